@@ -114,7 +114,7 @@ static void add_object(struct text *out, const struct listed *job)
     add_text(out, "{\"job\":", job->path);
     add_text(out, ",\"name\":", job->name);
     add_text(out, ",\"state\":", listed_state(job));
-    add_text(out, ",\"reason\":", record->reason);
+    add_text(out, ",\"reason\":", listed_reason(job));
     add_integer(out, ",\"step\":", record->step);
     add_integer(out, ",\"total\":", record->total);
     add_real(out, ",\"loss\":", record->loss);
@@ -210,6 +210,37 @@ static void add_pauses(struct text *out, const struct listing *listing)
     }
 }
 
+/* Show the devices of a watch that has several, or slots, one a line. */
+static void add_view(struct text *out, const struct fleet_view *view)
+{
+    struct text line;
+
+    if (!view || (view->slots == 0 && view->device_count < 2 && view->running < 2))
+        return;
+    text_init(&line, 0);
+    fleet_view_describe_slots(view, &line);
+    for (size_t i = 0; i < view->device_count; i++) {
+        report_visible(out, line.data);
+        text_addc(out, '\n');
+        text_reset(&line);
+        fleet_view_describe_device(&view->devices[i], &line);
+    }
+    report_visible(out, line.data);
+    text_addc(out, '\n');
+    text_clear(&line);
+}
+
+static void add_views(struct text *out, const struct listing *listing)
+{
+    const char *path;
+
+    for (size_t i = 0; i < listing->folder_count; i++) {
+        listing_paused(listing, i, &path);
+        if (path[0])
+            add_view(out, listing_view(listing, i));
+    }
+}
+
 /* Return whether the state of some job is unknown. */
 static bool add_table(const struct options *options, const struct listing *listing,
                       bool color, struct text *out)
@@ -226,8 +257,10 @@ static bool add_table(const struct options *options, const struct listing *listi
     if (!options->quiet)
         add_containment(out, &table);
     status_table_clear(&table);
-    if (!options->quiet)
+    if (!options->quiet) {
+        add_views(out, listing);
         add_pauses(out, listing);
+    }
     if (!options->quiet && file_is_dir(first) && !spool_is_watched(first))
         text_adds(out, "no watch is running on this folder\n");
     return unread;

@@ -319,6 +319,7 @@ static int loop(struct daemon *daemon)
             spool_handle_due(daemon->spool, workers_next(&daemon->workers, NULL) == NULL);
         start_next(daemon);
         spool_flush(daemon->spool);
+        spool_show(daemon->spool);
         if (spool_was_woken(daemon->spool))
             announce_changed(daemon->announce);
         announce_poll(daemon->announce,

@@ -302,7 +302,7 @@ static void add_waiting(const struct overview *overview, const char *base,
         add_name(listed, base, out);
         text_addf(out, "<td class=\"number\">%" PRId64 "</td>", listed->record.priority);
         add_time(listed->record.queued, out);
-        add_text_cell("text", listed->record.reason, out);
+        add_text_cell("text", listed_reason(listed), out);
         text_adds(out, "</tr>\n");
     }
     end_section(shown, overview->waiting_count, out);
@@ -339,6 +339,22 @@ static void add_ended(const struct overview *overview, const char *base, struct 
 
 /* ---- The page ---- */
 
+/* What the watch says of its GPUs. The CPU's free memory changes all the time. */
+static void add_devices(const struct fleet_view *view, struct text *out)
+{
+    struct text line;
+
+    for (size_t i = 1; i < view->device_count; i++) {
+        text_init(&line, 0);
+        fleet_view_describe_device(&view->devices[i], &line);
+        text_adds(out, view->devices[i].ill[0] ? "<p class=\"subject\"><strong>"
+                                               : "<p class=\"subject\">");
+        html_text(out, line.data);
+        text_adds(out, view->devices[i].ill[0] ? "</strong></p>\n" : "</p>\n");
+        text_clear(&line);
+    }
+}
+
 bool spool_page_make(const struct overview *overview, const char *title, const char *base,
                      struct text *out)
 {
@@ -357,6 +373,8 @@ bool spool_page_make(const struct overview *overview, const char *title, const c
         html_text(out, overview->paused);
         text_adds(out, "</p>\n");
     }
+    if (overview->view)
+        add_devices(overview->view, out);
     text_adds(out, "</header>\n");
     add_running(overview, base, out);
     add_waiting(overview, base, out);

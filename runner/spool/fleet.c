@@ -199,24 +199,33 @@ static const struct device *find_device(const struct probe *probe, int ordinal)
     return NULL;
 }
 
-/* A GPU that the probe does not find gets no job until one finds it again. */
+/* ---- Health ---- */
+
+/* why: "" for a device that is well. */
+static void set_health(struct fleet *fleet, size_t i, const char *why)
+{
+    const int ordinal = fleet->devices[i].device.ordinal;
+    char *ill = fleet->health[i].ill;
+
+    if (why[0] && strcmp(ill, why) != 0)
+        log_line(fleet->log, LOG_ERROR, "watch: cuda:%d gets no job: %s", ordinal, why);
+    else if (!why[0] && ill[0])
+        log_line(fleet->log, LOG_INFO, "watch: cuda:%d gets jobs again", ordinal);
+    snprintf(ill, sizeof(fleet->health[i].ill), "%.159s", why);
+    fleet->devices[i].usable = !why[0];
+}
+
 static void take_answer(struct fleet *fleet, const struct probe *probe)
 {
+    const char *missing = probe->note[0] ? probe->note : "the driver does not show it";
+
     for (size_t i = 1; i < fleet->device_count; i++) {
-        struct placement_device *known = &fleet->devices[i];
-        const struct device *found = find_device(probe, known->device.ordinal);
+        struct device *known = &fleet->devices[i].device;
+        const struct device *found = find_device(probe, known->ordinal);
 
         if (found)
-            known->device.available = found->available;
-        if (!found && known->usable)
-            log_line(fleet->log, LOG_ERROR,
-                     "watch: cuda:%d does not answer, and gets no job: %s",
-                     known->device.ordinal,
-                     probe->note[0] ? probe->note : "the probe does not find it");
-        else if (found && !known->usable)
-            log_line(fleet->log, LOG_INFO, "watch: cuda:%d answers again",
-                     known->device.ordinal);
-        known->usable = found != NULL;
+            known->available = found->available;
+        set_health(fleet, i, found ? "" : missing);
     }
     note_measured(fleet, false);
     fleet->answered = clock_seconds();
@@ -377,4 +386,19 @@ void fleet_choose(struct fleet *fleet, struct queue *queue, double now,
     out->devices = answers[chosen].devices;
     out->stalled = false;
     describe_choice(fleet, &placement, out);
+}
+
+void fleet_describe_wait(const struct fleet *fleet, const struct queued *job,
+                         char out[160])
+{
+    const struct placement placement = placement_of(fleet);
+
+    placement_describe(&placement, &job->waiting.need, &job->answer, out);
+}
+
+struct placement_load fleet_load(const struct fleet *fleet, size_t device)
+{
+    const struct placement placement = placement_of(fleet);
+
+    return placement_load(&placement, device);
 }

@@ -22,8 +22,13 @@ struct fleet_job {
     bool settled; /* it has allocated its memory */
 };
 
+struct fleet_health {
+    char ill[160]; /* why it gets no job; "": it is well */
+};
+
 struct fleet {
     struct placement_device devices[PROBE_MAX]; /* the CPU first */
+    struct fleet_health health[PROBE_MAX];
     size_t device_count;
     size_t slots; /* jobs at once; 0: as many as fit */
     struct placement_running running[FLEET_JOBS_MAX];
@@ -65,5 +70,10 @@ struct fleet_choice {
  * the queue. */
 void fleet_choose(struct fleet *fleet, struct queue *queue, double now,
                   struct fleet_choice *out);
+
+/* Write what a queued job waits for; "": that is not known. */
+void fleet_describe_wait(const struct fleet *fleet, const struct queued *job,
+                         char out[160]);
+struct placement_load fleet_load(const struct fleet *fleet, size_t device);
 
 #endif

@@ -28,7 +28,8 @@ enum { SILENCE_SECONDS = 60 };
 struct listing_folder {
     char *path; /* "": the working directory */
     int fd;
-    char *paused; /* why none of its jobs starts; NULL: it is not paused */
+    char *paused;            /* why none of its jobs starts; NULL: it is not paused */
+    struct fleet_view *view; /* malloc'ed; NULL: no watch runs there */
 };
 
 struct listing_entry {
@@ -45,6 +46,9 @@ void listing_clear(struct listing *listing)
     for (size_t i = 0; i < listing->folder_count; i++) {
         free(listing->folders[i].path);
         free(listing->folders[i].paused);
+        if (listing->folders[i].view)
+            fleet_view_clear(listing->folders[i].view);
+        free(listing->folders[i].view);
         if (listing->folders[i].fd >= 0)
             close(listing->folders[i].fd);
     }
@@ -64,6 +68,24 @@ const char *listing_paused(const struct listing *listing, size_t folder,
 {
     *path = listing->folders[folder].path;
     return listing->folders[folder].paused;
+}
+
+const struct fleet_view *listing_view(const struct listing *listing, size_t folder)
+{
+    return listing->folders[folder].view;
+}
+
+struct fleet_view *listing_take_view(struct listing *listing, size_t folder)
+{
+    struct fleet_view *view = listing->folders[folder].view;
+
+    listing->folders[folder].view = NULL;
+    return view;
+}
+
+const char *listed_reason(const struct listed *job)
+{
+    return job->record.reason[0] ? job->record.reason : job->waits;
 }
 
 const char *listed_state(const struct listed *job)
@@ -91,7 +113,20 @@ static char *read_pause(int dir, const char *folder)
     return pause.on ? memory_strdup(pause.reason) : NULL;
 }
 
-static void add_folder(struct listing *listing, const char *path, int fd, char *paused)
+/* Return what the watch of the folder shows, malloc'ed, or NULL. */
+static struct fleet_view *read_view(const char *spool)
+{
+    struct fleet_view *view = memory_alloc(sizeof(*view));
+
+    if (fleet_view_read(spool, view))
+        return view;
+    free(view);
+    return NULL;
+}
+
+/* spool: its path; path: "" for the folder of a single job. */
+static void add_folder(struct listing *listing, const char *path, int fd,
+                       const char *spool)
 {
     if (listing->folder_count == listing->folder_room) {
         listing->folder_room = listing->folder_room ? 2 * listing->folder_room : 4;
@@ -99,7 +134,11 @@ static void add_folder(struct listing *listing, const char *path, int fd, char *
                                          sizeof(*listing->folders));
     }
     listing->folders[listing->folder_count++] =
-        (struct listing_folder) { memory_strdup(path), fd, paused };
+        (struct listing_folder) { .path = memory_strdup(path),
+                                  .fd = fd,
+                                  .paused = fd >= 0 ? read_pause(fd, ".")
+                                                    : read_pause(AT_FDCWD, spool),
+                                  .view = read_view(spool) };
 }
 
 /* Add a job to the last folder.  `file` belongs to the listing. */
@@ -118,7 +157,7 @@ void listing_add_job(struct listing *listing, const char *path)
 {
     char *dir = path_dir(path);
 
-    add_folder(listing, "", AT_FDCWD, read_pause(AT_FDCWD, dir));
+    add_folder(listing, "", AT_FDCWD, dir);
     free(dir);
     add_entry(listing, memory_strdup(path), false);
 }
@@ -252,7 +291,7 @@ bool listing_add_folder(struct listing *listing, const char *dir, struct error *
             close(fd);
         return false;
     }
-    add_folder(listing, dir, fd, read_pause(fd, "."));
+    add_folder(listing, dir, fd, dir);
     read_names(listing, stream, &jobs, &runs);
     add_removed_jobs(listing, fd, &jobs, &runs);
     closedir(stream);
@@ -275,6 +314,13 @@ static bool is_running(const char *path)
     return held;
 }
 
+static void read_wait(const struct fleet_view *view, struct listed *job)
+{
+    const char *waits = fleet_view_wait(view, path_base(job->path));
+
+    snprintf(job->waits, sizeof(job->waits), "%s", waits ? waits : "");
+}
+
 static void read_gate(const struct listing_folder *folder, const char *run,
                       struct listed *job)
 {
@@ -289,6 +335,8 @@ static void read_gate(const struct listing_folder *folder, const char *run,
         record_set_text(record->reason, sizeof(record->reason), gate.reason);
     else if (folder->paused && record->state == JOB_READY)
         record_set_text(record->reason, sizeof(record->reason), folder->paused);
+    else if (folder->view && record->state == JOB_READY)
+        read_wait(folder->view, job);
 }
 
 /* Say so if the process that runs the job shows no sign of life (guard.h); the wall clock
@@ -343,6 +391,7 @@ bool listing_read(const struct listing *listing, size_t index, struct listed *ou
     out->path = path_join(folder->path, entry->file);
     out->name = copy_of(base, strlen(base) - strlen(".run"));
     out->unread = out->running = false;
+    out->waits[0] = 0;
     out->gate = GATE_OPEN;
     read_record(folder, run, out);
     free(run);

@@ -8,6 +8,7 @@
 
 #include "runner/job/gate.h"
 #include "runner/job/job.h"
+#include "runner/spool/fleet_view.h"
 
 /* Names of jobs: those of each folder by name, in the order in which they were added.
  * Records are read one by one, because thousands of them need much memory. */
@@ -20,6 +21,7 @@ struct listing {
 struct listed {
     char *path, *name; /* malloc'ed */
     struct job_record record;
+    char waits[160];     /* what it waits for, as the watch says; "": unknown */
     enum gate_kind gate; /* what keeps it from starting; record.reason says more */
     bool unread;         /* its state is unknown; record.reason says why */
     bool running;        /* the lock is held */
@@ -45,6 +47,13 @@ const char *listing_folder(const struct listing *listing, size_t index);
 const char *listing_paused(const struct listing *listing, size_t folder,
                            const char **path);
 
+/* Return what the watch of a folder shows; NULL: no watch runs there. */
+const struct fleet_view *listing_view(const struct listing *listing, size_t folder);
+/* The same; the caller frees it, after fleet_view_clear. */
+struct fleet_view *listing_take_view(struct listing *listing, size_t folder);
+
+/* Return why the job is in its state, or what it waits for. */
+const char *listed_reason(const struct listed *job);
 /* Return the state to show: `held` for a job that a person holds, `crashed` for a job that
  * is running by its record, but whose lock is free; `unknown` for one that cannot be read. */
 const char *listed_state(const struct listed *job);

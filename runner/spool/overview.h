@@ -12,6 +12,7 @@ struct overview {
     const struct listed **ended;   /* the last one to end first; all other jobs */
     size_t running_count, waiting_count, ended_count;
     char *paused; /* why no job starts: malloc'ed, NULL: the spool is not paused */
+    struct fleet_view *view; /* malloc'ed; NULL: no watch runs */
 };
 
 /* Read the folder `dir`. */

@@ -59,7 +59,7 @@ static const struct device *device_at(const struct search *search, size_t i)
     return &search->placement->devices[i].device;
 }
 
-static size_t ranks_of(const struct placement_need *need)
+size_t placement_ranks(const struct placement_need *need)
 {
     size_t named = probe_count_named(need->wanted);
 
@@ -85,7 +85,7 @@ int placement_cores(const struct placement *placement, const struct placement_ne
 static uint64_t taken_bytes(const struct placement_need *need, size_t device, bool first)
 {
     if (device == 0)
-        return need->memory * ranks_of(need);
+        return need->memory * placement_ranks(need);
     return need->memory + (first ? 0 : MEMORY_CUDA_CONTEXT);
 }
 
@@ -284,7 +284,7 @@ static device_set choose_of_class(const struct search *search,
                                   const struct placement_need *need, device_set from,
                                   int capability)
 {
-    size_t count = is_on_cpu(need) ? 1 : ranks_of(need);
+    size_t count = is_on_cpu(need) ? 1 : placement_ranks(need);
     device_set chosen = 0;
 
     for (; count > 0; count--) {
@@ -379,7 +379,7 @@ static device_set choose_reserved(const struct search *search,
                                   const struct placement_need *need,
                                   const struct survey *survey)
 {
-    size_t count = is_on_cpu(need) ? 1 : ranks_of(need);
+    size_t count = is_on_cpu(need) ? 1 : placement_ranks(need);
     device_set from = survey->usable & ~all_reserved(search), chosen = 0;
 
     for (size_t taken = 0; taken < count; taken++) {
@@ -448,7 +448,7 @@ static void try_job(struct search *search, struct placement_waiting *job,
                     struct placement_answer *out)
 {
     const struct placement_need *need = &job->need;
-    size_t count = is_on_cpu(need) ? 1 : ranks_of(need);
+    size_t count = is_on_cpu(need) ? 1 : placement_ranks(need);
     struct survey survey;
 
     *out = (struct placement_answer) { .verdict = PLACEMENT_STARTS };
@@ -510,86 +510,11 @@ size_t placement_choose(const struct placement *placement,
     return count;
 }
 
-/* ---- Names ---- */
-
-static void name_device(const struct placement *placement, size_t i, char out[32])
+struct placement_load placement_load(const struct placement *placement, size_t device)
 {
-    if (i == 0)
-        snprintf(out, 32, "the cpu");
-    else
-        snprintf(out, 32, "cuda:%d", placement->devices[i].device.ordinal);
-}
+    struct search search = { .placement = placement };
+    const struct room *room = &search.rooms[device];
 
-void placement_describe(const struct placement *placement,
-                        const struct placement_need *need,
-                        const struct placement_answer *answer, char out[160])
-{
-    char device[32], bytes[16];
-
-    name_device(placement, answer->device, device);
-    memory_text(answer->bytes, bytes);
-    out[0] = 0;
-    switch (answer->verdict) {
-    case PLACEMENT_STARTS:
-        break;
-    case PLACEMENT_MEMORY:
-        snprintf(out, 160, "waits for %s on %s", bytes, device);
-        break;
-    case PLACEMENT_DEVICES:
-        if (!need->wanted[0])
-            snprintf(out, 160, "waits for the jobs before it");
-        else if (ranks_of(need) > 1 && !is_on_cpu(need))
-            snprintf(out, 160, "waits for %zu GPUs", ranks_of(need));
-        else
-            snprintf(out, 160, "waits for %s",
-                     is_on_cpu(need)                        ? "the cpu"
-                     : probe_count_named(need->wanted) == 1 ? need->wanted
-                                                            : "a GPU");
-        break;
-    case PLACEMENT_CORES:
-        snprintf(out, 160, "waits for %d cores", placement_cores(placement, need));
-        break;
-    case PLACEMENT_RESERVED:
-        snprintf(out, 160, "waits for a job before it that needs the same device");
-        break;
-    case PLACEMENT_SLOTS:
-        snprintf(out, 160, "waits for a slot");
-        break;
-    case PLACEMENT_ILL:
-        snprintf(out, 160, "waits for a device that does not work now");
-        break;
-    case PLACEMENT_ABSENT:
-        snprintf(out, 160, "waits for a device that this watch does not have");
-        break;
-    case PLACEMENT_NEVER:
-        snprintf(out, 160, "%s has %s, which is too little", device, bytes);
-        break;
-    }
-}
-
-void placement_name(const struct placement *placement, device_set devices, char out[64])
-{
-    const char *before = "cuda:";
-    size_t len = 0;
-
-    out[0] = 0;
-    if (devices & bit(0))
-        snprintf(out, 64, "cpu");
-    for (size_t i = 1; i < placement->device_count; i++)
-        if (devices & bit(i) && len < 56) {
-            len += (size_t)snprintf(out + len, 64 - len, "%s%d", before,
-                                    placement->devices[i].device.ordinal);
-            before = ",";
-        }
-}
-
-device_set placement_read(const struct placement *placement, const char *name)
-{
-    device_set set = strcmp(name, "cpu") == 0 ? bit(0) : 0;
-
-    for (size_t i = 1; i < placement->device_count; i++)
-        if (probe_count_named(name) > 0 &&
-            probe_name_matches(name, placement->devices[i].device.ordinal))
-            set |= bit(i);
-    return set;
+    count_running(&search);
+    return (struct placement_load) { room->planned, room->jobs, room->cores };
 }

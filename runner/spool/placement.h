@@ -96,8 +96,18 @@ size_t placement_choose(const struct placement *placement,
                         struct placement_waiting *const queue[], size_t count, double now,
                         struct placement_answer answers[]);
 
+/* Return how many GPUs a job takes, or processes on the CPU. */
+size_t placement_ranks(const struct placement_need *need);
 /* Return the cores that a job on the CPU takes. */
 int placement_cores(const struct placement *placement, const struct placement_need *need);
+
+/* What the running jobs take of a device. */
+struct placement_load {
+    uint64_t planned; /* bytes */
+    size_t jobs;
+    int cores;
+};
+struct placement_load placement_load(const struct placement *placement, size_t device);
 
 /* Write "waits for 3.1 GiB on cuda:0", or "" for a job that starts. */
 void placement_describe(const struct placement *placement,

@@ -22,6 +22,7 @@
 #include "base/file.h"
 #include "runner/spool/arrivals.h"
 #include "runner/spool/claim.h"
+#include "runner/spool/fleet_view.h"
 #include "runner/spool/intake.h"
 #include "runner/spool/pause.h"
 #include "runner/spool/spool_folder.h"
@@ -41,6 +42,7 @@ struct spool {
     int dir, inner, lock;
     struct examine_how how;
     struct fleet *fleet;
+    struct fleet_writer writer;
     struct watch *watch;
     struct names names;          /* of struct item */
     struct item *pending, *last; /* a list, first come first */
@@ -249,6 +251,7 @@ static void close_fd(int *fd)
 
 static void close_dir(struct spool *spool)
 {
+    fleet_writer_close(&spool->writer);
     watch_close(spool->watch);
     spool->watch = NULL;
     close_fd(&spool->lock);
@@ -384,9 +387,16 @@ void spool_flush(struct spool *spool)
     intake_flush(&spool->intake);
 }
 
+void spool_show(struct spool *spool)
+{
+    if (!spool->absent)
+        fleet_writer_poll(&spool->writer, spool->fleet, &spool->intake.queue);
+}
+
 double spool_due(const struct spool *spool)
 {
-    double due = fmin(spool->scan_at, fleet_due(spool->fleet));
+    double due = fmin(fmin(spool->scan_at, fleet_due(spool->fleet)),
+                      fleet_writer_due(&spool->writer));
 
     if (spool->absent)
         return due;
@@ -442,6 +452,22 @@ static char *next_found(struct spool *spool)
     return name;
 }
 
+/* The check finds a new text, or a state that a command changed. It must not rely on what
+ * is known: a job that left the queue is in no list until its state is read. */
+static struct item *release(struct spool *spool, const char *name, double due)
+{
+    struct item *item = find_item(spool, name);
+
+    spool->intake.current -= item->current;
+    item->current = false;
+    fleet_remove(spool->fleet, name);
+    if (spool->absent)
+        spool->scan_at = 0; /* nothing prevents us from opening it again */
+    item->known[0] = 0;
+    schedule_check(spool, item, due);
+    return item;
+}
+
 /* Return the first job that fits now. */
 static char *next_fitting(struct spool *spool, struct spool_next *out)
 {
@@ -451,17 +477,10 @@ static char *next_fitting(struct spool *spool, struct spool_next *out)
 
     spool->looked_at = now;
     fleet_choose(spool->fleet, queue, now, &choice);
-    if (!choice.stalled)
-        spool->stalled_since = INFINITY;
-    else if (isinf(spool->stalled_since))
-        spool->stalled_since = now;
+    spool->stalled_since = choice.stalled ? fmin(spool->stalled_since, now) : INFINITY;
     if (choice.misfit) {
-        struct item *item = find_item(spool, choice.misfit->name);
-
-        item->fit = FIT_UNKNOWN;
-        item->known[0] = 0;
-        schedule_check(spool, item, 0);
-        queue_remove(queue, item->name);
+        release(spool, choice.misfit->name, 0)->fit = FIT_UNKNOWN;
+        queue_remove(queue, choice.misfit->name);
         return NULL;
     }
     if (!choice.job)
@@ -493,22 +512,6 @@ char *spool_next(struct spool *spool, struct spool_next *out)
         spool->intake.current++;
     }
     return name;
-}
-
-/* The check finds a new text, or a state that a command changed. It must not rely on what
- * is known: a job that left the queue is in no list until its state is read. */
-static struct item *release(struct spool *spool, const char *name, double due)
-{
-    struct item *item = find_item(spool, name);
-
-    spool->intake.current -= item->current;
-    item->current = false;
-    fleet_remove(spool->fleet, name);
-    if (spool->absent)
-        spool->scan_at = 0; /* nothing prevents us from opening it again */
-    item->known[0] = 0;
-    schedule_check(spool, item, due);
-    return item;
 }
 
 void spool_put_back(struct spool *spool, const char *name)

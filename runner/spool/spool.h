@@ -47,6 +47,8 @@ void spool_look_again(struct spool *spool);
 /* Flush the frozen texts of admitted jobs. A job may start earlier: until this is on disk
  * the dropped file is the record, and the trainer takes longer to load. */
 void spool_flush(struct spool *spool);
+/* Show in .trainspool/fleet.json what jobs wait for (fleet_view.h). */
+void spool_show(struct spool *spool);
 /* Return when to call spool_handle_due again, by clock_seconds. */
 double spool_due(const struct spool *spool);
 /* Return whether nothing is left to check and nothing is queued. */

@@ -265,6 +265,36 @@ static void add_jobs(const struct active *list, size_t count, struct text *out)
     }
 }
 
+/* ---- The devices of the watch ---- */
+
+static void add_slots(const struct fleet_view *view, struct text *out)
+{
+    add_family(out, "jobs_running", "gauge", "Jobs that the watch runs.");
+    add_sample(out, "jobs_running", NULL, NULL, (double)view->running);
+    if (view->slots == 0)
+        return;
+    add_family(out, "slots", "gauge", "Jobs that may run at once.");
+    add_sample(out, "slots", NULL, NULL, (double)view->slots);
+}
+
+static void add_view(const struct fleet_view *view, struct text *out)
+{
+    add_slots(view, out);
+    add_family(out, "device_usable", "gauge", "0 for a device that gets no job.");
+    for (size_t i = 0; i < view->device_count; i++)
+        add_sample(out, "device_usable", "device", view->devices[i].name,
+                   !view->devices[i].ill[0]);
+    add_family(out, "device_jobs", "gauge", "Jobs that the watch runs on a device.");
+    for (size_t i = 0; i < view->device_count; i++)
+        add_sample(out, "device_jobs", "device", view->devices[i].name,
+                   (double)view->devices[i].jobs);
+    add_family(out, "device_memory_free_bytes", "gauge",
+               "Memory of a device that was free when it was last measured.");
+    for (size_t i = 0; i < view->device_count; i++)
+        add_sample(out, "device_memory_free_bytes", "device", view->devices[i].name,
+                   view->devices[i].available);
+}
+
 bool spool_metrics_write(const struct spool_counters *counters,
                          const struct overview *overview, struct text *out)
 {
@@ -276,6 +306,8 @@ bool spool_metrics_write(const struct spool_counters *counters,
     add_waits(counters, out);
     add_counters(counters, out);
     add_devices(list, overview->running_count, out);
+    if (overview->view)
+        add_view(overview->view, out);
     add_jobs(list, overview->running_count, out);
     for (size_t i = 0; i < overview->running_count; i++)
         recent_clear(&list[i].recent);

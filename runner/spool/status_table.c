@@ -120,7 +120,7 @@ static void add_reason(struct text *out, const struct status_line *line)
     report_visible(out, line->job.record.reason);
     if (line->job.record.state != JOB_READY || line->job.record.reason[0])
         return;
-    text_adds(out, "waiting");
+    report_visible(out, line->job.waits[0] ? line->job.waits : "waiting");
     if (line->turn > 1)
         text_addf(out, ", %zu ahead of it", line->turn - 1);
     else if (line->turn == 1)

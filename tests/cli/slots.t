@@ -87,6 +87,11 @@ expect "two jobs run at once" wait_until 20 all_run one two
 expect "each has its own GPU" test "$(devices one) $(devices two)" = "cuda:0 cuda:1"
 expect_status "status --json succeeds" 0 "$trainspool" status --json s
 expect_output "it shows the devices" '"name":"two".*"devices":"cuda:1"'
+shows() { # PATTERN: a line of the status matches
+    "$trainspool" status s >"$T/out" 2>&1 && grep -q -e "$1" "$T/out"
+}
+expect "status shows how many jobs run" wait_until 5 shows '^2 jobs run$'
+expect "and what each device does" shows '^cuda:1: 1 job, .* of 4.0 GiB planned, 4.0 GiB free$'
 drop three cuda:0
 expect "a third job shares a GPU if its plan fits" wait_until 20 runs three
 expect "it is the named GPU" test "$(devices three)" = cuda:0
@@ -109,6 +114,9 @@ drop late cuda
 wait_until 20 waits late
 sleep 1
 expect "a job waits for memory that another program uses" waits late
+expect "status shows for what" wait_until 5 shows '^late  *ready .* waits for .* MiB on cuda:0, next$'
+expect_status "status --json succeeds" 0 "$trainspool" status --json s
+expect_output "and shows it too" '"name":"late","state":"ready","reason":"waits for .* on cuda:0"'
 cards 1024
 expect "it starts once the memory is free" wait_until 20 runs late
 kill -9 "$daemon"
@@ -159,6 +167,8 @@ expect "with one slot a job runs" wait_until 20 runs five
 drop six auto
 sleep 0.5
 expect "and another one waits" waits six
+expect "status shows the slots" wait_until 5 shows '^1 of 1 slots in use$'
+expect "and that it waits for one" wait_until 5 shows '^six .* waits for a slot, next$'
 cancel five
 expect "until the slot is free" wait_until 20 runs six
 cancel six
@@ -195,6 +205,7 @@ drop c3 cpu 'threads: 2'
 drop c4 cpu
 sleep 0.5
 expect "another one waits for cores" waits c3
+expect "status shows how many" wait_until 5 shows '^c3 .* waits for 2 cores, next$'
 expect "and one that uses all of them" waits c4
 cancel c1
 expect "the first that fits starts" wait_until 20 runs c3

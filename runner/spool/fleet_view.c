@@ -1,0 +1,220 @@
+/* runner/spool/fleet_view.c - writes and reads the view as JSON. */
+#include "config.h"
+
+#include "runner/spool/fleet_view.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/walk.h"
+#include "precision/memory.h"
+#include "runner/spool/spool.h"
+
+#define VIEW_FILE SPOOL_INNER "/fleet.json"
+
+static const double shortest = 0.5, after_failure = 5; /* seconds */
+static const size_t view_most = 1 << 20;
+/* What is free changes all the time. */
+static const uint64_t available_step = (uint64_t)64 << 20;
+
+/* ---- In the watch ---- */
+
+static void add_string(struct text *out, const char *key, const char *value)
+{
+    text_adds(out, key);
+    json_add_string(out, value, strlen(value));
+}
+
+static void add_bytes(struct text *out, const char *key, uint64_t value)
+{
+    text_addf(out, "%s%" PRIu64, key, value);
+}
+
+static void add_device(const struct fleet *fleet, size_t i, struct text *out)
+{
+    const struct device *device = &fleet->devices[i].device;
+    const struct placement_load load = fleet_load(fleet, i);
+    char name[64];
+
+    if (i == 0)
+        snprintf(name, sizeof(name), "cpu");
+    else
+        snprintf(name, sizeof(name), "cuda:%d", device->ordinal);
+    text_adds(out, i == 0 ? "" : ",");
+    add_string(out, "{\"name\":", name);
+    add_string(out, ",\"model\":", device->name);
+    add_bytes(out, ",\"memory\":", device->memory);
+    add_bytes(out,
+              ",\"available\":", device->available / available_step * available_step);
+    add_bytes(out, ",\"planned\":", load.planned);
+    add_bytes(out, ",\"jobs\":", load.jobs);
+    add_string(out, ",\"ill\":", fleet->health[i].ill);
+    text_adds(out, "}");
+}
+
+static void add_waits(const struct fleet *fleet, const struct queue *queue,
+                      struct text *out)
+{
+    const char *before = "";
+    char reason[160];
+
+    for (size_t i = 0; i < queue->count && i < PLACEMENT_LOOK; i++) {
+        const struct queued *job = &queue->list[queue->head + i];
+
+        fleet_describe_wait(fleet, job, reason);
+        if (!reason[0] || !text_is_utf8(job->name, strlen(job->name), NULL))
+            continue;
+        text_adds(out, before);
+        add_string(out, "", job->name);
+        add_string(out, ":", reason);
+        before = ",";
+    }
+}
+
+static void make_view(const struct fleet *fleet, const struct queue *queue,
+                      struct text *out)
+{
+    text_addf(out, "{\"slots\":%zu,\"running\":%zu,\"devices\":[", fleet->slots,
+              fleet->count);
+    for (size_t i = 0; i < fleet->device_count; i++)
+        add_device(fleet, i, out);
+    text_adds(out, "],\"waits\":{");
+    add_waits(fleet, queue, out);
+    text_adds(out, "}}\n");
+}
+
+/* Nothing depends on the file after a crash, so it is not flushed. */
+static bool replace(const struct text *text)
+{
+    static const char temporary[] = SPOOL_INNER "/.fleet.json.tmp";
+    int fd = walk_open(temporary, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    bool ok = fd >= 0 && file_write_all(fd, text->data, text->len, NULL);
+
+    if (fd >= 0)
+        close(fd);
+    return ok && walk_rename(temporary, VIEW_FILE) == 0;
+}
+
+void fleet_writer_poll(struct fleet_writer *writer, const struct fleet *fleet,
+                       const struct queue *queue)
+{
+    const double now = clock_seconds();
+    struct text text;
+
+    writer->skipped = now < writer->due;
+    if (writer->skipped)
+        return;
+    text_init(&text, 0);
+    make_view(fleet, queue, &text);
+    if (!writer->last || strcmp(writer->last, text.data) != 0) {
+        bool ok = replace(&text);
+
+        writer->due = now + (ok ? shortest : after_failure);
+        free(writer->last);
+        writer->last = ok ? text_detach(&text, NULL) : NULL;
+    }
+    text_clear(&text);
+}
+
+double fleet_writer_due(const struct fleet_writer *writer)
+{
+    return writer->skipped ? writer->due : INFINITY;
+}
+
+void fleet_writer_close(struct fleet_writer *writer)
+{
+    if (writer->last)
+        walk_unlink(VIEW_FILE);
+    free(writer->last);
+    *writer = (struct fleet_writer) { 0 };
+}
+
+/* ---- In a reader ---- */
+
+static void read_device(const json_t *from, struct fleet_view_device *out)
+{
+    snprintf(out->name, sizeof(out->name), "%s",
+             json_get_string(from, "name", "", VIEW_FILE, NULL));
+    snprintf(out->model, sizeof(out->model), "%s",
+             json_get_string(from, "model", "", VIEW_FILE, NULL));
+    snprintf(out->ill, sizeof(out->ill), "%s",
+             json_get_string(from, "ill", "", VIEW_FILE, NULL));
+    out->memory = (double)json_get_int(from, "memory", 0, VIEW_FILE, NULL);
+    out->available = (double)json_get_int(from, "available", 0, VIEW_FILE, NULL);
+    out->planned = (double)json_get_int(from, "planned", 0, VIEW_FILE, NULL);
+    out->jobs = json_get_int(from, "jobs", 0, VIEW_FILE, NULL);
+}
+
+bool fleet_view_read(const char *spool, struct fleet_view *out)
+{
+    char *path = path_join(spool, VIEW_FILE);
+    struct text text;
+    json_t *view = NULL, *device;
+    size_t i;
+
+    *out = (struct fleet_view) { 0 };
+    text_init(&text, view_most);
+    if (spool_is_watched(spool) &&
+        file_read_at(AT_FDCWD, path, view_most, &text, NULL, NULL))
+        view = json_read_text(text.data, text.len, path, 1, NULL);
+    text_clear(&text);
+    free(path);
+    if (!view)
+        return false;
+    out->slots = json_get_int(view, "slots", 0, VIEW_FILE, NULL);
+    out->running = json_get_int(view, "running", 0, VIEW_FILE, NULL);
+    json_array_foreach(json_object_get(view, "devices"), i, device)
+    {
+        if (i < PROBE_MAX)
+            read_device(device, &out->devices[out->device_count++]);
+    }
+    out->waits = json_incref(json_object_get(view, "waits"));
+    json_decref(view);
+    return true;
+}
+
+void fleet_view_clear(struct fleet_view *view)
+{
+    json_decref(view->waits);
+    *view = (struct fleet_view) { 0 };
+}
+
+const char *fleet_view_wait(const struct fleet_view *view, const char *file)
+{
+    return json_string_value(json_object_get(view->waits, file));
+}
+
+void fleet_view_describe_slots(const struct fleet_view *view, struct text *out)
+{
+    if (view->slots > 0)
+        text_addf(out, "%" PRId64 " of %" PRId64 " slots in use", view->running,
+                  view->slots);
+    else if (view->running == 0)
+        text_adds(out, "no job runs");
+    else
+        text_addf(out, "%" PRId64 " job%s", view->running,
+                  view->running == 1 ? " runs" : "s run");
+}
+
+void fleet_view_describe_device(const struct fleet_view_device *device, struct text *out)
+{
+    char memory[16], available[16], planned[16];
+
+    if (device->ill[0]) {
+        text_addf(out, "%s gets no job: %s", device->name, device->ill);
+        return;
+    }
+    memory_text((uint64_t)device->memory, memory);
+    memory_text((uint64_t)device->available, available);
+    memory_text((uint64_t)device->planned, planned);
+    text_addf(out, "%s: %" PRId64 " job%s, %s of %s planned, %s free", device->name,
+              device->jobs, device->jobs == 1 ? "" : "s", planned, memory, available);
+}
