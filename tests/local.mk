@@ -337,6 +337,7 @@ script_tests += %D%/cli/after.t
 script_tests += %D%/cli/bulk.t
 script_tests += %D%/cli/chain.t
 script_tests += %D%/cli/check.t
+script_tests += %D%/cli/clean.t
 script_tests += %D%/cli/completion.t
 script_tests += %D%/cli/configure.t
 script_tests += %D%/cli/contain.t

@@ -15,6 +15,9 @@
 
 enum { JOURNAL_MAX_BYTES = 16 << 20 };
 
+/* The action of a line that is no change of the text. */
+static const char removal[] = "clean";
+
 static char *journal_path(const char *job)
 {
     char *run = path_run_dir(job), *path = path_join(run, "changes.jsonl");
@@ -77,17 +80,18 @@ static json_t *entry_json(const char *job, const struct journal_entry *entry)
     return line;
 }
 
-bool journal_add(const char *job, const struct journal_entry *entry, struct error *err)
+/* Append a line, which is released. */
+static bool append(const char *job, json_t *line, struct error *err)
 {
     char *run, *path;
-    json_t *line;
     struct text text;
     bool ok;
 
-    if (!backup_run_dir(job, &run, err))
+    if (!backup_run_dir(job, &run, err)) {
+        json_decref(line);
         return false;
+    }
     path = journal_path(job);
-    line = entry_json(job, entry);
     text_init(&text, 0);
     ok = json_write(line, &text)
              ? file_append_line(path, text.data, text.len, 0600, true, err)
@@ -97,6 +101,33 @@ bool journal_add(const char *job, const struct journal_entry *entry, struct erro
     free(path);
     free(run);
     return ok;
+}
+
+bool journal_add(const char *job, const struct journal_entry *entry, struct error *err)
+{
+    return append(job, entry_json(job, entry), err);
+}
+
+bool journal_add_removal(const char *job, json_t *names, int64_t bytes, struct error *err)
+{
+    json_t *line = json_object();
+    char now[32];
+
+    clock_iso(now);
+    json_object_set_new(line, "time", json_string(now));
+    json_object_set_new(line, "action", json_string(removal));
+    json_object_set_new(line, "job", json_string(path_base(job)));
+    json_object_set_new(line, "removed", names);
+    json_object_set_new(line, "bytes", json_integer(bytes));
+    return append(job, line, err);
+}
+
+/* Return whether a line is a change of the text. */
+static bool is_change(const json_t *line)
+{
+    const char *action = json_string_value(json_object_get(line, "action"));
+
+    return action && strcmp(action, removal) != 0;
 }
 
 json_t *journal_parse(const char *data, size_t len)
@@ -110,7 +141,7 @@ json_t *journal_parse(const char *data, size_t len)
         struct error ignored = { 0 };
         json_t *line = json_read_text(data, (size_t)(stop - data), "", 1, &ignored);
 
-        if (json_is_object(line) && json_is_string(json_object_get(line, "action")))
+        if (is_change(line))
             json_array_append(out, line);
         json_decref(line);
         data = stop + 1;

@@ -20,6 +20,11 @@ struct journal_entry {
     const char *backup; /* base name */
 };
 
+/* Note that files of the job were removed to save space: their names in NAME.run, which
+ * the list takes over. That is no change of the text: the functions below leave it out. */
+bool journal_add_removal(const char *job, json_t *names, int64_t bytes,
+                         struct error *err);
+
 bool journal_add(const char *job, const struct journal_entry *entry, struct error *err);
 /* Return a JSON array, oldest first, without malformed lines (from a crash during a
  * write).  The caller json_decrefs it. */

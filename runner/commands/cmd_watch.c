@@ -26,6 +26,7 @@
 #include "base/spawn.h"
 #include "base/stop.h"
 #include "runner/output/report.h"
+#include "runner/spool/cleaner.h"
 #include "runner/spool/spool.h"
 #include "runner/spool/supervisor.h"
 #include "runner/spool/workers.h"
@@ -38,10 +39,11 @@ const struct command command_watch = {
     .min_operands = 1,
     .max_operands = 1,
     .options =
-        (const enum option_id[]) {
-            OPTION_ONCE, OPTION_SLOTS, OPTION_DEVICES, OPTION_ON_END, OPTION_MAIL,
-            OPTION_NOTIFY_TIMEOUT, OPTION_GRACE, OPTION_HANG, OPTION_METRICS, OPTION_PAGE,
-            OPTION_LOG, OPTION_ROOT, OPTION_NO_SANDBOX, OPTION_END },
+        (const enum option_id[]) { OPTION_ONCE, OPTION_SLOTS, OPTION_DEVICES,
+                                   OPTION_ON_END, OPTION_MAIL, OPTION_NOTIFY_TIMEOUT,
+                                   OPTION_GRACE, OPTION_HANG, OPTION_METRICS, OPTION_PAGE,
+                                   OPTION_LOG, OPTION_KEEP_DAYS, OPTION_MAX_BYTES,
+                                   OPTION_ROOT, OPTION_NO_SANDBOX, OPTION_END },
     .help = "patch and train every job dropped into a folder",
     .details =
         "A job is taken when it is complete: at once if it was renamed into the "
@@ -67,6 +69,7 @@ struct daemon {
     char **roots; /* of --root: as named and as resolved; NULL: none */
     struct workers workers;
     struct announce *announce;
+    struct cleaner *cleaner;       /* NULL: none */
     struct supervisor *supervisor; /* NULL: none */
     int signals;                   /* signalfd */
     bool reloads;                  /* SIGHUP does not ask to stop */
@@ -118,6 +121,7 @@ static void reload(struct daemon *daemon)
     watch_log_reopen(&daemon->output);
     log_line(daemon->log, LOG_INFO, "watch: reloaded");
     spool_look_again(daemon->spool);
+    cleaner_ask(daemon->cleaner);
     supervisor_ready(daemon->supervisor);
 }
 
@@ -217,8 +221,9 @@ static void start_next(struct daemon *daemon)
 
 static int wait_ms(const struct daemon *daemon)
 {
-    double due = fmin(fmin(spool_due(daemon->spool), announce_due(daemon->announce)),
-                      supervisor_due(daemon->supervisor));
+    double due =
+        fmin(fmin(spool_due(daemon->spool), announce_due(daemon->announce)),
+             fmin(supervisor_due(daemon->supervisor), cleaner_due(daemon->cleaner)));
     double now = clock_seconds();
 
     for (struct worker *worker = NULL;
@@ -264,7 +269,8 @@ static bool is_over(const struct daemon *daemon)
             return false;
         forget = true;
     }
-    if (!announce_is_idle(daemon->announce))
+    if (!announce_is_idle(daemon->announce) ||
+        (!daemon->stop.number && !cleaner_is_idle(daemon->cleaner)))
         return false;
     return daemon->stop.number ||
            (daemon->options->once && (forget || spool_is_stuck(daemon->spool)));
@@ -326,6 +332,7 @@ static int loop(struct daemon *daemon)
                       workers_next(&daemon->workers, NULL) ||
                           (!daemon->stop.number && !spool_is_empty(daemon->spool)));
         report_to_supervisor(daemon);
+        cleaner_poll(daemon->cleaner);
         if (is_over(daemon))
             break;
         wait_for_events(daemon);
@@ -366,6 +373,18 @@ static void free_roots(struct daemon *daemon)
     free(daemon->roots);
 }
 
+static bool open_cleaner(struct daemon *daemon, struct error *err)
+{
+    struct cleaning_limits limits;
+
+    if (daemon->options->keep_days < 0 && !daemon->options->max_bytes)
+        return true;
+    if (!cleaning_limits_read(daemon->options, &limits, err))
+        return false;
+    daemon->cleaner = cleaner_new(&limits, daemon->log);
+    return true;
+}
+
 static bool open_daemon(struct daemon *daemon, bool *busy, struct error *err)
 {
     const struct options *options = daemon->options;
@@ -380,7 +399,7 @@ static bool open_daemon(struct daemon *daemon, bool *busy, struct error *err)
     daemon->fleet.log = daemon->log;
     daemon->workers.roots = (const char *const *)daemon->roots;
     daemon->announce = announce_open(daemon->options, daemon->log, err);
-    if (!daemon->announce)
+    if (!daemon->announce || !open_cleaner(daemon, err))
         return false;
     daemon->signals = open_signals(daemon->reloads);
     if (daemon->signals < 0)
@@ -443,6 +462,7 @@ static int cmd_watch(const struct options *options)
     workers_close(&daemon.workers);
     spool_close(daemon.spool);
     announce_close(daemon.announce);
+    cleaner_free(daemon.cleaner);
     supervisor_close(daemon.supervisor);
     free_roots(&daemon);
     fleet_close(&daemon.fleet);

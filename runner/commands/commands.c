@@ -28,6 +28,7 @@
     X(release)      \
     X(pause)        \
     X(unpause)      \
+    X(clean)        \
     X(report)       \
     X(devices)      \
     X(explain)      \

@@ -114,6 +114,12 @@ static const struct option_row rows[OPTION_IDS] = {
                       "keep an HTML page of the folder in this file" },
     [OPTION_LOG] = { "log", 0, OPTION_IS_TEXT, "FILE", NULL, INTO(log),
                      "append the log to this file, and open it again at SIGHUP" },
+    [OPTION_KEEP_DAYS] = { "keep-days", 0, OPTION_IS_NUMBER, "N", NULL, INTO(keep_days),
+                           "remove old backups, event files and checkpoints of ended "
+                           "jobs after N days" },
+    [OPTION_MAX_BYTES] = { "max-bytes", 0, OPTION_IS_TEXT, "SIZE", NULL, INTO(max_bytes),
+                           "remove the oldest of them if they take more than SIZE, such "
+                           "as 500GB" },
     [OPTION_FOLLOW] = { "follow", 'f', OPTION_IS_SWITCH, NULL, NULL, INTO(follow),
                         "keep showing changes until stopped" },
     [OPTION_STATE] = { "state", 0, OPTION_IS_LIST, "STATE", state_values, INTO(states),

@@ -39,6 +39,8 @@ enum option_id {
     OPTION_METRICS,
     OPTION_PAGE,
     OPTION_LOG,
+    OPTION_KEEP_DAYS,
+    OPTION_MAX_BYTES,
     OPTION_FOLLOW,
     OPTION_STATE,
     OPTION_DRY_RUN,
@@ -156,8 +158,8 @@ struct options {
     const char *reason;
 
     /* of watch */
-    const char *on_end, *mail, *metrics, *page, *log;
-    int64_t notify_timeout, grace, hang; /* -1: not given */
+    const char *on_end, *mail, *metrics, *page, *log, *max_bytes;
+    int64_t notify_timeout, grace, hang, keep_days; /* -1: not given */
 
     /* of generate */
     const char *const *prompt;

@@ -108,6 +108,31 @@ static void test_journal_records_changes(void **state)
     json_decref(lines);
 }
 
+/* What was removed is in the file, and is no change that an undo could take back. */
+static void test_journal_keeps_removals_apart(void **state)
+{
+    const struct fixture *fixture = *state;
+    char *run = path_run_dir(fixture->job), *name = path_join(run, "changes.jsonl");
+    struct error err = { 0 };
+    struct text text;
+    json_t *lines;
+
+    free(patch(fixture, "first\n", "second\n"));
+    assert_true(
+        journal_add_removal(fixture->job, json_pack("[s]", "checkpoint-20"), 1000, &err));
+    lines = journal_read(fixture->job, NULL);
+    assert_int_equal(json_array_size(lines), 1);
+    json_decref(lines);
+    text_init(&text, 0);
+    assert_true(file_read(name, 10000, &text, NULL, &err));
+    assert_non_null(strstr(text.data, "\"removed\":[\"checkpoint-20\"],\"bytes\":1000}"));
+    text_clear(&text);
+    undo(fixture, NULL);
+    assert_holds(fixture, "first\n");
+    free(name);
+    free(run);
+}
+
 static void test_journal_skips_malformed_lines(void **state)
 {
     static const char text[] =
@@ -217,6 +242,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_journal_records_changes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_journal_keeps_removals_apart, set_up,
+                                        tear_down),
         cmocka_unit_test(test_journal_skips_malformed_lines),
         cmocka_unit_test_setup_teardown(test_journal_undo_of_undo_redoes, set_up,
                                         tear_down),

@@ -3,6 +3,8 @@
 
 #include "tests/unit/unit.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "train/files/manifest.h"
@@ -53,6 +55,40 @@ static void test_manifest_detects_damage(void **state)
     unit_dir_free(dir);
 }
 
+/* A folder is untouched as long as it holds what the manifest lists, and nothing else. */
+static void test_manifest_knows_an_untouched_folder(void **state)
+{
+    char *dir = folder_new(), *name = path_join(dir, "model.safetensors"),
+         *other = path_join(dir, ".notes");
+    struct timespec later[2] = { { 0, UTIME_OMIT }, { 4102444800, 0 } };
+    int fd = open(dir, O_RDONLY | O_DIRECTORY);
+    struct manifest_facts facts;
+    struct error err = { 0 };
+
+    (void)state;
+    assert_true(manifest_read_facts(fd, &facts));
+    assert_true(facts.untouched);
+    assert_string_equal(facts.job, "abc");
+    assert_true(facts.bytes > 7 && facts.made > 0);
+    assert_true(file_create(other, "", 0, 0644, &err));
+    assert_true(manifest_read_facts(fd, &facts));
+    assert_false(facts.untouched);
+    assert_true(manifest_remove_files(fd, &err));
+    assert_false(file_exists(name));
+    assert_true(file_exists(other));
+    assert_false(manifest_read_facts(fd, &facts));
+    assert_int_equal(unlink(other), 0);
+    assert_true(file_create(name, "weights", 7, 0644, &err));
+    assert_true(manifest_write(dir, "abc", NULL, &err));
+    assert_int_equal(utimensat(AT_FDCWD, name, later, 0), 0);
+    assert_true(manifest_read_facts(fd, &facts));
+    assert_false(facts.untouched);
+    close(fd);
+    free(other);
+    free(name);
+    unit_dir_free(dir);
+}
+
 /* Digests of large files take long: a stop ends a check, but not the end of a save. */
 static void test_manifest_stops(void **state)
 {
@@ -95,6 +131,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_manifest_of_a_complete_folder),
         cmocka_unit_test(test_manifest_detects_damage),
+        cmocka_unit_test(test_manifest_knows_an_untouched_folder),
         cmocka_unit_test(test_manifest_stops),
         cmocka_unit_test(test_manifest_stays_in_its_folder),
     };

@@ -157,3 +157,102 @@ bool manifest_has_job(const char *dir, const char *job)
     free(name);
     return same;
 }
+
+/* Return the manifest of an open folder, or NULL. */
+static json_t *read_in(int dir, struct stat *st)
+{
+    struct text text;
+    json_t *manifest = NULL;
+
+    text_init(&text, 0);
+    if (file_read_at(dir, MANIFEST_NAME, MANIFEST_MAX, &text, st, NULL))
+        manifest = json_read_text(text.data, text.len, MANIFEST_NAME, 1, NULL);
+    text_clear(&text);
+    if (json_is_object(json_object_get(manifest, "files")))
+        return manifest;
+    json_decref(manifest);
+    return NULL;
+}
+
+static bool is_later(const struct timespec *one, const struct timespec *two)
+{
+    return one->tv_sec != two->tv_sec ? one->tv_sec > two->tv_sec
+                                      : one->tv_nsec > two->tv_nsec;
+}
+
+/* The manifest is written last: a file that is changed afterwards has a later time. */
+static bool is_listed(int dir, const char *name, const json_t *files,
+                      const struct stat *manifest, int64_t *bytes)
+{
+    const json_t *entry = json_object_get(files, name);
+    struct stat st;
+
+    if (!entry || fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+        return false;
+    *bytes += st.st_size;
+    return S_ISREG(st.st_mode) &&
+           st.st_size == json_get_int(entry, "bytes", -1, MANIFEST_NAME, NULL) &&
+           !is_later(&st.st_mtim, &manifest->st_mtim);
+}
+
+/* Return whether the folder has all files of the manifest and no other. */
+static bool has_only(int dir, const json_t *files, const struct stat *manifest,
+                     int64_t *bytes)
+{
+    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *folder = fd >= 0 ? fdopendir(fd) : NULL;
+    const struct dirent *entry;
+    size_t count = 0;
+    bool same = folder != NULL;
+
+    if (!folder && fd >= 0)
+        close(fd);
+    errno = 0;
+    while (same && (entry = readdir(folder))) {
+        const char *name = entry->d_name;
+
+        if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
+            strcmp(name, MANIFEST_NAME) == 0)
+            continue;
+        same = is_listed(dir, name, files, manifest, bytes);
+        count++;
+    }
+    same = same && errno == 0 && count == json_object_size(files);
+    if (folder)
+        closedir(folder);
+    return same;
+}
+
+bool manifest_read_facts(int dir, struct manifest_facts *out)
+{
+    struct stat st = { 0 };
+    json_t *manifest = read_in(dir, &st), *files = json_object_get(manifest, "files");
+    const char *job = json_string_value(json_object_get(manifest, "job"));
+
+    *out = (struct manifest_facts) { .bytes = st.st_size, .made = st.st_mtim.tv_sec };
+    if (!manifest)
+        return false;
+    if (job && strlen(job) < sizeof(out->job))
+        strcpy(out->job, job);
+    out->untouched = has_only(dir, files, &st, &out->bytes);
+    json_decref(manifest);
+    return true;
+}
+
+bool manifest_remove_files(int dir, struct error *err)
+{
+    struct stat st;
+    json_t *manifest = read_in(dir, &st), *files = json_object_get(manifest, "files");
+    json_t *entry;
+    const char *name;
+    bool ok = true;
+
+    json_object_foreach(files, name, entry) if (ok && !strchr(name, '/') &&
+                                                unlinkat(dir, name, 0) != 0 &&
+                                                errno != ENOENT) ok =
+        error_errno(err, "cannot remove %s", name);
+    if (ok && manifest && unlinkat(dir, MANIFEST_NAME, 0) != 0)
+        ok = error_errno(err, "cannot remove %s", MANIFEST_NAME);
+    json_decref(manifest);
+    return ok;
+}

@@ -21,4 +21,19 @@ bool manifest_check(const char *dir, bool deep, struct heartbeat *heartbeat,
 /* Return whether the job with this digest made the folder. */
 bool manifest_has_job(const char *dir, const char *job);
 
+/* What an open folder, which is not followed through links, says of itself. */
+struct manifest_facts {
+    char job[65];  /* the digest of manifest_write; "": none */
+    int64_t bytes; /* of all files */
+    int64_t made;  /* seconds since 1970 */
+    /* it holds the files of its manifest, with their sizes, and nothing else, and none was
+     * changed after the manifest was written */
+    bool untouched;
+};
+/* Return false if it has no manifest. */
+bool manifest_read_facts(int dir, struct manifest_facts *out);
+/* Remove the files that the manifest lists, then the manifest. What else is in the folder
+ * stays. Files that are gone already are no error. */
+bool manifest_remove_files(int dir, struct error *err);
+
 #endif

@@ -1,0 +1,219 @@
+/* runner/job/old_files.c - lists folders by descriptor, one kind after the other. */
+#include "config.h"
+
+#include "runner/job/old_files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "base/walk.h"
+#include "patcher/history/backup.h"
+#include "patcher/history/journal.h"
+#include "runner/job/old_checkpoints.h"
+#include "runner/job/outputs.h"
+#include "patcher/document/document.h"
+#include "train/files/manifest.h"
+
+#define EVENTS_START "events.out.tfevents."
+#define EVENTS_END   ".trainspool"
+
+void old_files_add(struct old_files *files, const struct old_file *file)
+{
+    if (files->count == files->room) {
+        files->room = files->room ? 2 * files->room : 64;
+        files->list = memory_resize(files->list, files->room, sizeof(*files->list));
+    }
+    files->list[files->count] = *file;
+    files->list[files->count].job = memory_strdup(file->job);
+    files->list[files->count].folder = memory_strdup(file->folder);
+    files->list[files->count].name = memory_strdup(file->name);
+    files->count++;
+}
+
+static void clear_one(struct old_file *file)
+{
+    free(file->job);
+    free(file->folder);
+    free(file->name);
+}
+
+void old_files_clear(struct old_files *files)
+{
+    for (size_t i = 0; i < files->count; i++)
+        clear_one(&files->list[i]);
+    free(files->list);
+    *files = (struct old_files) { 0 };
+}
+
+bool old_files_may_go(const struct job *job, struct job_record *record)
+{
+    return job_check_dir(job, NULL) && job_read(job, record, NULL) &&
+           (record->state == JOB_DONE || record->state == JOB_FAILED ||
+            record->state == JOB_STOPPED || record->state == JOB_REJECTED);
+}
+
+/* Add a regular file of an open folder. */
+static bool add_file(int dir, const struct old_file *what, struct old_files *out)
+{
+    struct old_file file = *what;
+    struct stat st;
+
+    if (fstatat(dir, file.name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode))
+        return false;
+    file.bytes = st.st_size;
+    file.made = st.st_mtim.tv_sec;
+    old_files_add(out, &file);
+    return true;
+}
+
+/* ---- Backups: the first one is the original, which `review` shows ---- */
+
+/* Return the name of the backup that an undo would restore, or "", malloc'ed. */
+static char *undo_target(const char *job)
+{
+    json_t *journal = journal_read(job, NULL);
+    size_t count = json_array_size(journal);
+    const char *name = json_string_value(
+        json_object_get(count > 0 ? json_array_get(journal, count - 1) : NULL, "backup"));
+    char *copy = memory_strdup(name ? name : "");
+
+    json_decref(journal);
+    return copy;
+}
+
+static void add_backups(const struct job *job, struct old_files *out)
+{
+    char *folder = path_join(job->run_dir, "backups"), *target = undo_target(job->path);
+    int dir = walk_open(folder, O_RDONLY | O_DIRECTORY, 0);
+    struct backup *backups = NULL;
+    size_t count = 0;
+
+    /* only texts whose digest is that of their name */
+    if (dir >= 0)
+        backup_list(job->path, &backups, &count, NULL);
+    for (size_t i = 1; i + 1 < count; i++) {
+        char *name = memory_strdup(path_base(backups[i].path));
+
+        if (strcmp(name, target) != 0)
+            add_file(dir,
+                     &(struct old_file) { OLD_BACKUP, job->path, folder, name, 0, 0 },
+                     out);
+        free(name);
+    }
+    backup_free(backups, count);
+    if (dir >= 0)
+        close(dir);
+    free(target);
+    free(folder);
+}
+
+/* ---- TensorBoard files: one per attempt ---- */
+
+static void drop_newest(struct old_files *files, size_t from)
+{
+    size_t newest = from;
+
+    for (size_t i = from; i < files->count; i++) {
+        const struct old_file *one = &files->list[i], *two = &files->list[newest];
+
+        if (one->made > two->made ||
+            (one->made == two->made && strcmp(one->name, two->name) > 0))
+            newest = i;
+    }
+    if (files->count == from)
+        return;
+    clear_one(&files->list[newest]);
+    files->list[newest] = files->list[--files->count];
+}
+
+static void add_events(const struct job *job, int run, struct old_files *out)
+{
+    int fd = openat(run, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *folder = fd >= 0 ? fdopendir(fd) : NULL;
+    const struct dirent *entry;
+    size_t from = out->count;
+
+    if (!folder && fd >= 0)
+        close(fd);
+    while (folder && (entry = readdir(folder)))
+        if (text_starts(entry->d_name, EVENTS_START) &&
+            text_ends(entry->d_name, EVENTS_END))
+            add_file(run,
+                     &(struct old_file) { OLD_EVENTS, job->path, job->run_dir,
+                                          (char *)entry->d_name, 0, 0 },
+                     out);
+    drop_newest(out, from);
+    if (folder)
+        closedir(folder);
+}
+
+/* ---- Checkpoints ---- */
+
+/* Return the folder that the job's text names for its output, malloc'ed; NULL: it is
+ * NAME.run, or unknown. */
+static char *output_folder(const struct job *job, const struct job_record *record)
+{
+    struct arena *arena = arena_new();
+    struct text text;
+    struct plan plan;
+    char *folder = NULL;
+
+    text_init(&text, DOCUMENT_MAX_BYTES);
+    if (record->frozen[0] && job_read_frozen(job, record->frozen, &text, NULL)) {
+        outputs_bind_plan(job, &text, arena, &plan);
+        if (plan.output_dir && strcmp(plan.output_dir, job->run_dir) != 0)
+            folder = memory_strdup(plan.output_dir);
+    }
+    text_clear(&text);
+    arena_free(arena);
+    return folder;
+}
+
+void old_files_find(const char *path, struct old_files *out)
+{
+    struct job_record record;
+    struct job job;
+    int run = -1;
+    char *output;
+
+    job_init(&job, path);
+    if (old_files_may_go(&job, &record) && !job_is_locked(&job))
+        run = walk_open(job.run_dir, O_RDONLY | O_DIRECTORY, 0);
+    if (run >= 0) {
+        add_backups(&job, out);
+        add_events(&job, run, out);
+        /* whatever is in NAME.run belongs to the job, also from an earlier text of it */
+        old_checkpoints_add(&job, job.run_dir, &record, false, out);
+        output = output_folder(&job, &record);
+        if (output)
+            old_checkpoints_add(&job, output, &record, true, out);
+        free(output);
+        close(run);
+    }
+    job_clear(&job);
+}
+
+bool old_file_remove(const struct old_file *file, struct error *err)
+{
+    int dir = walk_open(file->folder, O_RDONLY | O_DIRECTORY, 0);
+    struct stat st;
+    bool ok;
+
+    if (dir < 0)
+        return error_errno(err, "cannot open %s", file->folder);
+    if (file->kind == OLD_CHECKPOINT)
+        ok = old_checkpoint_remove(dir, file->name, err);
+    else if (fstatat(dir, file->name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+             !S_ISREG(st.st_mode))
+        ok = error_set(err, ERROR_SYSTEM, "%s is no longer a file", file->name);
+    else
+        ok = unlinkat(dir, file->name, 0) == 0 || errno == ENOENT ||
+             error_errno(err, "cannot remove %s/%s", file->folder, file->name);
+    close(dir);
+    return ok;
+}

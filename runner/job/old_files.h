@@ -1,0 +1,42 @@
+/*
+ * runner/job/old_files.h - what may be removed next to a job that has ended: backups
+ * between the first and the newest, TensorBoard files of earlier attempts, checkpoints
+ * other than the last and the best.
+ *
+ * Nothing else is ever removed, and of these only what trainspool made and no one has
+ * changed since. All of it is opened and removed without following a link.
+ */
+#ifndef RUNNER_JOB_OLD_FILES_H
+#define RUNNER_JOB_OLD_FILES_H
+
+#include "runner/job/job.h"
+
+enum old_kind { OLD_BACKUP, OLD_EVENTS, OLD_CHECKPOINT };
+
+struct old_file {
+    enum old_kind kind;
+    char *job;    /* the path of its job; malloc'ed, as are the next */
+    char *folder; /* that it is in */
+    char *name;
+    int64_t bytes, made; /* made: seconds since 1970 */
+};
+
+struct old_files {
+    struct old_file *list; /* malloc'ed */
+    size_t count, room;
+};
+
+/* Return whether the work on a job is over, so that its old files can go. */
+bool old_files_may_go(const struct job *job, struct job_record *record);
+/* Add the old files of a job; none if old_files_may_go says no, or if others may write to
+ * its folder. */
+void old_files_find(const char *path, struct old_files *out);
+/* Append a copy. */
+void old_files_add(struct old_files *files, const struct old_file *file);
+void old_files_clear(struct old_files *files);
+
+/* Remove one. A checkpoint gets a hidden name first: one that is removed in part is never
+ * taken for a checkpoint, and the next pass removes the rest. */
+bool old_file_remove(const struct old_file *file, struct error *err);
+
+#endif
