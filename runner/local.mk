@@ -113,6 +113,7 @@ librunner_a_SOURCES += %D%/spool/fleet.c %D%/spool/fleet.h
 librunner_a_SOURCES += %D%/spool/guard.c %D%/spool/guard.h
 librunner_a_SOURCES += %D%/spool/fleet_view.c %D%/spool/fleet_view.h
 librunner_a_SOURCES += %D%/spool/intake.c %D%/spool/intake.h
+librunner_a_SOURCES += %D%/spool/items.c %D%/spool/items.h
 librunner_a_SOURCES += %D%/spool/listing.c %D%/spool/listing.h
 librunner_a_SOURCES += %D%/spool/pause.c %D%/spool/pause.h
 librunner_a_SOURCES += %D%/spool/placement.c %D%/spool/placement.h

@@ -265,6 +265,7 @@ unit_tests += %D%/unit/test_steps
 unit_tests += %D%/unit/test_watch
 unit_tests += %D%/unit/test_weights
 unit_tests += %D%/unit/test_guard
+unit_tests += %D%/unit/test_items
 unit_tests += %D%/unit/test_worker
 
 # fuzz targets of the parsers, run on their corpora
@@ -395,6 +396,7 @@ script_tests += %D%/cli/slots.t
 script_tests += %D%/cli/spool.t
 script_tests += %D%/cli/starts.t
 script_tests += %D%/cli/guard.t
+script_tests += %D%/cli/names.t
 script_tests += %D%/cli/stops.t
 script_tests += %D%/cli/removed.t
 script_tests += %D%/cli/timeout.t

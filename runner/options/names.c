@@ -1,6 +1,6 @@
 /*
  * runner/options/names.c - a hash table for a spool of thousands of jobs; entries are
- * never removed.
+ * removed by making it again without them.
  */
 #include "config.h"
 
@@ -55,6 +55,23 @@ void names_add(struct names *names, const char *name, void *thing)
         grow(names);
     *slot_of(names, name) = (struct names_slot) { name, thing };
     names->count++;
+}
+
+void names_keep(struct names *names, bool (*is_needed)(const void *thing),
+                void (*drop)(void *thing))
+{
+    struct names kept = { 0 };
+
+    for (size_t i = 0; i < names->room; i++) {
+        struct names_slot slot = names->slots[i];
+
+        if (slot.name && is_needed(slot.thing))
+            names_add(&kept, slot.name, slot.thing);
+        else if (slot.name)
+            drop(slot.thing);
+    }
+    free(names->slots);
+    *names = kept;
 }
 
 void names_clear(struct names *names, void (*drop)(void *thing))

@@ -2,6 +2,7 @@
 #ifndef RUNNER_OPTIONS_NAMES_H
 #define RUNNER_OPTIONS_NAMES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct names {
@@ -15,6 +16,9 @@ struct names {
 void *names_find(const struct names *names, const char *name); /* NULL: not there */
 /* Add a name, which must not exist and must live as long as the table. */
 void names_add(struct names *names, const char *name, void *thing);
+/* Remove the values that are not needed, and call `drop` for each of them. */
+void names_keep(struct names *names, bool (*is_needed)(const void *thing),
+                void (*drop)(void *thing));
 /* Free the table after calling `drop` for each value; NULL: the caller frees them. */
 void names_clear(struct names *names, void (*drop)(void *thing));
 

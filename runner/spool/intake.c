@@ -488,6 +488,7 @@ static bool handle_name(struct intake *intake, struct item *item)
         return ask_again(intake, item);
     verdict = drop_inspect(intake->dir, item->name, now, &item->history, &drop);
     fault_clear();
+    item->gone = verdict == DROP_GONE;
     if (verdict == DROP_GONE || is_duplicate(intake, item)) {
         forget_trouble(item);
         return true;

@@ -35,6 +35,8 @@ struct item {
     bool awaited;        /* another job waits for its check */
     /* whether it was reported that a new text waits for the end of the run */
     bool reported;
+    uint64_t seen;     /* used by items.h: the last scan that found its file */
+    bool gone;         /* its file was gone at the last check or scan */
     bool current;      /* used by the spool: a worker has the job */
     bool pending;      /* used by the spool: a check is due */
     struct item *next; /* used by the spool */

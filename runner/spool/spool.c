@@ -1,14 +1,10 @@
-/*
- * runner/spool/spool.c - keeps the names of the spool in a table, and those to check in
- * a list.
- */
+/* runner/spool/spool.c - keeps the names to check in a list, and starts jobs in turn. */
 #include "config.h"
 
 #include "runner/spool/spool.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,9 +20,9 @@
 #include "runner/spool/claim.h"
 #include "runner/spool/fleet_view.h"
 #include "runner/spool/intake.h"
+#include "runner/spool/items.h"
 #include "runner/spool/pause.h"
 #include "runner/spool/spool_folder.h"
-#include "runner/options/names.h"
 
 enum { CHECKS_AT_ONCE = 16, CROWD = 10000 };
 
@@ -44,7 +40,7 @@ struct spool {
     struct fleet *fleet;
     struct fleet_writer writer;
     struct watch *watch;
-    struct names names;          /* of struct item */
+    struct items items;
     struct item *pending, *last; /* a list, first come first */
     struct intake intake;
     double scan_at, reopen_wait;
@@ -57,25 +53,6 @@ struct spool {
     /* stalled: jobs fit nowhere, though none runs; infinity: since never */
     double unread_since, trouble_since, stalled_since;
 };
-
-static struct item *find_item(struct spool *spool, const char *name)
-{
-    struct item *item = names_find(&spool->names, name);
-
-    if (item)
-        return item;
-    item = memory_alloc(sizeof(*item));
-    item->name = memory_strdup(name);
-    names_add(&spool->names, item->name, item);
-    return item;
-}
-
-static void forget_names(struct spool *spool)
-{
-    names_clear(&spool->names, item_free);
-    intake_clear(&spool->intake);
-    spool->pending = spool->last = NULL;
-}
 
 /* Schedule a check of an item now or at `due`, unless an earlier one is scheduled. */
 static void schedule_check(struct spool *spool, struct item *item, double due)
@@ -102,9 +79,19 @@ static void on_name(void *context, const char *name, enum watch_hint hint)
 
     if (!drop_name_is_valid(name))
         return;
-    item = find_item(spool, name);
+    item = items_find(&spool->items, name);
+    items_see(&spool->items, item);
     drop_note_event(&item->history, hint, clock_seconds());
     schedule_check(spool, item, 0);
+}
+
+static void forget_gone(struct spool *spool, bool all)
+{
+    const size_t count = items_forget(&spool->items, all);
+
+    if (count > 0)
+        log_line(spool->intake.log, LOG_DEBUG, "watch: %zu names forgotten, %zu known",
+                 count, spool->items.names.count);
 }
 
 static void check_due_items(struct spool *spool)
@@ -118,6 +105,7 @@ static void check_due_items(struct spool *spool)
         spool->intake.others = spool->pending->next != NULL;
         if (item->due <= now && checks++ >= 0 && intake_handle(&spool->intake, item)) {
             item->pending = false;
+            items_note_check(&spool->items, item);
             *at = item->next;
             spool->last = spool->last == item ? before : spool->last;
         } else {
@@ -125,6 +113,7 @@ static void check_due_items(struct spool *spool)
             before = item;
         }
     }
+    forget_gone(spool, false);
 }
 
 static void check_again(void *context, struct item *item)
@@ -135,6 +124,16 @@ static void check_again(void *context, struct item *item)
 static void on_found(void *context, const char *name)
 {
     on_name(context, name, WATCH_SEEN);
+}
+
+static bool read_names(struct spool *spool, struct error *err)
+{
+    items_begin_scan(&spool->items);
+    if (!arrivals_read(spool->dir, spool->path, on_found, spool, err))
+        return false;
+    items_end_scan(&spool->items);
+    forget_gone(spool, true);
+    return true;
 }
 
 static void read_pause(struct spool *spool)
@@ -150,7 +149,7 @@ static void scan(struct spool *spool)
 {
     double every = spool->watch ? scan_every : scan_polling_every;
     struct error err = { 0 };
-    bool ok = arrivals_read(spool->dir, spool->path, on_found, spool, &err);
+    bool ok = read_names(spool, &err);
 
     read_pause(spool);
     if (!ok && !spool->unread)
@@ -161,7 +160,7 @@ static void scan(struct spool *spool)
     spool->unread = !ok;
     if (!ok)
         every = fmin(every, DROP_RETRY_SECONDS);
-    else if (spool->watch && spool->names.count > CROWD)
+    else if (spool->watch && spool->items.names.count > CROWD)
         every = scan_crowd_every;
     spool->scan_at = clock_seconds() + every;
 }
@@ -233,7 +232,7 @@ static bool open_dir(struct spool *spool, bool *busy, struct error *err)
                  spool->path, no_events.text);
     spool->absent = false;
     spool->intake.dir = spool->dir;
-    spool->intake.waiters.names = &spool->names;
+    spool->intake.waiters.names = &spool->items.names;
     spool->intake.waiters.check = check_again;
     spool->intake.waiters.context = spool;
     spool->intake.examiners = examiners_new(&spool->how);
@@ -257,7 +256,9 @@ static void close_dir(struct spool *spool)
     close_fd(&spool->lock);
     close_fd(&spool->inner);
     close_fd(&spool->dir);
-    forget_names(spool);
+    items_clear(&spool->items);
+    intake_clear(&spool->intake);
+    spool->pending = spool->last = NULL;
 }
 
 struct spool *spool_open(const char *path, const struct machine *machine,
@@ -456,7 +457,7 @@ static char *next_found(struct spool *spool)
  * is known: a job that left the queue is in no list until its state is read. */
 static struct item *release(struct spool *spool, const char *name, double due)
 {
-    struct item *item = find_item(spool, name);
+    struct item *item = items_find(&spool->items, name);
 
     spool->intake.current -= item->current;
     item->current = false;
@@ -508,7 +509,7 @@ char *spool_next(struct spool *spool, struct spool_next *out)
     else if (!spool->absent && may_start(spool))
         name = next_fitting(spool, out);
     if (name) {
-        find_item(spool, name)->current = true;
+        items_find(&spool->items, name)->current = true;
         spool->intake.current++;
     }
     return name;

@@ -1,0 +1,76 @@
+/* runner/spool/items.c - a table that is made again without the names that are gone. */
+#include "config.h"
+
+#include "runner/spool/items.h"
+
+#include <string.h>
+
+#include "base/arena.h"
+
+/* Names that may be kept in vain, besides as many as there are files. */
+enum { FEW = 64 };
+
+struct item *items_find(struct items *items, const char *name)
+{
+    struct item *item = names_find(&items->names, name);
+
+    if (item)
+        return item;
+    item = memory_alloc(sizeof(*item));
+    item->name = memory_strdup(name);
+    item->seen = items->scan;
+    names_add(&items->names, item->name, item);
+    return item;
+}
+
+void items_begin_scan(struct items *items)
+{
+    items->scan++;
+}
+
+void items_see(const struct items *items, struct item *item)
+{
+    item->seen = items->scan;
+    item->gone = false;
+}
+
+void items_end_scan(struct items *items)
+{
+    for (size_t i = 0; i < items->names.room; i++) {
+        struct item *item = items->names.slots[i].thing;
+
+        if (item && item->seen != items->scan)
+            item->gone = true;
+    }
+}
+
+void items_note_check(struct items *items, const struct item *item)
+{
+    items->gone += item->gone;
+}
+
+/* The queue has names of its own. */
+static bool is_needed(const void *thing)
+{
+    const struct item *item = thing;
+
+    return !item->gone || item->pending || item->current || item->flush ||
+           item->examined || item->waits_for;
+}
+
+size_t items_forget(struct items *items, bool all)
+{
+    const size_t before = items->names.count;
+
+    if (!all && items->gone <= FEW + before / 2)
+        return 0;
+    items->gone = 0;
+    names_keep(&items->names, is_needed, item_free);
+    return before - items->names.count;
+}
+
+void items_clear(struct items *items)
+{
+    names_clear(&items->names, item_free);
+    items->gone = 0;
+}
