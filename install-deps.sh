@@ -20,7 +20,8 @@ scripts='python3 python3-venv'
 # one of these are skipped.
 optional=
 [ "${1-}" != --tests ] ||
-    optional="python3 python3-venv python3-yaml python3-jsonschema chromium zsh clang-format logrotate systemd"
+    optional="python3 python3-venv python3-yaml python3-jsonschema chromium zsh clang-format logrotate systemd
+              strace"
 
 missing() { # PACKAGES
     for package in "$@"; do

@@ -393,6 +393,7 @@ script_tests += %D%/cli/select.t
 script_tests += %D%/cli/service.t
 script_tests += %D%/cli/shared.t
 script_tests += %D%/cli/slots.t
+script_tests += %D%/cli/soak.t
 script_tests += %D%/cli/spool.t
 script_tests += %D%/cli/starts.t
 script_tests += %D%/cli/guard.t
@@ -501,6 +502,22 @@ if SANITIZERS
 %D%/reference/reference_%.$(OBJEXT): SANITIZE =
 %D%/reference/reference_%.$(OBJEXT): OPTIMIZE = -O2
 endif
+
+# trainer that does nothing, for soak/soak.py
+check_PROGRAMS += %D%/soak/idle_trainer
+EXTRA_DIST += %D%/soak/crowds.py
+EXTRA_DIST += %D%/soak/folder.py
+EXTRA_DIST += %D%/soak/kills.py
+EXTRA_DIST += %D%/soak/result.py
+EXTRA_DIST += %D%/soak/soak.py
+
+# `make soak` runs the goals of the spool and prints a table, for hours; SOAK=small takes about a minute.
+# ROWS="kills start" selects some; soak/soak.py lists them.
+SOAK = full
+ROWS =
+soak: trainspool trainspool-train %D%/soak/idle_trainer
+	@$${PYTHON-python3} -B '$(top_srcdir)/%D%/soak/soak.py' --build . --source '$(top_srcdir)' \
+	    --size $(SOAK) --seed $(SEED) $(ROWS)
 
 # program that differential/differential.py compares with the real tokenizers and Jinja
 check_PROGRAMS += %D%/differential/ours
@@ -706,4 +723,4 @@ differential-recipes: trainspool
 
 clean-local:
 	rm -rf fuzz-build mutate-build %D%/emulation/machine %D%/emulation/plain %D%/emulation/checked
-.PHONY: differential fuzz mutate
+.PHONY: differential fuzz mutate soak
