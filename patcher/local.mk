@@ -8,6 +8,7 @@ libpatcher_a_SOURCES += %D%/convergence.c %D%/convergence.h
 libpatcher_a_SOURCES += %D%/convergence_report.c %D%/convergence_internal.h
 libpatcher_a_SOURCES += %D%/patcher.c %D%/patcher.h
 libpatcher_a_SOURCES += %D%/relocation.c %D%/relocation.h
+libpatcher_a_SOURCES += %D%/sweep.c %D%/sweep.h
 libpatcher_a_SOURCES += %D%/setting.c %D%/setting.h
 
 libpatcher_a_SOURCES += %D%/document/comment.c %D%/document/comment.h
@@ -148,6 +149,7 @@ libpatcher_a_SOURCES += %D%/schema/schema_distill.c
 libpatcher_a_SOURCES += %D%/schema/schema_generate.c
 libpatcher_a_SOURCES += %D%/schema/schema_hardware.c
 libpatcher_a_SOURCES += %D%/schema/schema_internal.h
+libpatcher_a_SOURCES += %D%/schema/sweep_axes.c %D%/schema/sweep_axes.h
 libpatcher_a_SOURCES += %D%/schema/schema_json.c %D%/schema/schema_json.h
 libpatcher_a_SOURCES += %D%/schema/schema_keys.c %D%/schema/schema_keys.h
 libpatcher_a_SOURCES += %D%/schema/schema_manual.c %D%/schema/schema_manual.h

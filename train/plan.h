@@ -195,6 +195,7 @@ struct plan {
     int64_t priority;
     const char *after;     /* jobs to wait for, with commas; NULL: none */
     const char *begin;     /* as written; NULL: at once */
+    bool sweep;            /* the job only makes other jobs */
     enum choice preflight; /* auto: if the run computes in fp16 */
     bool disable_dropout;  /* ignore the dropout of the model's config.json */
     int64_t max_retries;

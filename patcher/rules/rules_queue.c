@@ -1,6 +1,6 @@
 /*
- * patcher/rules/rules_queue.c - TS720, TS721: a job of a watched folder that waits for
- * other jobs or for a time.
+ * patcher/rules/rules_queue.c - TS720, TS721, TS722: a job of a watched folder that waits
+ * for other jobs or for a time, or that makes jobs.
  */
 #include "config.h"
 
@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/instant.h"
 #include "base/size.h"
+#include "patcher/schema/sweep_axes.h"
 
 /* Chains of more jobs are followed no further. */
 enum { FOLLOWED_MAX = 1000 };
@@ -206,6 +207,31 @@ static void rule_begin(struct rule_context *context)
         entry);
 }
 
+static void rule_sweep(struct rule_context *context)
+{
+    const struct patch_options *options = context->options;
+    const struct proposal to = rule_proposal(context);
+    const struct entry *entry = rule_block_entry(context, "sweep");
+    struct sweep_axes axes;
+    struct error err = { 0 };
+
+    if (!entry || !context->plan->sweep)
+        return;
+    if (sweep_axes_read(entry->value, context->arena, &axes, &err) && options->will_run &&
+        !options->spooled)
+        error_set(&err, ERROR_JOB,
+                  "only a watched folder makes the jobs of a sweep: "
+                  "trainspool watch");
+    if (err.code)
+        propose_remark(&to,
+                       &(struct finding) {
+                           .rule = "TS722",
+                           .severity = SEVERITY_ERROR,
+                           .message = arena_printf(context->arena, "sweep: %s",
+                                                   rule_printable(context, err.text)) },
+                       entry);
+}
+
 static const struct rule rows[] = {
     { .id = "TS720",
       .title = "job to wait for that does not exist, or waits for this one",
@@ -234,6 +260,18 @@ static const struct rule rows[] = {
           "file arrived: +90s, +30m, +2h or +1d. Without a zone, the time would depend on "
           "the settings of the machine.",
       .source = "ISO 8601; sbatch(1), --begin" },
+    { .id = "TS722",
+      .title = "sweep that cannot be made",
+      .severity = SEVERITY_ERROR,
+      .mandatory = true,
+      .run = rule_sweep,
+      .explain =
+          "trainspool.sweep is a map of keys of the job, each with a list of different "
+          "values: {learning_rate: [1e-5, 2e-5], lora_rank: [8, 16]} makes four jobs. At "
+          "most 8 keys can vary, and at most 256 jobs are made. Each value must be valid "
+          "for its key; keys of the block trainspool: cannot vary. The jobs are made by a "
+          "watched folder, so `run` refuses a job with a sweep.",
+      .source = "trainspool-job(5)" },
 };
 
 const struct rules rules_queue = { rows, TS_COUNT(rows) };

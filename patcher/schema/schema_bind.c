@@ -69,6 +69,12 @@ static void bind_target(const struct binding *binding, const struct value *value
     binding->plan->external = strcmp(value->text, "native") != 0;
 }
 
+static void bind_sweep(const struct binding *binding, const struct value *value)
+{
+    (void)value;
+    binding->plan->sweep = true;
+}
+
 static const struct special {
     const char *name;
     void (*bind)(const struct binding *binding, const struct value *value);
@@ -79,6 +85,7 @@ static const struct special {
     { "do_train", bind_train },
     { "train_sampling_strategy", bind_sampling },
     { "target", bind_target },
+    { "sweep", bind_sweep },
 };
 
 static void bind_special(const struct binding *binding, const struct key *key,

@@ -60,6 +60,10 @@ static const struct key rows[] = {
       .help = "time before which a job of a watched folder does not start, such as "
               "2026-12-01T06:00:00+01:00, or a delay after it arrives, such as +2h",
       .manual = "See WAITING FOR JOBS AND TIMES." },
+    { TS_USED("sweep", KEY_MAP, NULL),
+      .help = "keys, each with a list of values: a watched folder makes a job of every "
+              "combination",
+      .manual = "See SWEEPS." },
     { TS_USED("threads", KEY_INT, "0"), .min = 0, .max = 4096, .into = TS_FIELD(threads),
       .help = "number of CPU threads; 0 uses all available" },
     { TS_USED("save_torch_state", KEY_BOOL, "false"), .into = TS_FIELD(save_torch_state),

@@ -96,7 +96,7 @@ static bool cancel_running(const struct job *job, struct job_answer *answer,
 
 static int cmd_cancel(const struct options *options)
 {
-    static const struct job_change change = { "canceled", cancel, cancel_running };
+    static const struct job_change change = { "canceled", false, cancel, cancel_running };
 
     return job_change_all(&change, options);
 }

@@ -56,7 +56,7 @@ static bool hold_running(const struct job *job, struct job_answer *answer,
 
 static int cmd_hold(const struct options *options)
 {
-    static const struct job_change change = { "held", hold, hold_running };
+    static const struct job_change change = { "held", false, hold, hold_running };
 
     return job_change_all(&change, options);
 }

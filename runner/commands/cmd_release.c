@@ -46,7 +46,8 @@ static bool release_waiting(const struct job *job, struct job_record *record,
 
 static int cmd_release(const struct options *options)
 {
-    static const struct job_change change = { "released", release_waiting, release };
+    static const struct job_change change = { "released", false, release_waiting,
+                                              release };
 
     return job_change_all(&change, options);
 }

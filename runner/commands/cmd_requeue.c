@@ -61,7 +61,8 @@ static bool requeue_running(const struct job *job, struct job_answer *answer,
 
 static int cmd_requeue(const struct options *options)
 {
-    static const struct job_change change = { "queued again", requeue, requeue_running };
+    static const struct job_change change = { "queued again", true, requeue,
+                                              requeue_running };
 
     return job_change_all(&change, options);
 }

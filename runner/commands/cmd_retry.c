@@ -31,7 +31,7 @@ static bool retry_running(const struct job *job, struct job_answer *answer,
 
 static int cmd_retry(const struct options *options)
 {
-    static const struct job_change change = { "queued again", queue_again,
+    static const struct job_change change = { "queued again", true, queue_again,
                                               retry_running };
 
     return job_change_all(&change, options);

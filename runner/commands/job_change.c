@@ -179,6 +179,55 @@ static void change_path(struct changes *changes, const char *path)
     job_clear(&job);
 }
 
+struct siblings {
+    struct changes *changes;
+    const char *dir;
+};
+
+/* A job of a sweep that is done need not run again. */
+static bool is_spared(const struct job_change *change, const char *path)
+{
+    struct job_record record;
+    struct job job;
+    bool spared;
+
+    job_init(&job, path);
+    spared = change->queues && job_read(&job, &record, NULL) && record.state == JOB_DONE;
+    job_clear(&job);
+    return spared;
+}
+
+static bool change_sibling(void *context, const char *name)
+{
+    const struct siblings *siblings = context;
+    char *base = path_join(siblings->dir, name);
+    struct text path;
+
+    text_init(&path, 0);
+    text_addf(&path, "%s.yaml", base);
+    if (!is_spared(siblings->changes->change, path.data))
+        change_path(siblings->changes, path.data);
+    text_clear(&path);
+    free(base);
+    return true;
+}
+
+/* Change a job that is named, and with a sweep its jobs. A sweep must not find in between
+ * that all its jobs have ended. */
+static void change_named(struct changes *changes, const char *path)
+{
+    char *dir = path_dir(path), *run = path_run_dir(path);
+    struct siblings siblings = { changes, dir };
+
+    if (!changes->change->queues)
+        change_path(changes, path);
+    gate_each_of_sweep(run, change_sibling, &siblings);
+    if (changes->change->queues)
+        change_path(changes, path);
+    free(run);
+    free(dir);
+}
+
 static void change_listed(struct changes *changes, const struct listing *listing)
 {
     for (size_t i = 0; i < listing->count; i++) {
@@ -240,7 +289,7 @@ int job_change_all(const struct job_change *change, const struct options *option
             continue;
         }
         dir = path_dir(path);
-        change_path(&changes, path);
+        change_named(&changes, path);
         wake_watch(&changes, dir);
         free(dir);
     }

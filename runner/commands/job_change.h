@@ -17,6 +17,7 @@ struct job_answer {
 /* Both append the sentence and set `changed`. */
 struct job_change {
     const char *done; /* "canceled": of the jobs that it changes, for the summary */
+    bool queues;      /* it queues ended jobs */
     /* Called with the job's lock held. */
     bool (*unlocked)(const struct job *job, struct job_record *record,
                      struct job_answer *answer, struct error *err);

@@ -14,6 +14,7 @@
 #include "base/digest.h"
 #include "patcher/setting.h"
 #include "runner/job/gate.h"
+#include "runner/job/sweep_jobs.h"
 #include "runner/output/report.h"
 
 static bool log_findings(const struct job *job, const struct patch *patch,
@@ -114,15 +115,21 @@ static bool freeze(const struct job *job, const struct admit_options *options,
                    struct error *err)
 {
     const struct text text = { .data = (char *)patch->text, .len = patch->len };
-    const struct gate_waits waits = { patch->plan.after, patch->plan.begin,
-                                      options->arrived };
+    const struct gate_waits waits = { .after = patch->plan.after,
+                                      .begin = patch->plan.begin,
+                                      .arrived = options->arrived };
 
     record->priority = patch->plan.priority;
     record->max_retries = patch->plan.max_retries;
     record->timeout = patch->plan.timeout_seconds;
     note_need(patch, record);
-    return (!options->spooled || gate_set_waits(job, &waits, err)) &&
-           job_freeze(job, &text, !options->lazy, record, err) &&
+    record->sweep = 0;
+    /* the jobs of a sweep wait instead of it */
+    if (options->spooled && patch->plan.sweep
+            ? !sweep_jobs_make(job, &text, &patch->plan, record, err)
+            : options->spooled && !gate_set_waits(job, &waits, err))
+        return false;
+    return job_freeze(job, &text, !options->lazy, record, err) &&
            job_event(job, record, EVENT_ACCEPTED, NULL, err);
 }
 

@@ -21,7 +21,8 @@
 #include "runner/job/note.h"
 
 enum { WAITS_MAX = 1 << 20, WAITS_MODE = 0644 };
-static const char after_word[] = "after ", begin_word[] = "begin ";
+static const char after_word[] = "after ", begin_word[] = "begin ",
+                  sweep_word[] = "ended ";
 
 bool gate_matters(enum job_state state)
 {
@@ -103,6 +104,41 @@ static bool is_done(int dir, const char *folder, const char *name, struct gate *
     return false;
 }
 
+/* The jobs of a sweep. */
+struct sweep_count {
+    size_t jobs, ended, failed;
+};
+
+static void count_job(int dir, const char *folder, const char *name,
+                      struct sweep_count *count, struct gate *out, struct error *err)
+{
+    char *state = sibling(folder, name, ".run/state.json");
+    struct job_record record;
+    bool known = job_read_at(dir, state, &record, err);
+    bool ended = known && (record.state == JOB_DONE || ends[record.state] ||
+                           (record.state == JOB_NEW && is_gone(dir, folder, name)));
+
+    free(state);
+    count->jobs++;
+    count->ended += ended;
+    count->failed += ended && record.state != JOB_DONE;
+    if (!ended && !out->waits_for[0])
+        snprintf(out->waits_for, sizeof(out->waits_for), "%s", name);
+}
+
+static void describe_sweep(const struct sweep_count *count, struct gate *out)
+{
+    if (count->ended == count->jobs)
+        return;
+    out->kind = GATE_SWEEP;
+    snprintf(out->reason, sizeof(out->reason), "%zu of %zu jobs have ended", count->ended,
+             count->jobs);
+    if (count->failed > 0)
+        snprintf(out->reason + strlen(out->reason),
+                 sizeof(out->reason) - strlen(out->reason), ", %zu not done",
+                 count->failed);
+}
+
 /* ---- NAME.run/waits ---- */
 
 static bool read_waits(int dir, const char *run, struct text *out, struct error *err)
@@ -151,19 +187,24 @@ static bool check_waits(int dir, const char *run, struct text *text, struct gate
                         struct error *err)
 {
     char *folder = path_dir(run), *at = text->data, *line;
+    struct sweep_count count = { 0 };
     struct error why = { 0 };
 
-    while ((line = next_line(&at)) && !why.code)
+    while ((line = next_line(&at)) && why.code != ERROR_FAULT)
         if (text_starts(line, after_word))
             is_done(dir, folder, line + strlen(after_word), out, &why);
+        else if (text_starts(line, sweep_word))
+            count_job(dir, folder, line + strlen(sweep_word), &count, out, &why);
         else if (text_starts(line, begin_word))
             check_begin(line + strlen(begin_word), out);
     free(folder);
+    if (count.jobs > 0)
+        describe_sweep(&count, out);
     return why.code != ERROR_FAULT || error_set(err, why.code, "%s", why.text);
 }
 
-bool gate_each_job(const char *run, bool (*job)(void *context, const char *name),
-                   void *context)
+static bool each_line(const char *run, const char *word, gate_job_function *job,
+                      void *context)
 {
     struct text text;
     char *at, *line;
@@ -173,10 +214,20 @@ bool gate_each_job(const char *run, bool (*job)(void *context, const char *name)
     read_waits(AT_FDCWD, run, &text, NULL);
     at = text.data;
     while (ok && (line = next_line(&at)))
-        if (text_starts(line, after_word))
-            ok = job(context, line + strlen(after_word));
+        if (text_starts(line, word))
+            ok = job(context, line + strlen(word));
     text_clear(&text);
     return ok;
+}
+
+bool gate_each_job(const char *run, gate_job_function *job, void *context)
+{
+    return each_line(run, after_word, job, context);
+}
+
+bool gate_each_of_sweep(const char *run, gate_job_function *job, void *context)
+{
+    return each_line(run, sweep_word, job, context);
 }
 
 bool gate_read(int dir, const char *run, struct gate *out, struct error *err)
@@ -266,6 +317,8 @@ bool gate_set_waits(const struct job *job, const struct gate_waits *waits,
     text_init(&text, 0);
     ok = add_begin(waits, &text, err);
     add_names(waits->after, &text);
+    for (const char *const *name = waits->jobs; name && *name; name++)
+        text_addf(&text, "%s%s\n", sweep_word, *name);
     if (ok && text.len > 0)
         ok = file_replace(file, text.data, text.len, WAITS_MODE, err);
     else if (ok)

@@ -61,6 +61,7 @@ static const enum job_state next_state[JOB_STATES][JOB_EVENTS] = {
                       [EVENT_RETRIED] = JOB_NEW,
                       [EVENT_CHANGED] = JOB_NEW },
     [JOB_READY] = { [EVENT_STARTED] = JOB_RUNNING,
+                    [EVENT_EXIT_OK] = JOB_DONE, /* a sweep, whose jobs are done */
                     [EVENT_BLOCKED] = JOB_BLOCKED,
                     [EVENT_CANCELLED] = JOB_STOPPED,
                     [EVENT_EXIT_BAD] = JOB_FAILED,

@@ -66,6 +66,7 @@ struct job_record {
     double timeout; /* seconds that its attempts may take; 0: as many as they like */
     double seconds; /* for which its attempts have run; NaN: not at all */
     double arrived; /* wall time at which the file arrived; NaN: unknown */
+    int64_t sweep;  /* number of jobs that it made; 0: it is not a sweep */
     bool resume;    /* the next start continues from the last checkpoint */
     char device[96];
     char contained[96]; /* what contained the last attempt, for people */

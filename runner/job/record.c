@@ -33,6 +33,7 @@ const struct record_field record_fields[] = {
     FIELD(RECORD_INTEGER, threads),    FIELD(RECORD_INTEGER, memory),
     FIELD(RECORD_TEXT, frozen),        FIELD(RECORD_INTEGER, owner),
     FIELD(RECORD_REAL, seconds),       FIELD(RECORD_REAL, timeout),
+    FIELD(RECORD_INTEGER, sweep),
 };
 const size_t record_field_count = TS_COUNT(record_fields);
 

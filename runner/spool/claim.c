@@ -3,6 +3,7 @@
 
 #include "runner/spool/claim.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +13,9 @@
 #include "base/digest.h"
 #include "base/file.h"
 #include "runner/job/admit.h"
+#include "runner/job/gate.h"
 #include "runner/job/obstacle.h"
+#include "runner/job/sweep_jobs.h"
 
 /* Reset the job to `new` from any state; the caller holds the lock. */
 static bool make_new(const struct job *job, struct job_record *record, struct error *err)
@@ -91,6 +94,17 @@ static void block(const struct job *job, struct job_record *record,
         job_event(job, record, EVENT_BLOCKED, why->text, NULL);
 }
 
+/* Return whether the job is a sweep of this text, whose jobs have ended. */
+static bool is_ended_sweep(const struct job *job, const struct examine_request *request,
+                           const struct job_record *record)
+{
+    struct gate gate;
+
+    return record->state == JOB_READY && record->sweep > 0 &&
+           strcmp(record->source, request->source) == 0 &&
+           gate_read(AT_FDCWD, job->run_dir, &gate, NULL) && gate.kind == GATE_OPEN;
+}
+
 static bool claim_locked(const struct job *job, const struct examine_request *request,
                          const struct examine_how *examine, struct examine_result *out)
 {
@@ -106,6 +120,8 @@ static bool claim_locked(const struct job *job, const struct examine_request *re
 
     if (ok && is_canceled(job, record))
         return cancel(job, request, out);
+    if (ok && is_ended_sweep(job, request, record))
+        return sweep_jobs_finish(job, record, &out->err);
     ok = ok && make_new(job, record, &out->err) && obstacle_none(job, &out->err);
     /* a job that was requeued arrived again then */
     record->arrived = fmax(request->arrived, record->arrived);

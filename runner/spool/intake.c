@@ -4,6 +4,7 @@
 #include "runner/spool/intake.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,7 +91,7 @@ static bool is_unchanged(const struct item *item, const struct job *job)
     char state[64];
 
     if (!item->known[0] || strcmp(item->known, item->history.source) != 0 ||
-        item->gate == GATE_AFTER || item->gate == GATE_BEGIN)
+        item->gate == GATE_AFTER || item->gate == GATE_BEGIN || item->gate == GATE_SWEEP)
         return false;
     state_source(job, state);
     return strcmp(state, item->known_state) == 0;
@@ -188,11 +189,12 @@ static void queue_open(struct intake *intake, struct item *item, const struct jo
     gate_read(AT_FDCWD, job->run_dir, &gate, NULL);
     if (gate.kind == GATE_OPEN)
         gate_each_job(job->run_dir, note_pending, &pending);
-    if (gate.kind == GATE_AFTER)
+    item->finish = gate.kind == GATE_OPEN && record->sweep > 0;
+    if (gate.kind == GATE_AFTER || gate.kind == GATE_SWEEP)
         waiters_add(&intake->waiters, item, gate.waits_for);
     else
         waiters_remove(&intake->waiters, item);
-    if (gate.kind == GATE_OPEN || gate.kind == GATE_BEGIN)
+    if ((gate.kind == GATE_OPEN || gate.kind == GATE_BEGIN) && record->sweep == 0)
         queue_job(intake, item, record,
                   gate.kind == GATE_BEGIN ? gate.seconds - clock_wall() : 0);
     else
@@ -273,7 +275,9 @@ static void log_admission(struct intake *intake, const struct job *job,
         log_line(intake->log, LOG_INFO, "job %s: ready, %zu edit%s made", job->name,
                  edits, edits == 1 ? "" : "s");
     else
-        log_line(intake->log, record->state == JOB_STOPPED ? LOG_INFO : LOG_WARN,
+        log_line(intake->log,
+                 record->state == JOB_STOPPED || record->state == JOB_DONE ? LOG_INFO
+                                                                           : LOG_WARN,
                  "job %s: %s: %s", job->name, job_state_names[record->state],
                  record->reason);
 }
@@ -285,6 +289,16 @@ static void schedule_flush(struct intake *intake, struct item *item)
     item->flush = true;
     item->next_flush = intake->flush;
     intake->flush = item;
+}
+
+static bool find_job(void *context, const char *name)
+{
+    struct intake *intake = context;
+    char file[NAME_MAX + 1];
+
+    snprintf(file, sizeof(file), "%s.yaml", name);
+    intake->waiters.found(intake->waiters.context, file);
+    return true;
 }
 
 /* The job is admitted or rejected, and its record is on disk. */
@@ -300,6 +314,8 @@ static void take_in(struct intake *intake, struct item *item, const struct job *
         return;
     }
     queue_open(intake, item, job, &result->record);
+    if (result->record.sweep > 0) /* their events may come later */
+        gate_each_of_sweep(job->run_dir, find_job, intake);
     schedule_flush(intake, item);
 }
 
@@ -370,7 +386,8 @@ static bool examine(struct intake *intake, struct item *item, const struct job *
     forget_trouble(item);
     take_in(intake, item, job, &result);
     item->due = 0;
-    return !waited; /* events of the meantime were not handled: check once more */
+    /* events of the meantime were not handled: check once more */
+    return !waited && !item->finish;
 }
 
 static bool claim(struct intake *intake, struct item *item, const struct job *job,
@@ -433,6 +450,10 @@ static bool handle(struct intake *intake, struct item *item, const struct job *j
     if (ok && (!known || item->fit == FIT_UNKNOWN))
         return claim(intake, item, job, drop);
     ok = ok && follow(intake, &text, &text.record, &err);
+    if (ok && item->finish) {
+        item->finish = false;
+        return claim(intake, item, job, drop);
+    }
     if (ok)
         note_known(item, job, item->history.source);
     else if (err.code == ERROR_DATA) /* the file changed while it was read */

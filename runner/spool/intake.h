@@ -30,9 +30,10 @@ struct item {
     double since;        /* when it was put off first */
     bool blocked;        /* it may stay put off for ever */
     enum gate_kind gate; /* what keeps it from starting, as logged */
-    char *waits_for;     /* GATE_AFTER: a job, without .yaml; malloc'ed, NULL: none */
+    char *waits_for;     /* AFTER, SWEEP: a job, without .yaml; malloc'ed, NULL: none */
     bool news;           /* its state may have changed: wake the jobs that wait for it */
     bool awaited;        /* another job waits for its check */
+    bool finish;         /* a sweep, whose jobs have ended */
     /* whether it was reported that a new text waits for the end of the run */
     bool reported;
     uint64_t seen;     /* used by items.h: the last scan that found its file */

@@ -234,6 +234,7 @@ static bool open_dir(struct spool *spool, bool *busy, struct error *err)
     spool->intake.dir = spool->dir;
     spool->intake.waiters.names = &spool->items.names;
     spool->intake.waiters.check = check_again;
+    spool->intake.waiters.found = on_found;
     spool->intake.waiters.context = spool;
     spool->intake.examiners = examiners_new(&spool->how);
     scan(spool);

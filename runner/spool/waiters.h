@@ -14,7 +14,8 @@ struct waiters {
     size_t count, room;
     struct names *names;                             /* of all items */
     void (*check)(void *context, struct item *item); /* again, soon */
-    void *context;
+    void (*found)(void *context, const char *file);  /* which may be a new job */
+    void *context;                                   /* of both */
 };
 
 /* Note that a job waits for the job `name`, without .yaml. */
