@@ -249,6 +249,16 @@ bool gate_read(int dir, const char *run, struct gate *out, struct error *err)
     return ok;
 }
 
+bool gate_is_held(const struct job *job)
+{
+    char *hold = path_join(job->run_dir, "hold"), line[NOTE_ROOM];
+    bool held;
+
+    note_read(AT_FDCWD, hold, &held, line, NULL);
+    free(hold);
+    return held;
+}
+
 /* ---- Writing ---- */
 
 bool gate_hold(const struct job *job, const char *why, struct error *err)

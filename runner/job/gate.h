@@ -35,6 +35,9 @@ bool gate_matters(enum job_state state);
  * cannot be found out for now. */
 bool gate_read(int dir, const char *run, struct gate *out, struct error *err);
 
+/* Return whether a person holds the job; false if that cannot be found out for now. */
+bool gate_is_held(const struct job *job);
+
 /* Call a function for each job that NAME.run/waits names in trainspool.after, or as a job of
  * the sweep, until it returns false. */
 typedef bool gate_job_function(void *context, const char *name);

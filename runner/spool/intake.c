@@ -64,7 +64,6 @@ static void forget_trouble(struct item *item)
 /* The state, and whether there is a request about it or it is held. */
 static void state_source(const struct job *job, char out[64])
 {
-    struct gate gate;
     struct stat st;
 
     out[0] = 0;
@@ -72,7 +71,7 @@ static void state_source(const struct job *job, char out[64])
         job_source(&st, out);
     if (lstat(job->cancel, &st) == 0)
         snprintf(out + strlen(out), 64 - strlen(out), "+");
-    if (gate_read(AT_FDCWD, job->run_dir, &gate, NULL) && gate.kind == GATE_HELD)
+    if (gate_is_held(job))
         snprintf(out + strlen(out), 64 - strlen(out), "h");
 }
 

@@ -245,14 +245,29 @@ static size_t shared_bytes(const char *a, const char *b, size_t most)
     return n;
 }
 
+/* A name ends before .yaml: a sweep comes before its jobs, which continue with `-`. */
+static unsigned rank(char letter)
+{
+    return letter == '.' ? 1 : (unsigned char)letter;
+}
+
 /* The order of these numbers is that of the texts. */
 static uint64_t key_of(const char *text)
 {
     uint64_t key = 0;
 
     for (int i = 0; i < 8; i++)
-        key = key << 8 | (unsigned char)(*text ? *text++ : 0);
+        key = key << 8 | (*text ? rank(*text++) : 0);
     return key;
+}
+
+static int compare_names(const char *a, const char *b)
+{
+    while (*a && *a == *b) {
+        a++;
+        b++;
+    }
+    return (int)rank(*a) - (int)rank(*b);
 }
 
 static int by_file(const void *a, const void *b)
@@ -260,7 +275,7 @@ static int by_file(const void *a, const void *b)
     const struct listing_entry *one = a, *two = b;
 
     return one->key != two->key ? (one->key < two->key ? -1 : 1)
-                                : strcmp(one->file, two->file);
+                                : compare_names(one->file, two->file);
 }
 
 static void sort_entries(struct listing_entry *entries, size_t count)

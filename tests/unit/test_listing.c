@@ -65,6 +65,10 @@ static void test_listing_is_sorted_and_ignores_other_files(void **state)
     write_file(*state, "c.txt", "");
     write_file(*state, "b.run/state.json", "{\"state\":\"done\"}\n");
     assert_summary(*state, "a new;b done;");
+    write_file(*state, "a-10-seed-1.yaml", "");
+    write_file(*state, "a-2-seed-1.yaml", "");
+    write_file(*state, "a1.yaml", "");
+    assert_summary(*state, "a new;a-10-seed-1 new;a-2-seed-1 new;a1 new;b done;");
 }
 
 static void test_listing_shows_a_job_that_cannot_be_read(void **state)
