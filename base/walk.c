@@ -266,14 +266,41 @@ int walk_unlink(const char *name)
     return failed;
 }
 
-int walk_rename(const char *from, const char *to)
+static int rename_with(const char *from, const char *to, unsigned flags)
 {
     struct walk old, new = { .dir = -1 };
     int failed = walk_begin(&old, from) < 0 || walk_begin(&new, to) < 0
                      ? -1
-                     : renameat(old.dir, old.last, new.dir, new.last);
+                     : renameat2(old.dir, old.last, new.dir, new.last, flags);
 
     walk_end(&new);
     walk_end(&old);
+    return failed;
+}
+
+int walk_rename(const char *from, const char *to)
+{
+    return rename_with(from, to, 0);
+}
+
+/* Some file systems, such as NFS, do not have the flag: a link is as good there. */
+static int link_new(const char *from, const char *to)
+{
+    struct walk old, new = { .dir = -1 };
+    int failed = walk_begin(&old, from) < 0 || walk_begin(&new, to) < 0
+                     ? -1
+                     : linkat(old.dir, old.last, new.dir, new.last, 0);
+
+    walk_end(&new);
+    walk_end(&old);
+    return failed;
+}
+
+int walk_rename_new(const char *from, const char *to)
+{
+    int failed = rename_with(from, to, RENAME_NOREPLACE);
+
+    if (failed && (errno == EINVAL || errno == ENOSYS))
+        failed = link_new(from, to) != 0 ? -1 : walk_unlink(from);
     return failed;
 }

@@ -23,7 +23,7 @@
 enum { MODE_BITS = 0666 };
 
 /* What is to be done about a job of the sweep. */
-enum task { TASK_NONE, TASK_MAKE, TASK_REFUSE };
+enum task { TASK_NONE, TASK_MAKE, TASK_REPLACE, TASK_REFUSE };
 
 struct making {
     const struct job *sweep;
@@ -82,7 +82,7 @@ static enum task task_of_file(const struct making *making, const struct job *job
         return TASK_REFUSE;
     return strcmp(is, listed) == 0 ||
                    (job_read(job, &record, NULL) && strcmp(is, record.digest) == 0)
-               ? TASK_MAKE
+               ? TASK_REPLACE
                : TASK_REFUSE;
 }
 
@@ -127,7 +127,7 @@ static bool write_whole(int fd, const struct making *making, const struct sweep_
 
 /* The job appears complete, with its owner. */
 static bool make_file(const struct making *making, const struct sweep_job *job,
-                      const char *path, struct error *err)
+                      const char *path, bool replace, struct error *err)
 {
     struct text temporary;
     bool ok;
@@ -141,7 +141,8 @@ static bool make_file(const struct making *making, const struct sweep_job *job,
     ok = ok && write_whole(fd, making, job, path, err);
     if (fd >= 0)
         close(fd);
-    if (ok && walk_rename(temporary.data, path) != 0)
+    /* a file that appeared meanwhile stays: the next examination refuses */
+    if (ok && (replace ? walk_rename : walk_rename_new)(temporary.data, path) != 0)
         ok = error_errno(err, "cannot rename %s to %s", temporary.data, path);
     if (!ok)
         walk_unlink(temporary.data);
@@ -172,8 +173,8 @@ static bool each_job(const struct making *making, const struct sweep *sweep,
 
         if (!make)
             ok = find_task(making, &sweep->jobs[i], path, &tasks[i], err);
-        else if (tasks[i] == TASK_MAKE)
-            ok = make_file(making, &sweep->jobs[i], path, err);
+        else if (tasks[i] != TASK_NONE)
+            ok = make_file(making, &sweep->jobs[i], path, tasks[i] == TASK_REPLACE, err);
         free(path);
     }
     return ok;

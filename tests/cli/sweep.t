@@ -88,11 +88,13 @@ if command -v strace >/dev/null && strace -o /dev/null true 2>/dev/null; then
         make_data killed-$at
         job 1 'trainspool: {sweep: {seed: [1, 2]}}' >killed-$at/k.yaml
         : >daemon.log
+        "$trainspool" pause -q killed-$at # no job starts, which would be killed, too
         background strace -D -f -qq -o /dev/null -e trace=renameat -e "inject=renameat:signal=KILL:when=$at" \
             "$trainspool" watch killed-$at
         wait_until 30 grep -q 'trying again' daemon.log
         kill -9 "$daemon"
         wait "$daemon" 2>/dev/null
+        "$trainspool" unpause -q killed-$at
         made=$(ls -d killed-$at/k-*.yaml 2>/dev/null | wc -l)
         expect_status "killed at rename $at with $made jobs made, the next watch succeeds" 0 \
             timeout 120 "$trainspool" watch --once killed-$at

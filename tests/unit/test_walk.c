@@ -100,6 +100,11 @@ static void test_walk_follows_our_links_on_the_way(void **state)
     assert_true(file_exists("safe/b"));
     assert_int_equal(walk_mkdir("link/folder/", 0755), 0);
     assert_int_equal(walk_rename("again/a", "safe/folder/a"), 0);
+    assert_int_equal(walk_rename_new("safe/folder/a", "again/c"), 0);
+    close(walk_open("safe/folder/a", O_WRONLY | O_CREAT | O_EXCL, 0600));
+    assert_int_equal(walk_rename_new("again/c", "safe/folder/a"), -1);
+    assert_int_equal(errno, EEXIST);
+    assert_int_equal(walk_rename("again/c", "safe/folder/a"), 0);
     assert_int_equal(walk_unlink("again/folder/a"), 0);
     assert_false(file_exists("safe/folder/a"));
     expect_refused("link/missing/a", ENOENT);
