@@ -16,6 +16,7 @@
 
 #include "base/arena.h"
 #include "base/fault.h"
+#include "base/leftovers.h"
 #include "base/walk.h"
 
 enum { READ_BYTES = 64 << 10 };
@@ -280,23 +281,10 @@ bool file_create(const char *name, const void *data, size_t len, mode_t mode,
     return sync_parent(name, err);
 }
 
-static char *temporary_name(const char *name)
-{
-    char *dir = path_dir(name), *joined;
-    struct text base;
-
-    text_init(&base, 0);
-    text_addf(&base, ".%s.tmp-%ld", path_base(name), (long)getpid());
-    joined = path_join(dir, base.data);
-    text_clear(&base);
-    free(dir);
-    return joined;
-}
-
 bool file_replace(const char *name, const void *data, size_t len, mode_t mode,
                   struct error *err)
 {
-    char *temporary = temporary_name(name);
+    char *temporary = leftover_name(name);
     int fd = create_new(temporary, mode);
     bool ok = false;
 

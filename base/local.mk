@@ -16,6 +16,7 @@ libbase_a_SOURCES += %D%/holders.c %D%/holders.h
 libbase_a_SOURCES += %D%/json.c %D%/json.h
 libbase_a_SOURCES += %D%/json_edit.c %D%/json_edit.h
 libbase_a_SOURCES += %D%/landlock.c %D%/landlock.h
+libbase_a_SOURCES += %D%/leftovers.c %D%/leftovers.h
 libbase_a_SOURCES += %D%/limits.c %D%/limits.h
 libbase_a_SOURCES += %D%/link.c %D%/link.h
 libbase_a_SOURCES += %D%/log.c %D%/log.h

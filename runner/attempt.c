@@ -551,6 +551,7 @@ static int run(struct attempt *attempt, struct error *err)
     if (!take_lock(attempt, err) || !open_log(attempt, err) ||
         !job_read(&attempt->job, &attempt->record, err))
         return refuse(attempt, err);
+    job_remove_leftovers(&attempt->job, attempt->options->spooled);
     attempt->before = isnan(attempt->record.seconds) ? 0 : attempt->record.seconds;
     attempt->first = attempt->record.step;
     ok = read_job(attempt, err) && accept(attempt, err);

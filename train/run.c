@@ -11,6 +11,7 @@
 
 #include "base/fault.h"
 #include "base/file.h"
+#include "base/leftovers.h"
 #include "base/size.h"
 #include "train/chat/chat.h"
 #include "train/criterion.h"
@@ -511,6 +512,7 @@ static bool open_files(struct run *run, struct error *err)
         !file_make_dirs(dir, 0777, err) ||
         (run->train && !checkpoint_remove_temporary(dir, err)))
         return false;
+    leftovers_remove(dir, NULL);
     describe(run);
     report_opened(run);
     return true;

@@ -4,6 +4,7 @@
 #include "patcher/history/backup.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,6 +15,7 @@
 #include "base/file.h"
 #include "base/size.h"
 #include "base/text.h"
+#include "base/walk.h"
 #include "patcher/document/document.h"
 
 enum { SHORT_DIGEST = 8 };
@@ -136,11 +138,16 @@ bool backup_list(const char *job, struct backup **out, size_t *count, struct err
     return true;
 }
 
+static void backup_clear(struct backup *backup)
+{
+    free(backup->id);
+    free(backup->path);
+}
+
 void backup_free(struct backup *list, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        free(list[i].id);
-        free(list[i].path);
+        backup_clear(&list[i]);
     }
     free(list);
 }
@@ -185,6 +192,36 @@ static bool find_equal(const char *job, const char *digest, char **path,
     return true;
 }
 
+/* Remove what a killed process left: the name of a backup has the digest of its text. The
+ * caller holds the lock of patches, so no one is writing it. */
+static void remove_cut(const char *dir)
+{
+    DIR *stream = opendir(dir);
+    const struct dirent *entry;
+    struct backup backup;
+
+    while (stream && (entry = readdir(stream))) {
+        struct error err = { 0 };
+        struct text text;
+        char *path;
+
+        if (!is_backup_name(entry->d_name))
+            continue;
+        if (backup_open(dir, entry->d_name, &backup)) {
+            backup_clear(&backup);
+            continue;
+        }
+        path = path_join(dir, entry->d_name);
+        text_init(&text, 0);
+        if (file_read_at(AT_FDCWD, path, DOCUMENT_MAX_BYTES, &text, NULL, &err))
+            walk_unlink(path);
+        text_clear(&text);
+        free(path);
+    }
+    if (stream)
+        closedir(stream);
+}
+
 bool backup_write(const char *job, const char *data, size_t len, char **path,
                   struct error *err)
 {
@@ -196,8 +233,10 @@ bool backup_write(const char *job, const char *data, size_t len, char **path,
     text_init(&name, 0);
     *path = NULL;
     digest_bytes(data, len, digest);
-    if (!backup_run_dir(job, &run, err) || !make_own_dir(dir, 0700, err) ||
-        !find_equal(job, digest, path, err))
+    if (!backup_run_dir(job, &run, err) || !make_own_dir(dir, 0700, err))
+        goto out;
+    remove_cut(dir);
+    if (!find_equal(job, digest, path, err))
         goto out;
     ok = *path != NULL;
     if (ok)

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/leftovers.h"
 #include "base/walk.h"
 #include "patcher/history/backup.h"
 #include "patcher/document/document.h"
@@ -130,21 +131,10 @@ static bool fill(int fd, const struct jobfile *file, const char *data, size_t le
            (fsync(fd) == 0 || error_errno(err, "cannot flush %s", file->name));
 }
 
-static char *temporary_name(const char *name)
-{
-    char *dir = path_dir(name), *base = memory_alloc(strlen(path_base(name)) + 32), *path;
-
-    sprintf(base, ".%s.tmp-%ld", path_base(name), (long)getpid());
-    path = path_join(dir, base);
-    free(base);
-    free(dir);
-    return path;
-}
-
 bool jobfile_replace(const struct jobfile *file, const char *data, size_t len,
                      bool *stale, struct error *err)
 {
-    char *temporary = temporary_name(file->name), *dir = path_dir(file->name);
+    char *temporary = leftover_name(file->name), *dir = path_dir(file->name);
     int flags = O_WRONLY | O_CREAT | O_EXCL;
     int fd = walk_open(temporary, flags, 0600);
     bool ok = false;

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/digest.h"
 #include "base/file.h"
+#include "base/leftovers.h"
 #include "base/owner.h"
 #include "base/size.h"
 #include "base/walk.h"
@@ -420,6 +421,29 @@ enum job_request_kind job_requested(const struct job *job)
 void job_forget(const struct job *job)
 {
     walk_unlink(job->cancel);
+}
+
+void job_remove_leftovers(const struct job *job, bool spooled)
+{
+    /* see replace_unflushed; commands write the last one without the lock, in a moment */
+    const struct {
+        const char *name;
+        double seconds;
+    } files[] = { { job->state, 0 }, { job->frozen, 0 }, { job->cancel, 60 } };
+    char *dir = path_dir(job->path);
+
+    for (size_t i = 0; i < TS_COUNT(files); i++) {
+        struct text name;
+
+        text_init(&name, 0);
+        text_addf(&name, "%s.new", files[i].name);
+        leftover_remove(AT_FDCWD, name.data, files[i].seconds);
+        text_clear(&name);
+    }
+    leftovers_remove(job->run_dir, NULL);
+    if (!spooled)
+        leftovers_remove(dir, path_base(job->path));
+    free(dir);
 }
 
 int job_open_log(const struct job *job, struct error *err)

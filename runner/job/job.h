@@ -150,6 +150,10 @@ bool job_request(const struct job *job, enum job_request_kind request, struct er
 enum job_request_kind job_requested(const struct job *job);
 void job_forget(const struct job *job);
 
+/* Remove temporary files that killed processes left: in NAME.run, and those of the job
+ * file, which a watch does for the jobs of a spool. The caller holds the lock. */
+void job_remove_leftovers(const struct job *job, bool spooled);
+
 /* Open train.log for appending. Return the descriptor, or -1. */
 int job_open_log(const struct job *job, struct error *err);
 /* Append to train.log verbatim. */

@@ -5,6 +5,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,7 +14,11 @@
 #include "base/arena.h"
 #include "base/fault.h"
 #include "base/file.h"
+#include "base/leftovers.h"
 #include "runner/spool/drop.h"
+
+/* A temporary file of a job may be of a process that this machine does not know. */
+enum { LEFTOVER_SECONDS = 600 };
 
 struct arrival {
     char *name;
@@ -49,10 +54,13 @@ static void add(struct arrivals *arrivals, const char *name, const struct stat *
 
 static void read_all(DIR *dir, const char *path, struct arrivals *out)
 {
+    char name[NAME_MAX + 1];
     struct dirent *entry;
     struct stat st;
 
     while ((entry = file_next(dir, path))) {
+        if (leftover_is(entry->d_name, name, sizeof(name)) && drop_name_is_valid(name))
+            leftover_remove(dirfd(dir), entry->d_name, LEFTOVER_SECONDS);
         if (!drop_name_is_valid(entry->d_name))
             continue;
         if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0)

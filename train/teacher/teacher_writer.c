@@ -13,6 +13,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/leftovers.h"
 #include "base/size.h"
 #include "base/walk.h"
 #include "train/files/safetensors.h"
@@ -114,15 +115,12 @@ static bool write_header(struct teacher_writer *w, struct error *err)
     return ok;
 }
 
-/* Return the temporary name, which contains the process id. */
-static char *temporary_name(const char *name)
+static void remove_leftovers(const char *name)
 {
-    char *dir = path_dir(name), *temp_name, base[512];
+    char *dir = path_dir(name);
 
-    snprintf(base, sizeof(base), ".%s.tmp-%ld", path_base(name), (long)getpid());
-    temp_name = path_join(dir, base);
+    leftovers_remove(dir, path_base(name));
     free(dir);
-    return temp_name;
 }
 
 struct teacher_writer *teacher_writer_new(const char *name,
@@ -135,7 +133,8 @@ struct teacher_writer *teacher_writer_new(const char *name,
     w->samples = samples;
     w->rows = rows;
     w->name = memory_strdup(name);
-    w->temp_name = temporary_name(name);
+    remove_leftovers(name);
+    w->temp_name = leftover_name(name);
     w->starts = memory_resize(NULL, samples + 1, sizeof(*w->starts));
     w->starts[0] = 0;
     w->digests = memory_resize(NULL, samples + 1, DIGITS);
