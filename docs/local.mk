@@ -1,4 +1,5 @@
 # One line per file, sorted: dist_man_MANS += %D%/trainspool.1, dist_doc_DATA += %D%/precision.md
+dist_doc_DATA += %D%/service.md
 
 dist_doc_DATA += %D%/architecture.md
 dist_doc_DATA += %D%/comparison.md
