@@ -151,7 +151,7 @@ int main(int argc, char **argv)
     }
     one_core();
     program = path_join(build, "trainspool");
-    model = path_join(source, "jobs/samples/units-1m");
+    model = path_join(source, "jobs/samples/models/units-1m");
     words[count++] = program;
     words[count++] = (char *)"check";
     words[count++] = (char *)"--device";

@@ -108,11 +108,12 @@ static double drop(const struct bench *bench, const char *source, int number)
 
     text_init(&job, 0);
     text_init(&name, 0);
-    text_addf(&job,
-              "model_name_or_path: %s/jobs/samples/units-1m\ntrain_from_scratch: true\n"
-              "stage: pt\nfinetuning_type: full\ndataset: %s/text.txt\ncutoff_len: 64\n"
-              "bf16: true\nmax_grad_norm:\nlearning_rate: 1.0e-3\nmax_steps: 1\n",
-              source, bench->dir);
+    text_addf(
+        &job,
+        "model_name_or_path: %s/jobs/samples/models/units-1m\ntrain_from_scratch: true\n"
+        "stage: pt\nfinetuning_type: full\ndataset: %s/text.txt\ncutoff_len: 64\n"
+        "bf16: true\nmax_grad_norm:\nlearning_rate: 1.0e-3\nmax_steps: 1\n",
+        source, bench->dir);
     text_addf(&name, "%s/job-%03d.yaml", bench->spool, number);
     check(file_create(temporary, job.data, job.len, 0644, &err), &err);
     at = clock_seconds();

@@ -17,7 +17,7 @@ trainspool=$T/bin/trainspool
 train=$T/bin/trainspool-train
 
 sh "$source/jobs/samples/generate" . >"$T/out" 2>&1 || exit 99
-[ -d units-1m ] || cp -r "$source/jobs/samples/units-1m" .
+[ -d units-1m ] || cp -r "$source/jobs/samples/models/units-1m" .
 job() { # DEVICE [LINE]...
     cat <<EOF
 model_name_or_path: units-1m

@@ -66,7 +66,7 @@ if [ "$gpus" -lt 2 ] && [ ! -x "$emulated" ]; then
     skip "training on two GPUs" "this machine has $gpus"
 else
     sh "$source/jobs/samples/generate" . >"$T/out" 2>&1 || exit 99
-    [ -d units-1m ] || cp -r "$source/jobs/samples/units-1m" .
+    [ -d units-1m ] || cp -r "$source/jobs/samples/models/units-1m" .
     small() { # STEPS ACCUMULATION BLOCK: print a job for GPUs
         job "$1" "train_from_scratch: true" "gradient_accumulation_steps: $2" \
             "trainspool: {$3}" | sed 's|^model_name.*|model_name_or_path: units-1m|

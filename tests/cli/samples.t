@@ -1,7 +1,7 @@
 #!/bin/sh
 # The sample jobs: their data is the same each time and looks like JSON lines, and no test question is
 # in the training data.
-echo 1..8
+echo 1..9
 n=0
 check() { # NAME COMMAND...: check that the command succeeds
     name=$1
@@ -9,6 +9,7 @@ check() { # NAME COMMAND...: check that the command succeeds
     n=$((n + 1))
     if "$@"; then echo "ok $n - $name"; else echo "not ok $n - $name"; fi
 }
+trainspool=$(cd "${top_builddir:-.}" && pwd)/trainspool
 samples=$(cd "${top_srcdir:-.}/jobs/samples" && pwd)
 work=$(mktemp -d "${TMPDIR:-/tmp}/trainspool-samples-XXXXXX")
 trap 'rm -rf "$work"' EXIT
@@ -53,3 +54,7 @@ files_are_there() {
     done
 }
 check "the data of every job exists" files_are_there
+
+# The samples are submitted in their order, and each reads what an earlier one writes.
+cd "$samples/.." || exit 1
+check "every job can be submitted" "$trainspool" submit -q "$work/one" samples/[0-9]*.yaml

@@ -39,7 +39,7 @@ cards() { # FREE-MIB...: GPUs of $total MiB
 }
 
 sh "$source/jobs/samples/generate" . >"$T/out" 2>&1 || exit 99
-[ -d units-1m ] || cp -r "$source/jobs/samples/units-1m" .
+[ -d units-1m ] || cp -r "$source/jobs/samples/models/units-1m" .
 drop() { # NAME DEVICE [LINE]...: a job that runs until it is canceled
     {
         cat <<EOF

@@ -11,7 +11,7 @@ if ! grep -q 'cuda:0' "$T/devices"; then
 fi
 sed 's/^/# /' "$T/devices"
 sh "$source/jobs/samples/generate" . >"$T/out" 2>&1 || exit 99
-[ -d units-1m ] || cp -r "$source/jobs/samples/units-1m" .
+[ -d units-1m ] || cp -r "$source/jobs/samples/models/units-1m" .
 job() { # DEVICE STEPS [LINE]...
     cat <<EOF
 model_name_or_path: units-1m
