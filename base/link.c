@@ -149,6 +149,13 @@ int link_receive_file(int end, double seconds, struct error *err)
     return file;
 }
 
+bool link_has_data(int end)
+{
+    struct pollfd poll_of = { .fd = end, .events = POLLIN };
+
+    return poll(&poll_of, 1, 0) > 0;
+}
+
 bool link_is_alive(int end)
 {
     struct pollfd poll_of = { .fd = end, .events = POLLRDHUP };

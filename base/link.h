@@ -21,6 +21,8 @@ bool link_receive(int end, void *data, size_t bytes, double seconds, struct erro
 bool link_send_file(int end, int file, double seconds, struct error *err);
 int link_receive_file(int end, double seconds, struct error *err);
 
+/* Return whether link_receive would not wait: there are data, or the other side ended. */
+bool link_has_data(int end);
 /* false: the other side has ended (data it sent earlier can still be read). */
 bool link_is_alive(int end);
 

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "train/generation/answer.h"
+#include "train/evaluation.h"
 #include "train/model/parallel.h"
 #include "train/generation/generate.h"
 #include "train/generation/prompt.h"
@@ -170,7 +171,7 @@ static bool generate(struct generating *t, struct error *err)
                                     .seed = (uint64_t)run->plan->seed,
                                     .separate_answer = true,
                                     .stop_strings = stops,
-                                    .heartbeat = run->options->heartbeat,
+                                    .heartbeat = evaluation_heartbeat(run),
                                     .on_completion = on_done,
                                     .context = t };
     bool ok = find_ends(run, &how.ends, &t->stop, err);

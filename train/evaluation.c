@@ -76,6 +76,11 @@ bool evaluation_stops_early(const struct run *run)
            without >= run->plan->early_stopping_steps;
 }
 
+struct heartbeat *evaluation_heartbeat(const struct run *run)
+{
+    return run->eval_heartbeat ? run->eval_heartbeat : run->options->heartbeat;
+}
+
 /* Evaluate this rank's share of the batches, dealt out in turn: losses and their weights
  * and, as in LLaMA-Factory, the share of correctly predicted tokens of each sample.  A
  * stop cuts it short. */
@@ -88,7 +93,7 @@ static bool add_losses(struct run *run, double sums[SUMS], struct error *err)
     for (uint64_t i = parallel_rank(group);
          dataset_batch(run->eval, 0, i, run->eval_size, &run->batch);
          i += parallel_ranks(group)) {
-        if (!heartbeat_tick(run->options->heartbeat)) {
+        if (!heartbeat_tick(evaluation_heartbeat(run))) {
             sums[SUM_CUT] = 1;
             return true;
         }
@@ -131,6 +136,8 @@ static bool compute_sums(struct run *run, struct evaluation_parts *parts,
     if (parts->answers && sums[SUM_CUT] == 0 && !add_answers(run, sums, err))
         return false;
     parts->answer_seconds = clock_seconds() - started - parts->loss_seconds;
+    if (sums[SUM_CUT] > 0 && !parallel_send_order(run->options->group, PARALLEL_CUT, err))
+        return false;
     return parallel_sum(run->options->group, sums, SUMS, err);
 }
 
@@ -140,12 +147,38 @@ static struct evaluation_parts parts_of(const struct run *run)
                                        .answers = run->plan->generation.on };
 }
 
+/* How another rank learns that rank 0 cuts the evaluation: nothing else is ordered before
+ * its sums arrive. */
+struct following {
+    const struct backend_group *group;
+    volatile sig_atomic_t stop;
+};
+
+static void check_order(void *context)
+{
+    struct following *following = context;
+    struct parallel_order order;
+
+    if (following->stop || !parallel_order_waits(following->group))
+        return;
+    parallel_receive_order(following->group, &order, NULL);
+    following->stop = 1;
+}
+
 bool evaluation_follow(struct run *run, struct error *err)
 {
     struct evaluation_parts parts = parts_of(run);
     double sums[SUMS] = { 0 };
+    struct following following = { .group = run->options->group };
+    struct heartbeat heartbeat = { .stop = &following.stop,
+                                   .beat = check_order,
+                                   .context = &following };
+    bool ok;
 
-    return compute_sums(run, &parts, sums, err);
+    run->eval_heartbeat = &heartbeat;
+    ok = compute_sums(run, &parts, sums, err);
+    run->eval_heartbeat = NULL;
+    return ok;
 }
 
 static void log_evaluation(const struct run *run, const struct evaluation *evaluation)

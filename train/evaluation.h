@@ -27,4 +27,7 @@ bool evaluation_is_done(const struct run *run);
 /* Return whether early_stopping_steps evaluations in a row brought no improvement. */
 bool evaluation_stops_early(const struct run *run);
 
+/* Return the heartbeat of this rank's share. */
+struct heartbeat *evaluation_heartbeat(const struct run *run);
+
 #endif

@@ -37,6 +37,8 @@ struct run {
     struct predictions *predictions; /* of an evaluation without training; or NULL */
     int64_t evaluated;               /* its batches and answers so far */
     double evaluated_loss;           /* of these batches; NaN: none yet */
+    /* of an evaluation, which rank 0 may cut in other ranks; NULL: that of the options */
+    struct heartbeat *eval_heartbeat;
     struct progress progress;
     struct progress_history history;
     struct trainer_steps steps;

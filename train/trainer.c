@@ -425,6 +425,8 @@ static bool follow_orders(struct run *run, struct error *err)
         case PARALLEL_RESTORE_STATE:
             ok = preflight_restore_state(run, err);
             break;
+        case PARALLEL_CUT: /* this rank had ended its share */
+            break;
         case PARALLEL_END:
             return true;
         }

@@ -48,7 +48,7 @@ struct trainer_options {
     bool resume;       /* resume from the last checkpoint of this job, if any */
     bool no_onednn;
     /* This process among the ranks of the plan; NULL: the only one.  Of the options
-     * above, ranks other than 0 use only no_onednn. */
+     * above, ranks other than 0 use only no_onednn and the heartbeat. */
     const struct backend_group *group;
 };
 

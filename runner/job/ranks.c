@@ -202,6 +202,20 @@ static void follow_rank_0(void)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
+/* A rank that reads data must notice that rank 0 gave up. */
+struct rank_0 {
+    int link;
+    volatile sig_atomic_t ended;
+};
+
+static void check_rank_0(void *context)
+{
+    struct rank_0 *rank_0 = context;
+
+    if (!link_is_alive(rank_0->link))
+        rank_0->ended = 1;
+}
+
 static bool read_plan(const struct options *options, const struct machine *machine,
                       const struct job *job, struct inspection *inspection,
                       struct error *err)
@@ -228,7 +242,13 @@ int ranks_follow(const struct options *options, const struct machine *machine,
 {
     int link = (int)options->link_fd;
     struct backend_group group = { .rank = (int)options->rank, .links = &link };
-    struct trainer_options how = { .no_onednn = options->no_onednn, .group = &group };
+    struct rank_0 rank_0 = { .link = link };
+    struct heartbeat heartbeat = { .stop = &rank_0.ended,
+                                   .beat = check_rank_0,
+                                   .context = &rank_0 };
+    struct trainer_options how = { .no_onednn = options->no_onednn,
+                                   .heartbeat = &heartbeat,
+                                   .group = &group };
     struct inspection inspection = { 0 };
     /* rank 0 contained itself and all ranks, except for starting programs */
     struct containment containment = { .on = !options->no_sandbox,

@@ -130,6 +130,32 @@ expect "the stopped job has a checkpoint" test -f "killed.run/checkpoint-$at/tra
 wait_until 10 has_exited "$other"
 ok $? "no rank is left"
 
+# A stop during an evaluation, or while the data are read, is one of all ranks.  Each would take minutes.
+for i in 1 2 3 4 5 6 7 8 9 10; do cat text.txt; done >long.txt
+for i in 1 2 3 4 5 6 7 8 9 10; do cat long.txt; done >longer.txt
+{ job 3 "eval_dataset: longer.txt" "eval_strategy: steps" "eval_steps: 2" "eval_on_start: false" \
+    "per_device_eval_batch_size: 1"; ranks 2; } >evaluates.yaml
+background "$trainspool" run -q evaluates.yaml
+wait_until 60 has_reached evaluates.yaml 2
+sleep 1
+other=$(rank_of "$daemon")
+kill -TERM "$daemon"
+wait_until 20 has_exited "$daemon"
+ok $? "SIGTERM ends an evaluation of all ranks"
+expect "the evaluation has no result" sh -c '! grep -q eval_loss evaluates.run/train.log'
+expect "the job is stopped at its last step" test "$(reason evaluates.yaml)" = "stopped by SIGTERM at step 2"
+expect "the other rank ends with it" has_exited "$other"
+{ job 3; ranks 2; } | sed 's/text.txt/longest.txt/' >reads.yaml
+for i in 1 2 3 4 5 6 7 8 9 10; do cat longer.txt; done >longest.txt
+background "$trainspool" run -q reads.yaml
+has_rank() { rank=$(rank_of "$daemon" 2>/dev/null) && [ "$rank" ]; }
+wait_until 60 has_rank
+sleep 0.5
+kill -TERM "$daemon"
+wait_until 60 has_exited "$daemon"
+expect "SIGTERM ends the reading of all ranks" test "$(reason reads.yaml)" = "stopped by SIGTERM while reading the data"
+expect "no rank has to be killed" sh -c '! grep -q "does not end" reads.run/train.log'
+
 # learning rate 1.0: values exceed the range of float16 within a few steps
 job 40 "fp16: true" "trainspool: {device: cpu, ranks: 2, keep: [fp16]}" |
     sed 's/1.0e-4/1.0/' >hot.yaml

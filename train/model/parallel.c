@@ -72,6 +72,11 @@ bool parallel_receive_order(const struct backend_group *group, struct parallel_o
     return link_receive(group->links[0], out, sizeof(*out), 0, err);
 }
 
+bool parallel_order_waits(const struct backend_group *group)
+{
+    return link_has_data(group->links[0]);
+}
+
 static bool send_message(const struct backend_group *group, enum message_kind what,
                          const void *data, size_t bytes, struct error *err)
 {

@@ -19,6 +19,7 @@ enum parallel_work {
     PARALLEL_FETCH,
     PARALLEL_SAVE_STATE,    /* save the state before a preflight */
     PARALLEL_RESTORE_STATE, /* restore it after the preflight */
+    PARALLEL_CUT,           /* end the evaluation early, if it has not ended */
     PARALLEL_END
 };
 
@@ -45,6 +46,9 @@ bool parallel_send_order(const struct backend_group *group, enum parallel_work w
                          struct error *err);
 bool parallel_receive_order(const struct backend_group *group, struct parallel_order *out,
                             struct error *err);
+
+/* Other ranks: return whether an order waits, or rank 0 has ended. */
+bool parallel_order_waits(const struct backend_group *group);
 
 /* Sum values over all ranks, in rank order. Rank 0 gets the sums; the other ranks keep
  * their values. */
