@@ -10,6 +10,7 @@ libbase_a_SOURCES += %D%/digest.c %D%/digest.h
 libbase_a_SOURCES += %D%/error.c %D%/error.h
 libbase_a_SOURCES += %D%/fault.c %D%/fault.h
 libbase_a_SOURCES += %D%/file.c %D%/file.h
+libbase_a_SOURCES += %D%/group.c %D%/group.h
 libbase_a_SOURCES += %D%/heartbeat.c %D%/heartbeat.h
 libbase_a_SOURCES += %D%/instant.c %D%/instant.h
 libbase_a_SOURCES += %D%/holders.c %D%/holders.h

@@ -144,7 +144,8 @@ static bool read_job(struct attempt *attempt, struct error *err)
              ? job_read_frozen(&attempt->job, options->digest, &text, err)
              : file_read(attempt->job.path, DOCUMENT_MAX_BYTES, &text, NULL, err) &&
                    freeze(attempt, &text, err);
-    ok = ok && (!options->spooled || may_write(attempt, &text, err));
+    ok = ok && (!options->spooled || may_write(attempt, &text, err)) &&
+         outputs_share(&attempt->job, &text, options->group, err);
     if (ok)
         containment_enter(&attempt->containment, &attempt->job, &text, attempt->log);
     ok = ok && inspect_text(&how, text.data, text.len, &attempt->inspection, err);

@@ -398,6 +398,7 @@ script_tests += %D%/cli/slots.t
 script_tests += %D%/cli/soak.t
 script_tests += %D%/cli/spool.t
 script_tests += %D%/cli/starts.t
+script_tests += %D%/cli/group.t
 script_tests += %D%/cli/guard.t
 script_tests += %D%/cli/names.t
 script_tests += %D%/cli/leftovers.t

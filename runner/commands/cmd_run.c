@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/group.h"
 #include "base/spawn.h"
 #include "base/stop.h"
 #include "runner/job/admit.h"
@@ -28,9 +29,9 @@ const struct command command_run = {
     .operands = "JOB",
     .min_operands = 1,
     .max_operands = 1,
-    .options =
-        (const enum option_id[]) { OPTION_NO_PATCH, OPTION_RESUME, OPTION_SET,
-                                   OPTION_NO_ONEDNN, OPTION_NO_SANDBOX, OPTION_END },
+    .options = (const enum option_id[]) { OPTION_NO_PATCH, OPTION_RESUME, OPTION_SET,
+                                          OPTION_NO_ONEDNN, OPTION_NO_SANDBOX,
+                                          OPTION_GROUP, OPTION_END },
     .help = "patch a job, then train it in the foreground",
     .details = "SIGTERM and Ctrl-C finish the step, save a checkpoint and exit; --resume "
                "continues from there.  Another one more than 2 s later ends at once.",
@@ -126,11 +127,14 @@ static int train(const struct job *job, const struct options *options,
     return record_end(job, options, status);
 }
 
-static bool lock_job(const struct job *job, int *lock, struct error *err)
+static bool lock_job(const struct job *job, const char *group, int *lock,
+                     struct error *err)
 {
     bool busy = false;
+    gid_t gid;
 
-    if (!job_make_dir(job, err))
+    if (!group_open(group, &gid, err) || !job_make_dir(job, err) ||
+        !group_share(job->run_dir, gid, err))
         return false;
     *lock = job_lock(job, &busy, err);
     if (busy)
@@ -159,7 +163,8 @@ static bool claim(const struct job *job, const struct options *options, int *loc
         return error_set(err, ERROR_DATA, "%s is a directory; name a file in it",
                          job->path);
     return machine_open(NULL, &machine, err) &&
-           admit_settings_are_valid(job, &how, err) && lock_job(job, lock, err) &&
+           admit_settings_are_valid(job, &how, err) &&
+           lock_job(job, options->group, lock, err) &&
            admit_job(job, &how, record, inspection, err);
 }
 

@@ -24,6 +24,7 @@
 #include "base/clock.h"
 #include "base/path.h"
 #include "base/spawn.h"
+#include "base/group.h"
 #include "base/stop.h"
 #include "runner/output/report.h"
 #include "runner/spool/cleaner.h"
@@ -39,11 +40,11 @@ const struct command command_watch = {
     .min_operands = 1,
     .max_operands = 1,
     .options =
-        (const enum option_id[]) { OPTION_ONCE, OPTION_SLOTS, OPTION_DEVICES,
-                                   OPTION_ON_END, OPTION_MAIL, OPTION_NOTIFY_TIMEOUT,
-                                   OPTION_GRACE, OPTION_HANG, OPTION_METRICS, OPTION_PAGE,
-                                   OPTION_LOG, OPTION_KEEP_DAYS, OPTION_MAX_BYTES,
-                                   OPTION_ROOT, OPTION_NO_SANDBOX, OPTION_END },
+        (const enum option_id[]) {
+            OPTION_ONCE, OPTION_SLOTS, OPTION_DEVICES, OPTION_ON_END, OPTION_MAIL,
+            OPTION_NOTIFY_TIMEOUT, OPTION_GRACE, OPTION_HANG, OPTION_METRICS, OPTION_PAGE,
+            OPTION_LOG, OPTION_KEEP_DAYS, OPTION_MAX_BYTES, OPTION_ROOT,
+            OPTION_NO_SANDBOX, OPTION_GROUP, OPTION_END },
     .help = "patch and train every job dropped into a folder",
     .details =
         "A job is taken when it is complete: at once if it was renamed into the "
@@ -388,11 +389,13 @@ static bool open_cleaner(struct daemon *daemon, struct error *err)
 static bool open_daemon(struct daemon *daemon, bool *busy, struct error *err)
 {
     const struct options *options = daemon->options;
+    gid_t group;
     const size_t slots = options->slots > 0 ? (size_t)options->slots : 0;
 
     if (options->slots == 0)
         return error_set(err, ERROR_USAGE, "--slots must be at least 1");
-    if (!find_roots(daemon, err) || !machine_open(NULL, &daemon->machine, err) ||
+    if (!group_open(options->group, &group, err) || !find_roots(daemon, err) ||
+        !machine_open(NULL, &daemon->machine, err) ||
         !fleet_open(&daemon->fleet, &daemon->machine.probe, options->devices, slots, err))
         return false;
     daemon->machine.whole = true; /* what is free now decides only when a job starts */
@@ -409,7 +412,7 @@ static bool open_daemon(struct daemon *daemon, bool *busy, struct error *err)
                    &(struct spool_options) { daemon->log, &daemon->fleet }, busy, err);
     if (!daemon->spool)
         return false;
-    spool_set_roots(daemon->spool, daemon->workers.roots);
+    spool_set_access(daemon->spool, daemon->workers.roots, group);
     spool_on_end(daemon->spool, announce_job_ended, daemon->announce);
     log_line(daemon->log, LOG_INFO, "watch: %s, pid %d", daemon->options->operands[0],
              (int)getpid());
@@ -452,6 +455,7 @@ static int cmd_watch(const struct options *options)
     daemon.workers = (struct workers) { .program = program,
                                         .log = daemon.log,
                                         .no_sandbox = options->no_sandbox,
+                                        .group = options->group,
                                         .limits = find_limits(options) };
     if (daemon.log && open_daemon(&daemon, &busy, &err)) {
         status = loop(&daemon);

@@ -25,7 +25,7 @@
 
 extern char **environ;
 
-enum { LOCK_FD = 3, MOST_ARGUMENTS = 20 };
+enum { LOCK_FD = 3, MOST_ARGUMENTS = 24 };
 
 /* What the words of a command line are made of. */
 struct words {
@@ -70,6 +70,10 @@ static const char **make_argv(const struct child_start *start, struct words *wor
         argv[n++] = "--no-onednn";
     if (options && options->no_sandbox)
         argv[n++] = "--no-sandbox";
+    if (options && options->group) {
+        argv[n++] = "--group";
+        argv[n++] = options->group;
+    }
     if (start->devices && start->devices[0])
         argv[n++] = words->devices;
     if (start->threads > 0)

@@ -29,7 +29,7 @@ struct child_start {
     bool spooled;
     const char *devices; /* --device; "" or NULL: as the job says */
     int threads;         /* --threads; 0: as the job says */
-    /* passed on: quiet, verbose, no_onednn, no_sandbox; NULL: none */
+    /* passed on: quiet, verbose, no_onednn, no_sandbox, group; NULL: none */
     const struct options *options;
 };
 

@@ -9,6 +9,7 @@
 #include "base/arena.h"
 #include "base/fault.h"
 #include "base/file.h"
+#include "base/group.h"
 #include "patcher/document/document.h"
 
 void outputs_bind_plan(const struct job *job, const struct text *text,
@@ -103,4 +104,35 @@ static void create_path(void *context, const struct key *key, const char *path)
 void outputs_create(const struct plan *plan)
 {
     outputs_each_path(plan, create_path, NULL);
+}
+
+struct sharing {
+    gid_t group;
+    struct error *err;
+};
+
+static void share_path(void *context, const struct key *key, const char *path)
+{
+    const struct sharing *sharing = context;
+
+    if (key->written && !outputs_is_file(path))
+        group_make_dirs(path, sharing->group, sharing->err);
+}
+
+bool outputs_share(const struct job *job, const struct text *text, const char *group,
+                   struct error *err)
+{
+    struct sharing sharing = { GROUP_NONE, err };
+    struct arena *arena;
+    struct plan plan;
+
+    if (!group_open(group, &sharing.group, err))
+        return false;
+    if (sharing.group == GROUP_NONE)
+        return true;
+    arena = arena_new();
+    outputs_bind_plan(job, text, arena, &plan);
+    outputs_each_path(&plan, share_path, &sharing);
+    arena_free(arena);
+    return !err || err->code == ERROR_NONE;
 }

@@ -27,5 +27,9 @@ bool outputs_check(const struct job *job, const struct text *text,
                    const struct roots *roots, struct error *err);
 /* Create the folders, as far as possible. */
 void outputs_create(const struct plan *plan);
+/* Create those of the text, and give each that is new to the group of --group (NULL: do
+ * nothing). */
+bool outputs_share(const struct job *job, const struct text *text, const char *group,
+                   struct error *err);
 
 #endif

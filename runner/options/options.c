@@ -170,6 +170,8 @@ static const struct option_row rows[OPTION_IDS] = {
                          "descriptor N is connected to rank 0" },
     [OPTION_NO_ONEDNN] = { "no-onednn", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(no_onednn),
                            "use the built-in matmuls on a CPU, not oneDNN" },
+    [OPTION_GROUP] = { "group", 0, OPTION_IS_TEXT, "NAME", NULL, INTO(group),
+                       "give the files of jobs to this group, which may read them" },
     [OPTION_NO_SANDBOX] = { "no-sandbox", 0, OPTION_IS_SWITCH, NULL, NULL,
                             INTO(no_sandbox),
                             "do not contain the job: let it use every file and system "

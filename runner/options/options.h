@@ -64,6 +64,7 @@ enum option_id {
     OPTION_LINK_FD,
     OPTION_NO_ONEDNN,
     OPTION_NO_SANDBOX,
+    OPTION_GROUP,
     OPTION_GENERATE,
     OPTION_PROMPT,
     OPTION_PROMPTS,
@@ -150,6 +151,7 @@ struct options {
         known;
     bool exit_zero, alternatives, probe, steps, calibrate, frozen, spooled, no_onednn;
     bool no_sandbox;
+    const char *group;
     bool quiet, verbose, help, version;
 
     /* of commands that change jobs */

@@ -26,9 +26,8 @@
 
 enum { CHECKS_AT_ONCE = 16, CROWD = 10000 };
 
-/* Seconds. */
 static const double scan_every = 30, scan_crowd_every = 60, scan_polling_every = 1;
-static const double reopen_first = 0.1, reopen_longest = 5;
+static const double reopen_first = 0.1, reopen_longest = 5; /* all in seconds */
 /* How long the checks of one round may wait for examiners together: the watch answers
  * signals and events within 0.1 s. */
 static const double examine_patience = 0.05;
@@ -269,7 +268,7 @@ struct spool *spool_open(const char *path, const struct machine *machine,
     struct spool *spool = memory_alloc(sizeof(*spool));
 
     *spool = (struct spool) { .path = spool_folder_path(path),
-                              .how = { claim_examine, machine, &examine_limits, NULL },
+                              .how = { claim_examine, machine, &examine_limits, NULL, 0 },
                               .fleet = options->fleet,
                               .intake = { .dir = -1, .log = options->log },
                               .stalled_since = INFINITY,
@@ -283,9 +282,10 @@ struct spool *spool_open(const char *path, const struct machine *machine,
     return NULL;
 }
 
-void spool_set_roots(struct spool *spool, const char *const *roots)
+void spool_set_access(struct spool *spool, const char *const *roots, gid_t group)
 {
     spool->how.roots = roots;
+    spool->how.group = group;
 }
 
 void spool_close(struct spool *spool)

@@ -29,9 +29,10 @@ struct spool *spool_open(const char *path, const struct machine *machine,
                          const struct spool_options *options, bool *busy,
                          struct error *err);
 void spool_close(struct spool *spool);
-/* Restrict what jobs may write to: as in patch_options. The list stays the caller's. Call
- * it before the first check. */
-void spool_set_roots(struct spool *spool, const char *const *roots);
+/* Restrict what jobs may write to: as in patch_options. The list stays the caller's. group:
+ * may read the files of jobs, or GROUP_NONE (base/group.h). Call it before the first
+ * check. */
+void spool_set_access(struct spool *spool, const char *const *roots, gid_t group);
 
 int spool_fd(const struct spool *spool); /* readable when something happened; -1: poll */
 /* Read the events; check nothing yet. */

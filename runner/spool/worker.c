@@ -260,7 +260,8 @@ static bool note_devices(struct worker *worker, struct job_record *record,
 
 static enum worker_start start(struct worker *worker, int lock, struct error *err)
 {
-    const struct options options = { .no_sandbox = worker->no_sandbox };
+    const struct options options = { .no_sandbox = worker->no_sandbox,
+                                     .group = worker->group };
     struct child_start how = { .program = worker->program,
                                .job = &worker->job,
                                .lock = lock,

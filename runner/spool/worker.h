@@ -13,6 +13,7 @@
 struct worker {
     const char *program;      /* trainspool-train */
     bool no_sandbox;          /* jobs are not contained */
+    const char *group;        /* that may read their files; or NULL */
     const char *const *roots; /* where jobs may write: as in patch_options */
     const struct guard_limits *limits;
     struct log *log;

@@ -18,6 +18,7 @@ struct worker *workers_take(struct workers *workers)
     *worker = (struct worker) { .program = workers->program,
                                 .log = workers->log,
                                 .no_sandbox = workers->no_sandbox,
+                                .group = workers->group,
                                 .roots = workers->roots,
                                 .limits = &workers->limits };
     workers->list =

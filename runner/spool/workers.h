@@ -8,6 +8,7 @@ struct workers {
     const char *program; /* of all of them */
     struct log *log;
     bool no_sandbox;
+    const char *group;
     const char *const *roots;
     struct guard_limits limits;
     struct worker **list; /* malloc'ed, each too: they keep their addresses */
