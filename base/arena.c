@@ -24,14 +24,21 @@ struct arena {
     struct block *first;
 };
 
-/* An internal error exits with status 3. */
+/* As an internal error, unless the program has a status of its own for it. */
+static int exhausted_status = 3;
+
+void memory_set_status(int status)
+{
+    exhausted_status = status;
+}
+
 static _Noreturn void out_of_memory(void)
 {
     static const char message[] = "trainspool: out of memory\n";
     ssize_t ignored = write(STDERR_FILENO, message, sizeof(message) - 1);
 
     (void)ignored;
-    _exit(3);
+    _exit(exhausted_status);
 }
 
 void *memory_alloc(size_t bytes)

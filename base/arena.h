@@ -23,5 +23,7 @@ char *arena_printf(struct arena *arena, const char *fmt, ...) TS_PRINTF(2, 3);
 void *memory_alloc(size_t bytes); /* zeroed */
 void *memory_resize(void *old, size_t count, size_t size);
 char *memory_strdup(const char *string);
+/* Set the status with which running out of memory ends this process; 3 unless set. */
+void memory_set_status(int status);
 
 #endif

@@ -18,6 +18,7 @@ enum error_code {
     ERROR_FAULT,    /* the machine cannot for now (base/fault.h): trying again may help */
     ERROR_DEVICE,   /* a device failed or is missing */
     ERROR_DIVERGED, /* training diverged, for example by too many overflows in a row */
+    ERROR_MEMORY,   /* the host or a device has too little memory for the job */
     ERROR_STOPPED,  /* stopped on request */
     ERROR_CODES
 };
@@ -46,6 +47,9 @@ bool error_at(struct error *err, enum error_code code, const char *file, struct 
 bool error_errno(struct error *err, const char *fmt, ...) TS_PRINTF(2, 3);
 /* The same for a file that a job names: ERROR_FAULT or else ERROR_DATA. */
 bool error_errno_data(struct error *err, const char *fmt, ...) TS_PRINTF(2, 3);
+
+/* Return whether memory ran out: ERROR_MEMORY, or ENOMEM from a system call. */
+bool error_is_memory(const struct error *err);
 
 /* Reset *err so that it can be used again. */
 void error_clear(struct error *err);

@@ -216,19 +216,29 @@ static const char *below_mount(const char *path, const struct mount *mount)
     return path + len;
 }
 
+/* Append the folder of a group to `out`; return the length of the part that is its mount. */
+static size_t add_folder(const char *root, const struct hierarchy *of, const char *path,
+                         struct text *out)
+{
+    struct mount mount;
+    size_t top;
+
+    find_mount(root, of, &mount);
+    text_addf(out, "%s%s", root, mount.point);
+    top = out->len;
+    text_adds(out, below_mount(path, &mount));
+    return top;
+}
+
 /* Read the limits of a group and of each parent. */
 static void read_hierarchy(const char *root, const struct hierarchy *of, const char *path,
                            struct cgroup_limits *out)
 {
     struct text folder;
-    struct mount mount;
     size_t top;
 
-    find_mount(root, of, &mount);
     text_init(&folder, 0);
-    text_addf(&folder, "%s%s", root, mount.point);
-    top = folder.len;
-    text_adds(&folder, below_mount(path, &mount));
+    top = add_folder(root, of, path, &folder);
     for (;;) {
         char *slash;
 
@@ -242,7 +252,17 @@ static void read_hierarchy(const char *root, const struct hierarchy *of, const c
     text_clear(&folder);
 }
 
-static void read_line(const char *root, char *line, struct cgroup_limits *out)
+/* What a walk over the groups of this process calls for each. */
+typedef void visit_group(const char *root, const struct hierarchy *of, const char *path,
+                         void *out);
+
+static void visit_limits(const char *root, const struct hierarchy *of, const char *path,
+                         void *out)
+{
+    read_hierarchy(root, of, path, out);
+}
+
+static void visit_line(const char *root, char *line, visit_group *visit, void *out)
 {
     char *path = line;
     const char *controllers;
@@ -256,23 +276,77 @@ static void read_line(const char *root, char *line, struct cgroup_limits *out)
         const struct hierarchy *of = &hierarchies[i];
 
         if (of->controller[0] ? has_word(controllers, of->controller) : !controllers[0])
-            read_hierarchy(root, of, path, out);
+            visit(root, of, path, out);
     }
 }
 
-void cgroup_read(const char *root, struct cgroup_limits *out)
+static void visit_groups(const char *root, visit_group *visit, void *out)
 {
     char line[LONGEST_LINE];
     struct text name;
     FILE *in;
 
-    *out = (struct cgroup_limits) { .memory = UINT64_MAX, .available = UINT64_MAX };
     text_init(&name, 0);
     text_addf(&name, "%s/proc/self/cgroup", root);
     in = fopen(name.data, "re");
     while (in && fgets(line, sizeof(line), in))
-        read_line(root, line, out);
+        visit_line(root, line, visit, out);
     if (in)
         fclose(in);
     text_clear(&name);
+}
+
+void cgroup_read(const char *root, struct cgroup_limits *out)
+{
+    *out = (struct cgroup_limits) { .memory = UINT64_MAX, .available = UINT64_MAX };
+    visit_groups(root, visit_limits, out);
+}
+
+/* ---- Kills ---- */
+
+/* Read a row of a file of rows "key number". */
+static bool read_count(const char *folder, const char *name, const char *key,
+                       int64_t *out)
+{
+    char text[FILE_BYTES];
+    const char *at = read_file(folder, name, text) ? text : "";
+    size_t len = strlen(key);
+
+    for (; *at; at += strcspn(at, "\n"), at += *at == '\n')
+        if (strncmp(at, key, len) == 0 && at[len] == ' ') {
+            *out = strtoll(at + len, NULL, 10);
+            return true;
+        }
+    return false;
+}
+
+/* Both files count every process of the group that any OOM killer ended (cgroup-v2.rst;
+ * mm/memcontrol.c: memcg_oom_kill). */
+static void visit_kills(const char *root, const struct hierarchy *of, const char *path,
+                        void *out)
+{
+    struct text folder;
+
+    text_init(&folder, 0);
+    add_folder(root, of, path, &folder);
+    if (!of->controller[0])
+        read_count(folder.data, "memory.events", "oom_kill", out);
+    else if (strcmp(of->controller, "memory") == 0)
+        read_count(folder.data, "memory.oom_control", "oom_kill", out);
+    text_clear(&folder);
+}
+
+int64_t cgroup_oom_kills(const char *root)
+{
+    int64_t kills = -1;
+    struct text folder;
+
+    visit_groups(root, visit_kills, &kills);
+    if (kills >= 0)
+        return kills;
+    text_init(&folder, 0);
+    text_addf(&folder, "%s/proc", root);
+    read_count(folder.data, "vmstat", "oom_kill", &kills);
+    text_clear(&folder);
+    return kills;
 }

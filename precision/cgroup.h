@@ -17,5 +17,8 @@ struct cgroup_limits {
 
 /* Read the limits below `root`, which is "" for this machine and a folder for a test. */
 void cgroup_read(const char *root, struct cgroup_limits *out);
+/* Return how many processes the kernel has killed for lack of memory in the group of this
+ * process; where no group counts them, on the machine; -1: unknown. */
+int64_t cgroup_oom_kills(const char *root);
 
 #endif

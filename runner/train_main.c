@@ -190,6 +190,8 @@ int main(int argc, char **argv)
     } else {
         if (is_query(&options))
             prepare_query();
+        else if (options.frozen)
+            memory_set_status(EXIT_NO_MEMORY);
         status = options.probe ? print_probe() : train(&options, &err);
     }
     /* a run continues without its output, and a generation checks it separately */

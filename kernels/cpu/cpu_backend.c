@@ -58,7 +58,7 @@ static void *cpu_alloc(struct backend *be, size_t bytes, struct error *err)
                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     }
     if (!block->map || block->map == MAP_FAILED) {
-        error_set(err, ERROR_SYSTEM, "cannot allocate %zu MiB of memory", bytes >> 20);
+        error_set(err, ERROR_MEMORY, "cannot allocate %zu MiB of memory", bytes >> 20);
         free(block);
         return NULL;
     }

@@ -70,7 +70,7 @@ void cpu_matmul(struct backend *be, const struct op_matmul *op)
     if (is_8_bit(op->round_a) && !round_operands(cpu, &rounded))
         return;
     if (!tiles_matmul(cpu->matmul->tiles, cpu->pool, &rounded))
-        error_set(&cpu->failed, ERROR_SYSTEM, "%s cannot multiply: out of memory",
+        error_set(&cpu->failed, ERROR_MEMORY, "%s cannot multiply: out of memory",
                   onednn_name(cpu->matmul->onednn));
 }
 

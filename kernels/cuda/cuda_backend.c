@@ -22,7 +22,7 @@ static bool no_memory(const struct cuda_backend *cuda, size_t bytes, struct erro
     cudaGetLastError();
     cudaMemGetInfo(&available, &all);
     return error_set(
-        err, ERROR_DEVICE,
+        err, ERROR_MEMORY,
         "%s (cuda:%d) has %zu MiB of its %zu free, and the job needs %zu MiB, and %zu "
         "for code and the driver: lower per_device_train_batch_size or cutoff_len, turn "
         "gradient_checkpointing on, or end the other program that holds memory of the "

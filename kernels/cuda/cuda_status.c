@@ -99,9 +99,10 @@ static bool tell(struct error *err, cudaError_t status, const char *where)
 {
     const char *remedy = meaning_of(status)->remedy;
 
-    return error_set(err, ERROR_DEVICE, "%s: %s (%s)%s%s", where,
-                     cudaGetErrorString(status), cudaGetErrorName(status),
-                     remedy ? "; " : "", remedy ? remedy : "");
+    return error_set(
+        err, status == cudaErrorMemoryAllocation ? ERROR_MEMORY : ERROR_DEVICE,
+        "%s: %s (%s)%s%s", where, cudaGetErrorString(status), cudaGetErrorName(status),
+        remedy ? "; " : "", remedy ? remedy : "");
 }
 
 bool cuda_status(cudaError_t status, struct error *err, const char *format, ...)

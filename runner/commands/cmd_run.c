@@ -79,7 +79,7 @@ static int record_end(const struct job *job, const struct options *options, int 
         report_error(options->program, &err);
         return EXIT_SYSTEM;
     }
-    if (WIFEXITED(status))
+    if (WIFEXITED(status) && !child_met_memory(status))
         return WEXITSTATUS(status);
     /* the child could not write it; it may have died before it began */
     page_write(job, NULL, NULL);

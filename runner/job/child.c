@@ -20,6 +20,7 @@
 #include "base/arena.h"
 #include "base/size.h"
 #include "base/stop.h"
+#include "precision/cgroup.h"
 #include "runner/job/child_environment.h"
 #include "runner/output/report.h"
 
@@ -138,6 +139,7 @@ static bool spawn(const struct child_start *start, int log, struct child *out,
     posix_spawnattr_init(&attributes);
     failed = add_files(&files, start, log);
     failed = failed ? failed : set_attributes(&attributes, start->spooled);
+    out->kills = cgroup_oom_kills("");
     failed = failed ? failed
                     : posix_spawn(&out->pid, start->program, &files, &attributes,
                                   (char *const *)argv, contained ? variables : environ);
@@ -179,6 +181,13 @@ void child_signal(const struct child *child, int number)
         kill(child->pid, number);
 }
 
+/* The kernel's OOM killer sends SIGKILL, and counts. */
+static bool was_out_of_memory(const struct child *child, int status)
+{
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && child->kills >= 0 &&
+           cgroup_oom_kills("") > child->kills;
+}
+
 bool child_reap(struct child *child, bool wait, int *status)
 {
     pid_t ended;
@@ -190,10 +199,17 @@ bool child_reap(struct child *child, bool wait, int *status)
     while (ended < 0 && errno == EINTR);
     if (ended == 0)
         return false;
+    if (was_out_of_memory(child, *status))
+        *status = EXIT_NO_MEMORY << 8; /* as waitpid says it */
     if (child->fd >= 0)
         close(child->fd);
     *child = (struct child) { .fd = -1 };
     return true;
+}
+
+bool child_met_memory(int status)
+{
+    return status >= 0 && WIFEXITED(status) && WEXITSTATUS(status) == EXIT_NO_MEMORY;
 }
 
 bool child_met_fault(int status)
@@ -222,6 +238,10 @@ static const struct {
 
 void child_describe_exit(int status, struct text *out)
 {
+    if (child_met_memory(status)) {
+        text_adds(out, "ran out of memory");
+        return;
+    }
     if (WIFEXITED(status)) {
         text_addf(out, "exited with status %d without a message", WEXITSTATUS(status));
         return;

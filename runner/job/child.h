@@ -15,6 +15,7 @@ struct child {
     pid_t pid;
     /* readable when the child has ended (pidfd), or -1 if the system has no pidfd */
     int fd;
+    int64_t kills; /* cgroup_oom_kills when it started */
 };
 
 struct child_start {
@@ -40,13 +41,17 @@ bool child_start(const struct child_start *start, struct child *out, struct erro
 bool child_met_fault(int status);
 /* Return whether it did not begin because other programs use the memory that it needs. */
 bool child_found_no_room(int status);
+/* Return whether it ran out of memory: an allocation failed, or the kernel killed it for
+ * that. */
+bool child_met_memory(int status);
 /* Ask it to save and end, however often this was asked before. */
 void child_stop(const struct child *child);
 void child_signal(const struct child *child, int number);
 /* Return whether the child has ended. *status is then the status of waitpid, and the
  * child is gone. `wait`: block until it ends. */
 bool child_reap(struct child *child, bool wait, int *status);
-/* Append "was killed by signal 9 (Killed): ..." or "exited with status 3". */
+/* Append "was killed by signal 9 (Killed): ...", "ran out of memory" or "exited with
+ * status 3". */
 void child_describe_exit(int status, struct text *out);
 
 #endif

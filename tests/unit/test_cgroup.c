@@ -169,6 +169,24 @@ static void test_cgroup_reads_any_text(void **state)
     assert_int_equal(limits.cores, 0);
 }
 
+static void test_cgroup_counts_kills_of_its_own_group(void **state)
+{
+    assert_int_equal(cgroup_oom_kills(*state), -1);
+    put(*state, "proc/vmstat", "nr_free_pages 1\noom_kill 7\n");
+    assert_int_equal(cgroup_oom_kills(*state), 7);
+    put_v2(*state, "/user.slice/job.scope");
+    put(*state, "sys/fs/cgroup/memory.events", "oom 9\noom_kill 9\n");
+    assert_int_equal(cgroup_oom_kills(*state), 7);
+    put(*state, "sys/fs/cgroup/user.slice/job.scope/memory.events",
+        "low 0\noom 3\noom_kill 2\noom_group_kill 1\n");
+    assert_int_equal(cgroup_oom_kills(*state), 2);
+    put(*state, "proc/self/cgroup", "4:memory:/job\n1:cpu:/job\n0::/\n");
+    put(*state, "sys/fs/cgroup/memory.events", "");
+    put(*state, "sys/fs/cgroup/memory/job/memory.oom_control",
+        "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n");
+    assert_int_equal(cgroup_oom_kills(*state), 5);
+}
+
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -181,6 +199,7 @@ int main(void)
         IN_FOLDER(test_cgroup_reads_version_1),
         IN_FOLDER(test_cgroup_in_a_container),
         IN_FOLDER(test_cgroup_reads_any_text),
+        IN_FOLDER(test_cgroup_counts_kills_of_its_own_group),
     };
 
     return cmocka_run_group_tests_name("cgroup", tests, NULL, NULL);

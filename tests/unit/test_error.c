@@ -94,6 +94,23 @@ static void test_error_truncates_between_characters(void **state)
     }
 }
 
+static void test_error_knows_lack_of_memory(void **state)
+{
+    struct error err = { 0 };
+
+    (void)state;
+    error_set(&err, ERROR_MEMORY, "the card is full");
+    assert_true(error_is_memory(&err));
+    error_clear(&err);
+    errno = ENOMEM;
+    error_errno(&err, "cannot map the model");
+    assert_true(error_is_memory(&err));
+    error_clear(&err);
+    errno = EIO;
+    error_errno(&err, "cannot map the model");
+    assert_false(error_is_memory(&err));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -103,6 +120,7 @@ int main(void)
         cmocka_unit_test(test_error_errno_uses_errno_of_the_call),
         cmocka_unit_test(test_error_can_be_reused_after_clear),
         cmocka_unit_test(test_error_truncates_between_characters),
+        cmocka_unit_test(test_error_knows_lack_of_memory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

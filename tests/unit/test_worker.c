@@ -14,6 +14,7 @@ enum {
     KILLED = 9,
     LEFT_3 = 3 << 8,
     LEFT_75 = 75 << 8,
+    LEFT_77 = 77 << 8,
     LEFT_127 = 127 << 8,
     LEFT_143 = 143 << 8
 }; /* as waitpid says */
@@ -171,6 +172,7 @@ static void test_worker_explains_signals(void **state)
         { SIGALRM, "driver did not respond" },
         { SIGSEGV, "bug" },
         { LEFT_3, "status 3" },
+        { LEFT_77, "ran out of memory" },
     };
 
     (void)state;
