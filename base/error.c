@@ -117,9 +117,8 @@ bool error_is_memory(const struct error *err)
     const char *ending = strerror(ENOMEM); /* as fill_errno appends it */
     size_t len = strlen(err->text), ends = strlen(ending);
 
-    return err->code == ERROR_MEMORY ||
-           (err->code == ERROR_FAULT && len >= ends &&
-            strcmp(err->text + len - ends, ending) == 0);
+    return err->code == ERROR_MEMORY || (err->code == ERROR_FAULT && len >= ends &&
+                                         strcmp(err->text + len - ends, ending) == 0);
 }
 
 void error_clear(struct error *err)

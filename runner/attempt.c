@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "runner/ending.h"
 #include "runner/job/containment.h"
+#include "runner/job/heal.h"
 #include "runner/job/run_summary.h"
 #include "runner/job/run_manifest.h"
 #include "runner/job/inspect.h"
@@ -53,16 +54,16 @@ struct attempt {
     struct report report;
     struct log *log;
     int log_fd, lock_fd;
-    int64_t warnings;       /* and errors that the run survived */
-    int64_t first;          /* the step after which this attempt resumes */
-    double started, before; /* the clock at its start, record.seconds then */
-    bool timed_out;
+    int64_t warnings;              /* and errors that the run survived */
+    int64_t first;                 /* the step after which this attempt resumes */
+    double started, before;        /* the clock at its start, record.seconds then */
     bool lost;                     /* its folder is gone */
     double written;                /* when state.json was last written */
     bool unwritten;                /* the record has changed since */
-    bool waits;                    /* for memory that other programs use */
+    bool timed_out, waits;         /* waits: for memory that other programs use */
     double page_due;               /* when the page may be written next */
     enum job_request_kind request; /* what the file `cancel` requests */
+    int64_t bad_from;              /* set by a run that diverged */
 };
 
 /* Take the lock inherited from the parent, or lock the job here. */
@@ -111,30 +112,19 @@ static bool freeze(struct attempt *attempt, const struct text *text, struct erro
            job_event(&attempt->job, record, EVENT_ACCEPTED, NULL, err);
 }
 
-/* Links may have changed since the job was admitted. */
-static bool may_write(const struct attempt *attempt, const struct text *text,
-                      struct error *err)
-{
-    char *dir = path_dir(attempt->job.path);
-    const struct roots roots = { dir, attempt->options->root,
-                                 (uid_t)attempt->record.owner };
-    bool ok = outputs_check(&attempt->job, text, &roots, err);
-
-    free(dir);
-    return ok;
-}
-
 static bool read_job(struct attempt *attempt, struct error *err)
 {
     const struct options *options = attempt->options;
+    const struct roots roots = { NULL, options->root, (uid_t)attempt->record.owner };
     struct inspect_options how = { .machine = attempt->machine,
                                    .job = attempt->job.path,
                                    .will_run = true,
                                    .spooled = options->spooled,
-                                   .roots = options->root,
-                                   .owner = (uid_t)attempt->record.owner,
+                                   .roots = roots.list,
+                                   .owner = roots.owner,
                                    .counts = true,
                                    .frozen = true,
+                                   .origin = attempt->record.origin,
                                    .edit = INSPECT_AS_IS };
     struct text text;
     bool ok;
@@ -144,7 +134,7 @@ static bool read_job(struct attempt *attempt, struct error *err)
              ? job_read_frozen(&attempt->job, options->digest, &text, err)
              : file_read(attempt->job.path, DOCUMENT_MAX_BYTES, &text, NULL, err) &&
                    freeze(attempt, &text, err);
-    ok = ok && (!options->spooled || may_write(attempt, &text, err)) &&
+    ok = ok && (!options->spooled || outputs_check(&attempt->job, &text, &roots, err)) &&
          outputs_share(&attempt->job, &text, options->group, err);
     if (ok)
         containment_enter(&attempt->containment, &attempt->job, &text, attempt->log);
@@ -152,6 +142,8 @@ static bool read_job(struct attempt *attempt, struct error *err)
     /* the share of the CPU that a watch gives to a job that does not say how many */
     if (ok && options->threads > 0 && attempt->inspection.patch.plan.threads == 0)
         attempt->inspection.patch.plan.threads = options->threads;
+    if (ok && attempt->record.origin[0])
+        attempt->inspection.patch.plan.job_digest = attempt->record.origin;
     text_clear(&text);
     return ok;
 }
@@ -287,6 +279,7 @@ static void on_opened(void *context, const struct run_info *facts)
     record->step = attempt->first = facts->first;
     record->total = facts->steps;
     record->loss = facts->loss;
+    heal_note_resumed(&attempt->job, record);
     if (!run_manifest_write(&attempt->job, &attempt->inspection.patch.plan, facts, &err))
         log_line(attempt->log, LOG_WARN, "run.json: %s", err.text);
 }
@@ -395,6 +388,8 @@ static bool train(struct attempt *attempt, struct error *err)
                                    .context = attempt,
                                    .resume =
                                        attempt->options->resume || attempt->record.resume,
+                                   .before = attempt->record.bad_from,
+                                   .bad_from = &attempt->bad_from,
                                    .no_onednn = attempt->options->no_onednn };
     struct plan *plan = &attempt->inspection.patch.plan;
     struct text about;
@@ -451,7 +446,7 @@ static void report_success(struct attempt *attempt, const struct ending *ending)
 static void report_ending(struct attempt *attempt, const struct ending *ending,
                           const struct error *err)
 {
-    bool bad = ending->event == EVENT_EXIT_BAD || ending->paused;
+    bool bad = ending->event == EVENT_EXIT_BAD || ending->paused || ending->ailment;
     struct error late = { 0 };
 
     if (bad || !ending->reason[0])
@@ -479,6 +474,9 @@ static bool record_ending(struct attempt *attempt, const struct ending *ending,
 
     if (attempt->request == REQUEST_REQUEUE) /* the jobs that wait go before it */
         record->arrived = clock_wall();
+    if (ending->ailment)
+        return heal_begin(&attempt->job, record, ending->ailment, ending->reason,
+                          attempt->bad_from, err);
     if (!ending->paused || record->state != JOB_READY)
         return job_event(&attempt->job, record, ending->event, ending->reason, err);
     record_set_text(record->reason, sizeof(record->reason), ending->reason);
@@ -492,6 +490,8 @@ static void find_ending(const struct attempt *attempt, bool done, const struct e
                                         .timed_out = attempt->timed_out,
                                         .waits = attempt->waits,
                                         .advanced = attempt->record.step > attempt->first,
+                                        .heals = attempt->record.state == JOB_RUNNING &&
+                                                 heal_is_left(&attempt->record),
                                         .signal = *attempt->stop,
                                         .request = attempt->request };
 

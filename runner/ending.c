@@ -62,10 +62,14 @@ void ending_find(const struct ending_facts *facts, const struct error *err,
         find_stop(facts, err, out);
         return;
     }
+    if (facts->heals && !facts->waits && facts->request != REQUEST_CANCEL)
+        out->ailment = heal_ailment(err);
     /* a job of a spool is tried again after a fault of the machine */
-    out->paused = facts->spooled && err->code == ERROR_FAULT;
-    out->event = out->paused ? EVENT_PAUSED : EVENT_EXIT_BAD;
-    out->status = facts->waits ? EXIT_NO_ROOM : ending_status(facts->spooled, err->code);
+    out->paused = !out->ailment && facts->spooled && err->code == ERROR_FAULT;
+    out->event = out->ailment ? EVENT_AILED : out->paused ? EVENT_PAUSED : EVENT_EXIT_BAD;
+    out->status = facts->waits   ? EXIT_NO_ROOM
+                  : out->ailment ? EXIT_FINDINGS
+                                 : ending_status(facts->spooled, err->code);
     if (err->file[0] && err->at.line)
         snprintf(out->reason, sizeof(out->reason), "%s:%u:%u: %s", err->file,
                  err->at.line, err->at.column, err->text);

@@ -3,7 +3,7 @@
 #define RUNNER_ENDING_H
 
 #include "base/error.h"
-#include "runner/job/job.h"
+#include "runner/job/heal.h"
 #include "train/plan.h"
 
 struct ending_facts {
@@ -11,14 +11,16 @@ struct ending_facts {
     bool timed_out; /* the job's timeout stopped it */
     bool waits;     /* it has not begun: memory that it needs is in use */
     bool advanced;  /* it made a step */
+    bool heals;     /* a problem that a patch may remedy is to be remedied */
     int signal;     /* that stopped it; the timeout and requests count as SIGTERM */
     enum job_request_kind request;
 };
 
 struct ending {
     enum job_event event;
-    bool paused; /* by a fault of the machine */
-    int status;  /* exit status */
+    bool paused;          /* by a fault of the machine */
+    enum ailment ailment; /* to be healed */
+    int status;           /* exit status */
     char reason[800];
 };
 

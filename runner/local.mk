@@ -54,6 +54,7 @@ librunner_a_SOURCES += %D%/job/containment.c %D%/job/containment.h
 librunner_a_SOURCES += %D%/job/eta.c %D%/job/eta.h
 librunner_a_SOURCES += %D%/job/forecast.c %D%/job/forecast.h
 librunner_a_SOURCES += %D%/job/gate.c %D%/job/gate.h
+librunner_a_SOURCES += %D%/job/heal.c %D%/job/heal.h
 librunner_a_SOURCES += %D%/job/inspect.c %D%/job/inspect.h
 librunner_a_SOURCES += %D%/job/job.c %D%/job/job.h
 librunner_a_SOURCES += %D%/job/machine.c %D%/job/machine.h

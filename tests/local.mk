@@ -359,6 +359,7 @@ script_tests += %D%/cli/hold.t
 script_tests += %D%/cli/gpu.t
 script_tests += %D%/cli/gpu_bench.t
 script_tests += %D%/cli/gpu_run.t
+script_tests += %D%/cli/heal.t
 script_tests += %D%/cli/hooks.t
 script_tests += %D%/cli/import.t
 script_tests += %D%/cli/manual.t

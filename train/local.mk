@@ -19,6 +19,7 @@ libtrain_a_SOURCES += %D%/plan.h
 libtrain_a_SOURCES += %D%/predictions.c %D%/predictions.h
 libtrain_a_SOURCES += %D%/preflight.c %D%/preflight.h
 libtrain_a_SOURCES += %D%/run.c %D%/run.h
+libtrain_a_SOURCES += %D%/run_resume.c
 libtrain_a_SOURCES += %D%/samples.c %D%/samples.h
 libtrain_a_SOURCES += %D%/schedule.c %D%/schedule.h
 libtrain_a_SOURCES += %D%/torch_activations.c %D%/torch_activations.h

@@ -40,6 +40,8 @@ enum metric_kind {
     METRIC_REWARD_ACCURACY,
     METRIC_REWARD_MARGIN
 };
+/* Whether a run that met a problem is patched and resumed: auto, in a watched folder. */
+enum healing { HEALING_AUTO, HEALING_OFF, HEALING_ON, HEALING_BOLD };
 enum when { WHEN_NO, WHEN_STEPS, WHEN_EPOCH }; /* save, eval and logging strategy */
 
 /* Text generation, during evaluations or in a program that does nothing else. */
@@ -199,6 +201,8 @@ struct plan {
     enum choice preflight; /* auto: if the run computes in fp16 */
     bool disable_dropout;  /* ignore the dropout of the model's config.json */
     int64_t max_retries;
+    enum healing healing;
+    int64_t max_heals;
     double timeout_seconds;   /* 0: none */
     const char *memory_limit; /* as written; NULL: 95 % of the free memory */
 

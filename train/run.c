@@ -265,90 +265,6 @@ static bool open_model(struct run *run, struct error *err)
     return model_load(run->model, err);
 }
 
-/* Return the checkpoint to resume from, malloc'ed: after an interruption the last one of
- * this job, else the one that the job names.  "true" accepts the last checkpoint of any
- * job text, because adding the key itself changes the digest of the text. */
-static char *find_checkpoint(const struct run *run, bool *own)
-{
-    const char *named = run->plan->resume_from_checkpoint, *dir = run->plan->output_dir;
-    bool last = named && strcmp(named, "true") == 0;
-    char *name =
-        run->options->resume || last
-            ? checkpoint_last(dir, run->plan->job_digest, true, run->options->heartbeat)
-            : NULL;
-
-    *own = name != NULL;
-    if (heartbeat_stopped(run->options->heartbeat))
-        return name;
-    if (!name && named && !last && strcmp(named, "false") != 0)
-        return memory_strdup(named);
-    if (!name && last &&
-        (name = checkpoint_last(dir, NULL, true, run->options->heartbeat)))
-        log_line(run->options->log, LOG_WARN,
-                 "resume: %s was saved by another version of the job", name);
-    if (!name && (last || run->options->resume) &&
-        !heartbeat_stopped(run->options->heartbeat))
-        log_line(run->options->log, LOG_WARN,
-                 "resume: no checkpoint in %s can be resumed; starting from scratch "
-                 "(save_only_model: true omits the optimizer state)",
-                 dir);
-    return name;
-}
-
-/* Continue with the saved loss scale only if this job uses the same kind of scaling: a
- * bf16 run has none, and fp16 without one would lose its small gradients. */
-static void restore_scaling(struct run *run)
-{
-    struct scaler saved = run->progress.scaler, *scaler = &run->progress.scaler;
-
-    scaler_init(scaler, &run->plan->precision);
-    if (saved.scaling == scaler->scaling && saved.scaling != SCALING_STATIC) {
-        *scaler = saved;
-        return;
-    }
-    scaler->skipped = saved.skipped;
-    if (saved.scaling != scaler->scaling)
-        log_line(run->options->log, LOG_WARN,
-                 "resume: the checkpoint has loss scaling %s, this run uses %s, from %g",
-                 scaling_names[saved.scaling], scaling_names[scaler->scaling],
-                 scaler->scale);
-}
-
-/* Rank 0 finds the checkpoint and moves later ones aside; all ranks load it. */
-static bool resume(struct run *run, struct error *err)
-{
-    bool first = parallel_rank(run->options->group) == 0, own = false, ok;
-    char *name = NULL;
-    int64_t after = -1;
-
-    fault_clear();
-    if (first)
-        name = find_checkpoint(run, &own);
-    /* a checkpoint that cannot be read for now, or is not read to its end, is not missing */
-    if (first && !name &&
-        (!heartbeat_continue(run->options->heartbeat, "reading the checkpoint", err) ||
-         !fault_none(err)))
-        return false;
-    ok = parallel_share_text(run->options->group, &name, err);
-    scaler_init(&run->progress.scaler, &run->plan->precision);
-    run->progress.best_metric = NAN;
-    if (ok && name) {
-        ok = checkpoint_load(run->model, name, &run->progress, &run->history, err);
-        if (ok) {
-            log_line(run->options->log, LOG_INFO, "resume: from %s, step %" PRId64, name,
-                     run->progress.step);
-            restore_scaling(run);
-        }
-        if (run->progress.step == 0)
-            progress_history_clear(&run->history); /* evaluated again at the start */
-        after = own ? run->progress.step : run->progress.step - 1;
-    }
-    run->progress.total = run->steps.total;
-    free(name);
-    return ok && (!first || checkpoint_begin(run->plan->output_dir, run->plan->job_digest,
-                                             after, err));
-}
-
 static bool open_metrics(struct run *run, struct error *err)
 {
     char *name;
@@ -575,7 +491,7 @@ bool run_open(struct run *run, struct error *err)
         !model_config_read(plan->model_name_or_path, run->arena, &run->config, err) ||
         !open_data(run, err))
         return false;
-    return open_model(run, err) && (!run->train || resume(run, err)) &&
+    return open_model(run, err) && (!run->train || run_resume(run, err)) &&
            open_files(run, err);
 }
 

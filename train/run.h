@@ -46,9 +46,11 @@ struct run {
     uint64_t logged_tokens;
     double save_failed_at; /* 0: the last save succeeded */
     double grad_norm, learning_rate, seconds,
-        rate;                    /* of the last step; tokens per second */
-    bool abandoned;              /* the step, by a stop */
-    bool trial;                  /* a preflight is in progress */
+        rate;       /* of the last step; tokens per second */
+    bool abandoned; /* the step, by a stop */
+    int64_t
+        first_bad; /* the first of the last steps in a row that were skipped; 0: unknown */
+    bool trial;    /* a preflight is in progress */
     struct preflight_kept *kept; /* the state to restore after the preflight */
     char finding[256];           /* short result of an autopsy; "": there was none */
 };
@@ -104,5 +106,8 @@ void run_rewards_text(const struct rewards *rewards, const char *prefix,
  * releases what was opened. */
 bool run_open(struct run *run, struct error *err);
 void run_close(struct run *run);
+/* Load the checkpoint to resume from, if there is one.  Rank 0 finds it and moves later
+ * ones aside. */
+bool run_resume(struct run *run, struct error *err);
 
 #endif

@@ -72,6 +72,8 @@ static bool finish_numbers(struct run *run, const struct step_scalars *numbers,
         progress->updates++;
         return true;
     }
+    if (progress->scaler.skipped_in_row == 1)
+        run->first_bad = progress->step + 1;
     log_line(run->options->log, LOG_WARN,
              "step %" PRId64 ": skipped, gradients are not finite; loss scale %g",
              progress->step + 1, progress->scaler.scale);
@@ -537,6 +539,19 @@ static bool run_rank_0(struct run *run, struct error *err)
            parallel_send_order(run->options->group, PARALLEL_END, err);
 }
 
+/* The last good checkpoint is one from which a further step succeeded: an update may have
+ * ruined the weights before the first step that shows it. */
+static void note_divergence(const struct run *run)
+{
+    const struct progress *progress = &run->progress;
+    int64_t first = run->first_bad;
+
+    if (!first) /* the run resumed amid skipped steps */
+        first = progress->step + 2 - progress->scaler.skipped_in_row;
+    if (run->options->bad_from)
+        *run->options->bad_from = first > 2 ? first - 1 : 1;
+}
+
 bool trainer_run(const struct plan *plan, const struct trainer_options *options,
                  struct error *err)
 {
@@ -546,6 +561,8 @@ bool trainer_run(const struct plan *plan, const struct trainer_options *options,
               (parallel_rank(options->group) == 0 ? run_rank_0(&run, &why)
                                                   : follow_orders(&run, &why));
 
+    if (!ok && why.code == ERROR_DIVERGED)
+        note_divergence(&run);
     if (!ok) {
         parallel_report(options->group, &why);
         if (why.code == ERROR_SYSTEM || why.code == ERROR_FAULT ||

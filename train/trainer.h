@@ -46,6 +46,10 @@ struct trainer_options {
     void *context;
     const char *about; /* the job in Markdown, for TensorBoard; or NULL */
     bool resume;       /* resume from the last checkpoint of this job, if any */
+    int64_t before;    /* ... that was saved before this step; 0: any */
+    /* Set if the run diverged: the first step whose checkpoint must not be resumed from;
+     * or NULL. */
+    int64_t *bad_from;
     bool no_onednn;
     /* This process among the ranks of the plan; NULL: the only one.  Of the options
      * above, ranks other than 0 use only no_onednn and the heartbeat. */

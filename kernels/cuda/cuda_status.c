@@ -95,14 +95,13 @@ void cuda_card_text(cudaError_t status, char *out, size_t room)
              cudaGetErrorName(status), remedy ? "; " : "", remedy ? remedy : "");
 }
 
-static bool tell(struct error *err, cudaError_t status, const char *where)
+static bool tell(struct error *err, enum error_code code, cudaError_t status,
+                 const char *where)
 {
     const char *remedy = meaning_of(status)->remedy;
 
-    return error_set(
-        err, status == cudaErrorMemoryAllocation ? ERROR_MEMORY : ERROR_DEVICE,
-        "%s: %s (%s)%s%s", where, cudaGetErrorString(status), cudaGetErrorName(status),
-        remedy ? "; " : "", remedy ? remedy : "");
+    return error_set(err, code, "%s: %s (%s)%s%s", where, cudaGetErrorString(status),
+                     cudaGetErrorName(status), remedy ? "; " : "", remedy ? remedy : "");
 }
 
 bool cuda_status(cudaError_t status, struct error *err, const char *format, ...)
@@ -117,7 +116,7 @@ bool cuda_status(cudaError_t status, struct error *err, const char *format, ...)
     va_end(arguments);
     cudaGetLastError(); /* an error that is not sticky must not be reported again by the
                          * next call */
-    return tell(err, status, where);
+    return tell(err, ERROR_DEVICE, status, where);
 }
 
 /* The next call, whatever it is, reports a kernel that failed. */
@@ -135,6 +134,7 @@ void cuda_check(struct cuda_backend *cuda, cudaError_t status, const char *forma
     cudaGetLastError();
     snprintf(text, sizeof(text), "%s%s", where,
              dead && !cuda->named ? ", or something shortly before it" : "");
-    tell(&cuda->failed, status, text);
+    tell(&cuda->failed, status == cudaErrorMemoryAllocation ? ERROR_MEMORY : ERROR_DEVICE,
+         status, text);
     cuda->dead = cuda->dead || dead;
 }

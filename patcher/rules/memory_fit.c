@@ -207,6 +207,17 @@ bool memory_fit_split(const struct memory_fit_case *request, struct memory_fit *
            find_eval_batch(request, out);
 }
 
+bool memory_fit_reduce(const struct memory_fit_case *request, struct memory_fit *out)
+{
+    *out = (struct memory_fit) { 0 };
+    if (find_batch(request, out))
+        return true;
+    if (request->plan->gradient_checkpointing || request->kept.checkpointing)
+        return false;
+    out->checkpointing = true;
+    return training_fits(request, out) || find_batch(request, out);
+}
+
 /* ---- If no edit helps ---- */
 
 static bool plan_fits(const struct memory_fit_case *request, const struct plan *plan)

@@ -48,6 +48,9 @@ bool memory_fit_estimate(const struct memory_fit_case *request,
 bool memory_fit_find(const struct memory_fit_case *request, struct memory_fit *out);
 /* The same, with the batch alone. */
 bool memory_fit_split(const struct memory_fit_case *request, struct memory_fit *out);
+/* Find a smaller job than this one, whether or not this one is expected to fit: a smaller
+ * micro batch, checkpointing, or both; the first that is expected to fit. */
+bool memory_fit_reduce(const struct memory_fit_case *request, struct memory_fit *out);
 
 /* Return whether this program trains an external job. */
 bool memory_fit_trainer_is(const struct plan *plan, enum trainer trainer);

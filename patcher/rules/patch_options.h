@@ -9,6 +9,13 @@ struct device;
 struct versions;
 struct estimate_data;
 
+/* A problem that the last attempt at a job met. */
+enum ailment { AILMENT_NONE, AILMENT_MEMORY, AILMENT_DIVERGED, AILMENTS };
+struct heal {
+    enum ailment ailment;
+    const char *what; /* a sentence about it */
+};
+
 struct patch_options {
     /* name used in messages; relative paths start at its folder */
     const char *job;
@@ -44,6 +51,12 @@ struct patch_options {
     /* --set KEY=VALUE, ending with NULL, or NULL: replaced in the text first, in memory
      * only */
     const char *const *set;
+    /* the problem of the attempt whose text is NAME.run/job.yaml, to be remedied by the
+     * rules of rules_heal.c; NULL: none */
+    const struct heal *heal;
+    /* digest under which the checkpoints of the run are saved, if its text was healed;
+     * NULL: that of the text */
+    const char *origin;
     /* what was counted in the data (train/estimate.h); NULL: unknown */
     const struct estimate_data *data;
 };

@@ -27,6 +27,7 @@
     X(external_float16) \
     X(float16)          \
     X(formats)          \
+    X(heal)             \
     X(keys)             \
     X(launch)           \
     X(loop)             \

@@ -328,6 +328,8 @@ const char *rule_digest(const struct rule_context *context)
 {
     char digest[DIGEST_TEXT];
 
+    if (context->options->origin && context->options->origin[0])
+        return context->options->origin;
     digest_bytes(context->document->data, context->document->len, digest);
     return arena_strdup(context->arena, digest);
 }

@@ -90,7 +90,8 @@ struct rule_resume {
 };
 
 struct rule_resume rule_find_resume(const struct rule_context *context);
-/* Return the digest of the job's text. */
+/* Return the digest that the checkpoints of the job have: that of its text, or of the text
+ * that the run began with. */
 const char *rule_digest(const struct rule_context *context);
 
 /* External jobs (rules_context_external.c). */

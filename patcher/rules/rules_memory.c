@@ -375,7 +375,7 @@ static void rule_checkpointing_unneeded(struct rule_context *context)
     struct plan plan;
 
     if (!context->plan->gradient_checkpointing || !rule_entry(context, key) ||
-        !memory_case_read(context, &request))
+        context->options->heal || !memory_case_read(context, &request))
         return;
     plan = *request.plan;
     plan.gradient_checkpointing = false;

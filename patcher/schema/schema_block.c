@@ -11,6 +11,7 @@ static const char *const targets[] = {
 };
 static const char *const policies[] = { "sound",    "bf16",   "fp32", "noclip",
                                         "noscaler", "report", NULL };
+static const char *const healings[] = { "auto", "false", "true", "bold", NULL };
 static const char *const runners[] = { "local", NULL };
 
 static const struct key rows[] = {
@@ -75,6 +76,14 @@ static const struct key rows[] = {
       .into = TS_FIELD(max_retries),
       .help = "number of crashes after which the job is restarted from its last "
               "checkpoint" },
+    { TS_USED("heal", KEY_ENUM, "auto"), .values = healings, .into = TS_FIELD(healing),
+      .help = "patch the job and resume it if it runs out of memory or diverges: true, "
+              "false, bold (may also lower the learning rate), or auto (in a watched "
+              "folder only)",
+      .manual = "See HEALING." },
+    { TS_USED("max_heals", KEY_INT, "3"), .min = 0, .max = 100,
+      .into = TS_FIELD(max_heals),
+      .help = "number of times that heal may patch a job before it fails" },
     { TS_USED("timeout", KEY_SECONDS, "0"), .into = TS_FIELD(timeout_seconds),
       .help = "time after which a run saves a checkpoint and fails; 0 means no limit",
       .manual = "All attempts count, with the time in which they read the data and load "

@@ -16,7 +16,7 @@
 #include "base/group.h"
 #include "base/spawn.h"
 #include "base/stop.h"
-#include "runner/job/admit.h"
+#include "runner/job/heal.h"
 #include "runner/job/record.h"
 #include "runner/page/page.h"
 #include "runner/output/report.h"
@@ -98,6 +98,7 @@ static int record_end(const struct job *job, const struct options *options, int 
     return report_training_exit(err.code);
 }
 
+/* Train once, in a child that inherits the lock, and return the exit status. */
 static int train(const struct job *job, const struct options *options,
                  const struct job_record *record, int lock)
 {
@@ -141,6 +142,59 @@ static bool lock_job(const struct job *job, const char *group, int *lock,
         error_set(err, ERROR_SYSTEM,
                   "job %s is already running; trainspool status shows it", job->path);
     return *lock >= 0;
+}
+
+/* ---- Healing ---- */
+
+static void show_patch(const struct options *options, const struct inspection *inspection)
+{
+    struct report report;
+
+    report_init(&report, options);
+    report_findings(&report, &inspection->patch);
+    if (inspection->patch.findings.count > 0)
+        report_summary(&report, &inspection->patch);
+}
+
+/* Patch a job that met a problem. Return whether it is ready again; *lock is then held. */
+static bool heal(const struct job *job, const struct options *options,
+                 struct job_record *record, int *lock)
+{
+    struct machine machine;
+    const struct admit_options how = { .machine = &machine };
+    struct inspection inspection = { 0 };
+    struct error err = { 0 };
+    bool ok;
+
+    *lock = -1;
+    if (!job_read(job, record, &err) || !heal_is_due(record))
+        return false;
+    ok = machine_open(NULL, &machine, &err) &&
+         lock_job(job, options->group, lock, &err) &&
+         heal_job(job, &how, record, &inspection, &err);
+    if (ok && record->state == JOB_READY)
+        show_patch(options, &inspection);
+    else if (ok)
+        error_set(&err, ERROR_JOB, "%s: %s", job->path, record->reason);
+    if (err.code)
+        report_error(options->program, &err);
+    inspect_clear(&inspection);
+    ok = ok && record->state == JOB_READY;
+    if (!ok && *lock >= 0)
+        close(*lock);
+    return ok;
+}
+
+static int train_and_heal(const struct job *job, const struct options *options,
+                          const struct job_record *ready, int lock)
+{
+    struct job_record record = *ready;
+    int status;
+
+    do
+        status = train(job, options, &record, lock);
+    while (heal(job, options, &record, &lock));
+    return status;
 }
 
 /* A run starts from scratch even if checkpoints exist; only --resume continues from a
@@ -188,7 +242,7 @@ static int run(const struct job *job, const struct options *options)
     if (inspection.patch.findings.count > 0)
         report_summary(&report, &inspection.patch);
     if (record.state == JOB_READY) {
-        status = train(job, options, &record, lock);
+        status = train_and_heal(job, options, &record, lock);
     } else {
         close(lock);
         status = inspection.patch.is_job ? EXIT_FINDINGS : EXIT_NO_JOB;

@@ -143,7 +143,9 @@ static void log_end(struct daemon *daemon, const char *name,
 {
     bool bad = record->state == JOB_FAILED || record->crashes > 0;
 
-    if (record->reason[0])
+    if (record->ailment[0])
+        log_line(daemon->log, LOG_WARN, "job %s: to be healed: %s", name, record->reason);
+    else if (record->reason[0])
         log_line(daemon->log, bad ? LOG_WARN : LOG_INFO, "job %s: %s: %s", name,
                  job_state_names[record->state], record->reason);
     else

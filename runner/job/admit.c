@@ -110,6 +110,24 @@ static void note_need(const struct patch *patch, struct job_record *record)
                  on_cpu ? "cpu" : plan->device_wanted);
 }
 
+/* What a run that is healed keeps; another text starts another run. */
+static void note_run(const struct admit_options *options, const struct patch *patch,
+                     const char *frozen_before, struct job_record *record)
+{
+    enum healing healing = patch->plan.healing;
+    bool on = healing == HEALING_AUTO ? options->spooled : healing != HEALING_OFF;
+
+    /* without a patch of the file, or with settings that it lacks, there is none */
+    on = on && plan_trains(&patch->plan) && !options->no_patch &&
+         !(options->set && options->set[0]);
+    record->max_heals = on ? patch->plan.max_heals : 0;
+    if (!record->ailment[0] && strcmp(frozen_before, record->frozen) != 0) {
+        record->origin[0] = 0;
+        record->heals = record->bad_from = 0;
+    }
+    record->ailment[0] = record->healed[0] = 0;
+}
+
 static bool freeze(const struct job *job, const struct admit_options *options,
                    struct job_record *record, const struct patch *patch,
                    struct error *err)
@@ -118,7 +136,9 @@ static bool freeze(const struct job *job, const struct admit_options *options,
     const struct gate_waits waits = { .after = patch->plan.after,
                                       .begin = patch->plan.begin,
                                       .arrived = options->arrived };
+    char before[DIGEST_TEXT];
 
+    strcpy(before, record->frozen);
     record->priority = patch->plan.priority;
     record->max_retries = patch->plan.max_retries;
     record->timeout = patch->plan.timeout_seconds;
@@ -129,8 +149,10 @@ static bool freeze(const struct job *job, const struct admit_options *options,
             ? !sweep_jobs_make(job, &text, &patch->plan, record, err)
             : options->spooled && !gate_set_waits(job, &waits, err))
         return false;
-    return job_freeze(job, &text, !options->lazy, record, err) &&
-           job_event(job, record, EVENT_ACCEPTED, NULL, err);
+    if (!job_freeze(job, &text, !options->lazy, record, err))
+        return false;
+    note_run(options, patch, before, record);
+    return job_event(job, record, EVENT_ACCEPTED, NULL, err);
 }
 
 /* Note the identity of the file after the patch, so that our own rename is recognized
@@ -216,7 +238,9 @@ bool admit_job(const struct job *job, const struct admit_options *options,
                                    .roots = options->roots,
                                    .owner = options->owner,
                                    .counts = true,
-                                   .resume = options->resume,
+                                   .resume = options->resume || options->heal,
+                                   .heal = options->heal,
+                                   .origin = record->origin,
                                    .edit = options->no_patch ? INSPECT_AS_IS
                                                              : INSPECT_WRITE };
     bool set = options->set && options->set[0];

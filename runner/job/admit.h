@@ -23,6 +23,7 @@ struct admit_options {
     /* accept a missing model or dataset (TS713): an earlier job may create it before
      * this one starts; the trainer checks again */
     bool waits;
+    const struct heal *heal; /* the problem to remedy, as in patch_options; NULL: none */
 };
 
 /* Return whether the settings of --set can be applied to the text that a patch would

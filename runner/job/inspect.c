@@ -96,6 +96,8 @@ static struct patch_options patch_options(const struct inspect_options *options,
         .roots = options->spooled ? options->roots : NULL,
         .owner = options->owner,
         .resume = options->resume,
+        .heal = options->heal,
+        .origin = options->origin,
         .set = options->set,
         .target = program ? program->target : NULL,
         .versions = program ? program->versions : NULL
@@ -106,10 +108,13 @@ static struct patch_options patch_options(const struct inspect_options *options,
 
 /* Return whether a finding assumes samples of cutoff_len tokens: the data may be shorter.
  * Only trainspool-train reads them, and only for a native job. */
-static bool assumes_lengths(const struct patch *patch)
+static bool assumes_lengths(const struct inspect_options *options,
+                            const struct patch *patch)
 {
     if (!patch->has_plan || patch->plan.external || plan_merges(&patch->plan))
         return false;
+    if (options->heal)
+        return true;
     for (size_t i = 0; i < patch->findings.count; i++)
         if (strcmp(patch->findings.list[i].rule, "TS301") == 0 ||
             strcmp(patch->findings.list[i].rule, "TS305") == 0)
@@ -126,7 +131,7 @@ static bool count_data(const struct inspect_options *options, struct inspection 
     struct error why = { 0 };
 
     *again = false;
-    if (!options->counts || !assumes_lengths(&out->patch))
+    if (!options->counts || !assumes_lengths(options, &out->patch))
         return true;
     out->has_steps = steps_query(&what, &out->steps, &why);
     if (options->will_run && why.code == ERROR_FAULT)

@@ -42,7 +42,9 @@ struct inspect_options {
     bool spooled;             /* the job comes from a watched folder */
     const char *const *roots; /* with spooled: as in patch_options */
     uid_t owner;
-    bool resume; /* --resume */
+    bool resume;             /* --resume */
+    const struct heal *heal; /* as in patch_options */
+    const char *origin;
     enum inspect_edit edit;
     enum inspect_place place;
 };

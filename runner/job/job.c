@@ -45,6 +45,7 @@ const char *const job_event_names[JOB_EVENTS] = {
     [EVENT_CANCELLED] = "canceled", [EVENT_CRASHED] = "crashed",
     [EVENT_GAVE_UP] = "given up",   [EVENT_RETRIED] = "retried",
     [EVENT_CHANGED] = "changed",    [EVENT_BLOCKED] = "blocked",
+    [EVENT_AILED] = "to be healed",
 };
 
 /* A transition that is not in the table must not happen. */
@@ -52,24 +53,28 @@ static const enum job_state next_state[JOB_STATES][JOB_EVENTS] = {
     [JOB_NEW] = { [EVENT_ACCEPTED] = JOB_READY,
                   [EVENT_REJECTED] = JOB_REJECTED,
                   [EVENT_BLOCKED] = JOB_BLOCKED,
+                  [EVENT_EXIT_BAD] = JOB_FAILED,
                   [EVENT_CANCELLED] = JOB_STOPPED,
                   [EVENT_RETRIED] = JOB_NEW,
                   [EVENT_CHANGED] = JOB_NEW },
     [JOB_BLOCKED] = { [EVENT_ACCEPTED] = JOB_READY,
                       [EVENT_REJECTED] = JOB_REJECTED,
                       [EVENT_BLOCKED] = JOB_BLOCKED,
+                      [EVENT_EXIT_BAD] = JOB_FAILED,
                       [EVENT_CANCELLED] = JOB_STOPPED,
                       [EVENT_RETRIED] = JOB_NEW,
                       [EVENT_CHANGED] = JOB_NEW },
     [JOB_READY] = { [EVENT_STARTED] = JOB_RUNNING,
                     [EVENT_EXIT_OK] = JOB_DONE, /* a sweep, whose jobs are done */
                     [EVENT_BLOCKED] = JOB_BLOCKED,
+                    [EVENT_AILED] = JOB_NEW,
                     [EVENT_CANCELLED] = JOB_STOPPED,
                     [EVENT_EXIT_BAD] = JOB_FAILED,
                     [EVENT_CRASHED] = JOB_READY,
                     [EVENT_GAVE_UP] = JOB_FAILED,
                     [EVENT_CHANGED] = JOB_NEW },
     [JOB_RUNNING] = { [EVENT_EXIT_OK] = JOB_DONE,
+                      [EVENT_AILED] = JOB_NEW,
                       [EVENT_EXIT_BAD] = JOB_FAILED,
                       [EVENT_PAUSED] = JOB_READY,
                       [EVENT_CANCELLED] = JOB_STOPPED,
@@ -268,7 +273,8 @@ bool job_write(const struct job *job, const struct job_record *record, bool dura
 
 void job_restart(struct job_record *record)
 {
-    record->attempt = record->crashes = 0;
+    record->attempt = record->crashes = record->heals = 0;
+    record->ailment[0] = record->healed[0] = 0;
     record->seconds = NAN;
 }
 
@@ -290,6 +296,10 @@ static void note_event(struct job_record *record, enum job_event event)
         record->crashes++;
         clock_iso(record->ended);
         break;
+    case EVENT_AILED:
+        record->heals++;
+        clock_iso(record->ended);
+        break;
     case EVENT_RETRIED:
     case EVENT_CHANGED:
         job_restart(record);
@@ -301,11 +311,9 @@ static void note_event(struct job_record *record, enum job_event event)
         record->seconds_left = NAN;
 }
 
-static const bool is_end[JOB_EVENTS] = {
-    [EVENT_EXIT_OK] = true,
-    [EVENT_EXIT_BAD] = true,
-    [EVENT_CANCELLED] = true,
-    [EVENT_GAVE_UP] = true,
+static const bool is_durable[JOB_EVENTS] = {
+    [EVENT_EXIT_OK] = true, [EVENT_EXIT_BAD] = true, [EVENT_CANCELLED] = true,
+    [EVENT_GAVE_UP] = true, [EVENT_AILED] = true, /* what is counted must not be forgotten */
 };
 
 bool job_event(const struct job *job, struct job_record *record, enum job_event event,
@@ -320,7 +328,7 @@ bool job_event(const struct job *job, struct job_record *record, enum job_event 
                          job_event_names[event]);
     record_set_text(after.reason, sizeof(after.reason), reason ? reason : "");
     note_event(&after, event);
-    if (!job_write(job, &after, is_end[event], err))
+    if (!job_write(job, &after, is_durable[event], err))
         return false;
     *record = after;
     return true;

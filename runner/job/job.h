@@ -39,6 +39,7 @@ enum job_event {
     EVENT_ACCEPTED,
     EVENT_REJECTED,
     EVENT_BLOCKED,
+    EVENT_AILED, /* it met a problem that a patch may remedy: to be admitted again */
     EVENT_STARTED,
     EVENT_EXIT_OK,
     EVENT_EXIT_BAD,
@@ -62,6 +63,12 @@ struct job_record {
     int64_t attempt;     /* starts of this run, 0 before the first */
     int64_t crashes;     /* attempts that ended without a record */
     int64_t max_retries; /* number of crashes after which it is retried */
+    int64_t heals;       /* problems that were to be remedied by a patch (heal.h) */
+    int64_t max_heals;   /* as long as there are fewer than this; 0: healing is off */
+    char ailment[16];    /* the problem to remedy at the next admission; "": none */
+    char healed[65];     /* digest of the job file that this patch writes; "": not yet */
+    char origin[65];  /* digest under which the run saves its checkpoints; "": `frozen` */
+    int64_t bad_from; /* checkpoints of this step and later are not resumed; 0: all are */
     int64_t priority;
     double timeout; /* seconds that its attempts may take; 0: as many as they like */
     double seconds; /* for which its attempts have run; NaN: not at all */
@@ -115,7 +122,7 @@ bool job_read_at(int dir, const char *name, struct job_record *out, struct error
 bool job_write(const struct job *job, const struct job_record *record, bool durable,
                struct error *err);
 
-/* Count attempts, crashes and time from the start; the state stays. */
+/* Count attempts, crashes, heals and time from the start; the state stays. */
 void job_restart(struct job_record *record);
 /* Move record->state along the table, store the reason (NULL: clear it), note the times,
  * and write the record. Only an end is flushed to disk: if a power cut reverts `ready` or

@@ -84,13 +84,18 @@ bool outputs_check(const struct job *job, const struct text *text,
 {
     struct arena *arena = arena_new();
     struct error cause = { 0 };
-    struct check check = { roots, job->run_dir, &cause };
+    struct roots below = *roots;
+    struct check check = { &below, job->run_dir, &cause };
+    char *dir = path_dir(job->path);
     struct plan plan;
 
+    if (!below.home)
+        below.home = dir;
     outputs_bind_plan(job, text, arena, &plan);
     fault_clear();
     outputs_each_path(&plan, check_path, &check);
     arena_free(arena);
+    free(dir);
     return cause.code == ERROR_NONE || error_set(err, cause.code, "%s", cause.text);
 }
 

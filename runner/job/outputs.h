@@ -22,7 +22,7 @@ void outputs_each_path(const struct plan *plan, outputs_path *each, void *contex
 bool outputs_is_file(const char *path);
 
 /* Check again what TS710 checked when the job was admitted, just before anything is
- * written: links may have changed. ERROR_JOB. */
+ * written: links may have changed. roots->home: NULL for the folder of the job. ERROR_JOB. */
 bool outputs_check(const struct job *job, const struct text *text,
                    const struct roots *roots, struct error *err);
 /* Create the folders, as far as possible. */

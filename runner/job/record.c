@@ -33,7 +33,10 @@ const struct record_field record_fields[] = {
     FIELD(RECORD_INTEGER, threads),    FIELD(RECORD_INTEGER, memory),
     FIELD(RECORD_TEXT, frozen),        FIELD(RECORD_INTEGER, owner),
     FIELD(RECORD_REAL, seconds),       FIELD(RECORD_REAL, timeout),
-    FIELD(RECORD_INTEGER, sweep),
+    FIELD(RECORD_INTEGER, sweep),      FIELD(RECORD_INTEGER, heals),
+    FIELD(RECORD_INTEGER, max_heals),  FIELD(RECORD_TEXT, ailment),
+    FIELD(RECORD_TEXT, healed),        FIELD(RECORD_TEXT, origin),
+    FIELD(RECORD_INTEGER, bad_from),
 };
 const size_t record_field_count = TS_COUNT(record_fields);
 

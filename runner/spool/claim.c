@@ -15,6 +15,7 @@
 #include "base/group.h"
 #include "runner/job/admit.h"
 #include "runner/job/gate.h"
+#include "runner/job/heal.h"
 #include "runner/job/obstacle.h"
 #include "runner/job/sweep_jobs.h"
 
@@ -25,9 +26,9 @@ static bool make_new(const struct job *job, struct job_record *record, struct er
     if (record->state == JOB_RUNNING &&
         !job_event(job, record, EVENT_CRASHED, "a new text was dropped", err))
         return false;
-    if (record->state == JOB_BLOCKED) /* it stays that until it is admitted */
-        job_restart(record);
-    else if (record->state != JOB_NEW &&
+    if (record->state == JOB_BLOCKED && !heal_is_due(record))
+        job_restart(record); /* it stays blocked until it is admitted */
+    else if (record->state != JOB_NEW && record->state != JOB_BLOCKED &&
              !job_event(job, record, EVENT_CHANGED, NULL, err))
         return false;
     record->step = record->total = 0;
@@ -88,9 +89,12 @@ static void block(const struct job *job, struct job_record *record,
     struct job_record before;
 
     record->source[0] = record->digest[0] = 0;
-    if (job_read(job, &before, NULL) && before.state == JOB_BLOCKED &&
-        strcmp(before.reason, why->text) == 0)
-        return;
+    if (job_read(job, &before, NULL)) {
+        if (before.state == JOB_BLOCKED && strcmp(before.reason, why->text) == 0)
+            return;
+        if (heal_is_due(&before)) /* how far its patch is depends on what is on disk */
+            *record = before;
+    }
     if (job_next(record->state, EVENT_BLOCKED) != JOB_INVALID)
         job_event(job, record, EVENT_BLOCKED, why->text, NULL);
 }
@@ -129,7 +133,8 @@ static bool claim_locked(const struct job *job, const struct examine_request *re
     record->owner = request->owner;
     how.owner = request->owner;
     if (ok && !request->refused[0])
-        ok = admit_job(job, &how, record, &inspection, &out->err);
+        ok = (heal_is_due(record) ? heal_job : admit_job)(job, &how, record, &inspection,
+                                                          &out->err);
     if (ok && request->refused[0])
         ok = reject(job, request, request->refused, out);
     else if (!ok && is_of_job(&out->err)) {

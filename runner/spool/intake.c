@@ -307,7 +307,8 @@ static void take_in(struct intake *intake, struct item *item, const struct job *
     note_known(item, job, result->record.source);
     item->news = true;
     log_admission(intake, job, &result->record, result->edits);
-    intake->failures += result->record.state == JOB_REJECTED;
+    intake->failures +=
+        result->record.state == JOB_REJECTED || result->record.state == JOB_FAILED;
     if (result->record.state != JOB_READY) {
         note_end(intake, job, &result->record);
         return;

@@ -20,6 +20,7 @@
 #include "base/file.h"
 #include "base/holders.h"
 #include "runner/job/gate.h"
+#include "runner/job/heal.h"
 #include "runner/job/record.h"
 #include "runner/spool/drop.h"
 #include "runner/spool/pause.h"
@@ -144,6 +145,9 @@ static bool record_lost_end(const struct job *job, const struct worker_end *end,
         return job_event(job, record, EVENT_PAUSED,
                          "a fault of the machine ended it; its log may have the reason",
                          err);
+    if (child_met_memory(status) && heal_is_left(record))
+        return heal_begin(job, record, AILMENT_MEMORY,
+                          "trainspool-train ran out of memory", 0, err);
     if (record->state == JOB_RUNNING ||
         (record->state == JOB_READY && !was_paused(status)))
         return crashed(job, end, record, err);

@@ -26,12 +26,12 @@ static void test_cuda_backend_describes_itself(void **state)
     assert_int_equal(emulation_bytes_held(), 0);
 }
 
-static void assert_refused(int ordinal, const char *why, const char *remedy)
+static void assert_refused(enum error_code code, const char *why, const char *remedy)
 {
     struct error err = { 0 };
 
-    assert_null(unit_cuda_try(ordinal, NULL, &err));
-    assert_int_equal(err.code, ERROR_DEVICE);
+    assert_null(unit_cuda_try(0, NULL, &err));
+    assert_int_equal(err.code, code);
     if (!strstr(err.text, why) || !strstr(err.text, remedy))
         fail_msg("%s", err.text);
     assert_int_equal(emulation_bytes_held(), 0);
@@ -56,19 +56,19 @@ static void test_cuda_backend_opens_only_runnable_devices(void **state)
     (void)state;
     emulation_reset(NULL, 0);
     emulation_break_code(cudaErrorNoKernelImageForDevice);
-    assert_refused(0, "8.0", "--with-cuda-archs=80");
+    assert_refused(ERROR_DEVICE, "8.0", "--with-cuda-archs=80");
     emulation_break_code(cudaErrorInvalidDeviceFunction);
-    assert_refused(0, "8.0", "--with-cuda-archs=80");
+    assert_refused(ERROR_DEVICE, "8.0", "--with-cuda-archs=80");
     for (size_t i = 0; i < TS_COUNT(unusable); i++) {
         emulation_break_code(unusable[i].status);
-        assert_refused(0, "cannot be used", unusable[i].remedy);
+        assert_refused(ERROR_DEVICE, "cannot be used", unusable[i].remedy);
     }
     emulation_break_code(cudaSuccess);
     emulation_break_library(true);
-    assert_refused(0, "cuBLASLt", "");
+    assert_refused(ERROR_DEVICE, "cuBLASLt", "");
     emulation_break_library(false);
     emulation_reset(&tiny, 1);
-    assert_refused(0, "300 MiB", "per_device_train_batch_size");
+    assert_refused(ERROR_MEMORY, "300 MiB", "per_device_train_batch_size");
 }
 
 static void test_cuda_backend_lists_the_devices_it_has_code_for(void **state)
@@ -160,7 +160,7 @@ static void assert_alloc_fails(struct backend *be, size_t bytes, const char *wan
     struct error err = { 0 };
 
     assert_null(be->ops->alloc(be, bytes, &err));
-    assert_int_equal(err.code, ERROR_DEVICE);
+    assert_int_equal(err.code, ERROR_MEMORY);
     if (!strstr(err.text, wanted) || !strstr(err.text, "gradient_checkpointing"))
         fail_msg("%s", err.text);
 }

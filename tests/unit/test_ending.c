@@ -69,6 +69,24 @@ static void test_ending_keeps_errors_after_a_signal(void **state)
     expect_end(&facts, NULL, EVENT_EXIT_OK, "");
 }
 
+static void test_ending_heals_only_problems_that_a_patch_remedies(void **state)
+{
+    struct ending_facts facts = { .spooled = true, .heals = true };
+    const struct error diverged = { .code = ERROR_DIVERGED, .text = "NaN" },
+                       memory = { .code = ERROR_MEMORY, .text = "no memory" },
+                       data = { .code = ERROR_DATA, .text = "x.jsonl is empty" };
+
+    (void)state;
+    expect_end(&facts, &diverged, EVENT_AILED, "NaN");
+    expect_end(&facts, &memory, EVENT_AILED, "no memory");
+    expect_end(&facts, &data, EVENT_EXIT_BAD, "x.jsonl is empty");
+    facts.request = REQUEST_CANCEL;
+    expect_end(&facts, &diverged, EVENT_EXIT_BAD, "NaN");
+    facts.request = REQUEST_NONE;
+    facts.heals = false;
+    expect_end(&facts, &diverged, EVENT_EXIT_BAD, "NaN");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -76,6 +94,7 @@ int main(void)
         cmocka_unit_test(test_ending_names_the_remedy_for_a_timeout),
         cmocka_unit_test(test_ending_pauses_only_jobs_of_a_spool),
         cmocka_unit_test(test_ending_keeps_errors_after_a_signal),
+        cmocka_unit_test(test_ending_heals_only_problems_that_a_patch_remedies),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

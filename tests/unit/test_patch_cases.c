@@ -12,7 +12,7 @@
  *   want.yaml       the text after the safe edits
  *   want.findings   one per line: position, severity, rule, applicability, then the edit
  *   options         words: unsafe, run, spooled, roots, resume (run --resume), guessed (nothing
- *                   names the device)
+ *                   names the device), heal-memory and heal-diverged (the problem to remedy)
  *   job.run/, out/  what a previous run left next to the job and in its output_dir
  *
  * With PATCH_CASES_WRITE set, the test writes the expected files, for a person to review.
@@ -77,6 +77,8 @@ static void put_in_this_machine(struct patch_case *test)
 static void read_case(struct patch_case *test, char *job)
 {
     static const char *const roots[] = { "/tmp", NULL };
+    static const struct heal heals[] = { { AILMENT_MEMORY, "it cannot allocate 9 MiB" },
+                                         { AILMENT_DIVERGED, "50 steps were skipped" } };
     struct error err = { 0 };
     bool writing = getenv("PATCH_CASES_WRITE") != NULL;
     const char *device;
@@ -116,6 +118,9 @@ static void read_case(struct patch_case *test, char *job)
         .resume = strstr(test->options.data, "resume"),
         .guessed = strstr(test->options.data, "guessed"),
         .roots = strstr(test->options.data, "roots") ? roots : NULL,
+        .heal = strstr(test->options.data, "heal-memory")     ? &heals[0]
+                : strstr(test->options.data, "heal-diverged") ? &heals[1]
+                                                              : NULL,
     };
 }
 

@@ -87,6 +87,26 @@ static void test_worker_allows_max_retries_crashes(void **state)
     assert_int_equal(job_files->record.crashes, 3);
 }
 
+static void test_worker_has_lack_of_memory_healed(void **state)
+{
+    struct job_files *job_files = *state;
+
+    job_files->record.max_heals = 1;
+    strcpy(job_files->record.frozen, "f");
+    job_files->record = record_end(job_files, LEFT_77, true);
+    assert_int_equal(job_files->record.state, JOB_NEW);
+    assert_string_equal(job_files->record.ailment, "memory");
+    assert_string_equal(job_files->record.origin, "f");
+    assert_int_equal(job_files->record.heals, 1);
+    assert_int_equal(job_files->record.crashes, 0);
+    assert_true(job_files->record.resume);
+    job_files->record.state = JOB_RUNNING;
+    job_files->record = record_end(job_files, LEFT_77, true);
+    assert_int_equal(job_files->record.state, JOB_READY);
+    assert_int_equal(job_files->record.crashes, 1);
+    assert_int_equal(job_files->record.heals, 1);
+}
+
 static void test_worker_fails_a_crash_without_forgive(void **state)
 {
     assert_int_equal(record_end(*state, KILLED, false).state, JOB_FAILED);
@@ -192,6 +212,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_worker_explains_signals),
         BESIDE(test_worker_allows_max_retries_crashes),
+        BESIDE(test_worker_has_lack_of_memory_healed),
         BESIDE(test_worker_fails_a_crash_without_forgive),
         BESIDE(test_worker_ignores_a_locked_job),
         BESIDE(test_worker_keeps_a_final_state),

@@ -83,18 +83,37 @@ bool checkpoint_can_resume(const char *name, bool deep, struct heartbeat *heartb
     return ok;
 }
 
-char *checkpoint_last(const char *dir, const char *digest, bool deep,
-                      struct heartbeat *heartbeat)
+struct wanted {
+    const char *digest;
+    int64_t before; /* this step */
+    bool deep;
+};
+
+static char *find_last(const char *dir, const struct wanted *wanted,
+                       struct heartbeat *heartbeat)
 {
     struct checkpoint_found *found;
-    size_t count = checkpoint_list(dir, digest, &found);
+    size_t count = checkpoint_list(dir, wanted->digest, &found);
     char *last = NULL;
 
     for (size_t i = 0; i < count; i++)
-        if (!last && checkpoint_can_resume(found[i].name, deep, heartbeat))
+        if (!last && found[i].step < wanted->before &&
+            checkpoint_can_resume(found[i].name, wanted->deep, heartbeat))
             last = found[i].name;
         else
             free(found[i].name);
     free(found);
     return last;
+}
+
+char *checkpoint_last(const char *dir, const char *digest, bool deep,
+                      struct heartbeat *heartbeat)
+{
+    return find_last(dir, &(struct wanted) { digest, INT64_MAX, deep }, heartbeat);
+}
+
+char *checkpoint_last_before(const char *dir, const char *digest, int64_t step,
+                             struct heartbeat *heartbeat)
+{
+    return find_last(dir, &(struct wanted) { digest, step, true }, heartbeat);
 }

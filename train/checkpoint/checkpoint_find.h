@@ -36,5 +36,8 @@ bool checkpoint_can_resume(const char *name, bool deep, struct heartbeat *heartb
  * ones.  After a stop the result means nothing. */
 char *checkpoint_last(const char *dir, const char *digest, bool deep,
                       struct heartbeat *heartbeat);
+/* The same, deep, among those before a step. */
+char *checkpoint_last_before(const char *dir, const char *digest, int64_t step,
+                             struct heartbeat *heartbeat);
 
 #endif

@@ -1,0 +1,101 @@
+/* train/run_resume.c - finding the checkpoint that a run resumes from, and loading it. */
+#include "config.h"
+
+#include "train/run.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fault.h"
+#include "train/model/parallel.h"
+
+static char *last_checkpoint(const struct run *run, const char *digest)
+{
+    const struct trainer_options *options = run->options;
+
+    return checkpoint_last_before(run->plan->output_dir, digest,
+                                  options->before > 0 ? options->before : INT64_MAX,
+                                  options->heartbeat);
+}
+
+/* Return the checkpoint to resume from, malloc'ed: after an interruption the last one of
+ * this job, else the one that the job names.  "true" accepts the last checkpoint of any
+ * job text, because adding the key itself changes the digest of the text. */
+static char *find_checkpoint(const struct run *run, bool *own)
+{
+    const char *named = run->plan->resume_from_checkpoint, *dir = run->plan->output_dir;
+    bool last = named && strcmp(named, "true") == 0;
+    char *name =
+        run->options->resume || last ? last_checkpoint(run, run->plan->job_digest) : NULL;
+
+    *own = name != NULL;
+    if (heartbeat_stopped(run->options->heartbeat))
+        return name;
+    if (!name && named && !last && strcmp(named, "false") != 0)
+        return memory_strdup(named);
+    if (!name && last && (name = last_checkpoint(run, NULL)))
+        log_line(run->options->log, LOG_WARN,
+                 "resume: %s was saved by another version of the job", name);
+    if (!name && (last || run->options->resume) &&
+        !heartbeat_stopped(run->options->heartbeat))
+        log_line(run->options->log, LOG_WARN,
+                 "resume: no checkpoint in %s can be resumed; starting from scratch "
+                 "(save_only_model: true omits the optimizer state)",
+                 dir);
+    return name;
+}
+
+/* Continue with the saved loss scale only if this job uses the same kind of scaling: a
+ * bf16 run has none, and fp16 without one would lose its small gradients. */
+static void restore_scaling(struct run *run)
+{
+    struct scaler saved = run->progress.scaler, *scaler = &run->progress.scaler;
+
+    scaler_init(scaler, &run->plan->precision);
+    if (saved.scaling == scaler->scaling && saved.scaling != SCALING_STATIC) {
+        *scaler = saved;
+        return;
+    }
+    scaler->skipped = saved.skipped;
+    if (saved.scaling != scaler->scaling)
+        log_line(run->options->log, LOG_WARN,
+                 "resume: the checkpoint has loss scaling %s, this run uses %s, from %g",
+                 scaling_names[saved.scaling], scaling_names[scaler->scaling],
+                 scaler->scale);
+}
+
+bool run_resume(struct run *run, struct error *err)
+{
+    bool first = parallel_rank(run->options->group) == 0, own = false, ok;
+    char *name = NULL;
+    int64_t after = -1;
+
+    fault_clear();
+    if (first)
+        name = find_checkpoint(run, &own);
+    /* a checkpoint that cannot be read for now, or is not read to its end, is not missing */
+    if (first && !name &&
+        (!heartbeat_continue(run->options->heartbeat, "reading the checkpoint", err) ||
+         !fault_none(err)))
+        return false;
+    ok = parallel_share_text(run->options->group, &name, err);
+    scaler_init(&run->progress.scaler, &run->plan->precision);
+    run->progress.best_metric = NAN;
+    if (ok && name) {
+        ok = checkpoint_load(run->model, name, &run->progress, &run->history, err);
+        if (ok) {
+            log_line(run->options->log, LOG_INFO, "resume: from %s, step %" PRId64, name,
+                     run->progress.step);
+            restore_scaling(run);
+        }
+        if (run->progress.step == 0)
+            progress_history_clear(&run->history); /* evaluated again at the start */
+        after = own ? run->progress.step : run->progress.step - 1;
+    }
+    run->progress.total = run->steps.total;
+    free(name);
+    return ok && (!first || checkpoint_begin(run->plan->output_dir, run->plan->job_digest,
+                                             after, err));
+}
