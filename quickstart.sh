@@ -49,7 +49,7 @@ follow() { # JOB
             cat "$folder/watch.log"
             return 1
         fi
-        now=$(trainspool status "$1" | tail -n 1)
+        now=$(trainspool status "$1" | sed -n 2p)
         [ "$now" = "$before" ] || echo "$now"
         before=$now
         case $(trainspool status --json "$1") in

@@ -5,8 +5,9 @@
  *
  * A job fits on a device if its planned memory fits into what is free there (as TS301
  * checks it), and if the plans of all its jobs together fit into the device. A job without
- * a known plan, or one that its memory_limit lets use more than 95 %, gets a device alone. Of the devices that fit, an idle one is preferred,
- * then the one with the least memory left.
+ * a known plan, or one that its memory_limit lets use more than 95 %, gets a device alone.
+ * Of the devices that fit, an idle one is preferred, then the one with the least memory
+ * left.
  *
  * A job that waits at the front reserves the devices that will be free for it first. A
  * later job may use them if both fit together. Otherwise it passes the waiting job, which
