@@ -243,6 +243,7 @@ unit_tests += %D%/unit/test_examiner
 unit_tests += %D%/unit/test_html
 unit_tests += %D%/unit/test_child_environment
 unit_tests += %D%/unit/test_containment
+unit_tests += %D%/unit/test_gate
 unit_tests += %D%/unit/test_job
 unit_tests += %D%/unit/test_obstacle
 unit_tests += %D%/unit/test_record

@@ -65,10 +65,11 @@ static bool is_gone(int dir, const char *folder, const char *name)
     return !found;
 }
 
+/* How a job ended, and the remedy. */
 static const char *const ends[JOB_STATES] = {
-    [JOB_FAILED] = "failed",
-    [JOB_STOPPED] = "was stopped",
-    [JOB_REJECTED] = "was rejected",
+    [JOB_FAILED] = "failed: retry",
+    [JOB_STOPPED] = "was stopped: retry",
+    [JOB_REJECTED] = "was rejected: retry",
 };
 
 static void describe_wait(struct gate *out, const char *name, const char *end)
@@ -78,8 +79,8 @@ static void describe_wait(struct gate *out, const char *name, const char *end)
     out->broken = end != NULL;
     if (end)
         snprintf(out->reason, sizeof(out->reason),
-                 "waits for job %.200s, which %s: retry that job, or cancel this one",
-                 name, end);
+                 "waits for job %.200s, which %s that job, or cancel this one", name,
+                 end);
     else
         snprintf(out->reason, sizeof(out->reason), "waits for job %.200s", name);
 }
@@ -97,7 +98,7 @@ static bool is_done(int dir, const char *folder, const char *name, struct gate *
     if (known && record.state == JOB_DONE)
         return true;
     if (known && record.state == JOB_NEW && is_gone(dir, folder, name))
-        end = "is gone";
+        end = "is gone: drop";
     /* one that has failed says more than one that runs */
     if (out->kind != GATE_AFTER || (end && !out->broken))
         describe_wait(out, name, end);
