@@ -511,6 +511,7 @@ static bool handle_name(struct intake *intake, struct item *item)
     fault_clear();
     item->gone = verdict == DROP_GONE;
     if (verdict == DROP_GONE || is_duplicate(intake, item)) {
+        waiters_remove(&intake->waiters, item); /* it is checked when it comes back */
         forget_trouble(item);
         return true;
     }
