@@ -513,10 +513,13 @@ endif
 # trainer that does nothing, for soak/soak.py
 check_PROGRAMS += %D%/soak/idle_trainer
 EXTRA_DIST += %D%/soak/crowds.py
+EXTRA_DIST += %D%/soak/cuts.py
 EXTRA_DIST += %D%/soak/folder.py
+EXTRA_DIST += %D%/soak/injections.py
 EXTRA_DIST += %D%/soak/kills.py
 EXTRA_DIST += %D%/soak/result.py
 EXTRA_DIST += %D%/soak/soak.py
+EXTRA_DIST += %D%/soak/week.py
 
 # `make soak` runs the goals of the spool and prints a table, for hours; SOAK=small takes about a minute.
 # ROWS="kills start" selects some; soak/soak.py lists them.

@@ -23,13 +23,17 @@ while read -r row size; do
 done <<END
 kills 6
 calls 5
+cuts 2
 crowd 60
 stopped 60
 start 5
 rate 60
 status 60
+once 8
+lasting 4
 dead small
 upgrade small
 term 2
+week 300
 END
 plan

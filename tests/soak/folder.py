@@ -45,7 +45,7 @@ class Setting:
 
     def _make_model(self):
         """34,976 parameters: 100 steps and a checkpoint take milliseconds."""
-        sample = os.path.join(self.source, "jobs/samples/units-1m")
+        sample = os.path.join(self.source, "jobs/samples/models/units-1m")
         shutil.copytree(sample, self.model)
         os.chmod(self.model, 0o755)
         path = os.path.join(self.model, "config.json")
@@ -188,6 +188,11 @@ class Folder:
     def remove(self):
         self.end_all()
         shutil.rmtree(self.path, ignore_errors=True)
+
+    def remove_jobs(self, names):
+        for name in names:
+            os.remove(self.file(name + ".yaml"))
+            shutil.rmtree(self.file(name + ".run"))
 
     # ---- the jobs ----
 

@@ -93,12 +93,12 @@ def can_trace():
         ["strace", "-f", "-qq", "-o", "/dev/null", "true"], stderr=subprocess.DEVNULL, check=False).returncode == 0
 
 
-def calls_of_once(setting):
+def calls_of_once(setting, calls):
     """Return how often the process that makes most calls of a kind makes them, for each kind, in one job."""
     folder = setting.folder()
     drop_jobs(folder, ["c"])
     trace = folder.path + ".trace"
-    folder.start("--once", before=("strace", "-f", "-qq", "-o", trace, "-e", "trace=?" + ",?".join(CALLS)))
+    folder.start("--once", before=("strace", "-f", "-qq", "-o", trace, "-e", "trace=?" + ",?".join(calls)))
     folder.watch.wait(PATIENCE)
     counts = {}
     for line in read(trace).splitlines():
@@ -113,12 +113,12 @@ def calls_of_once(setting):
     return most
 
 
-def start_traced(folder, *injection):
-    """Start `watch --once` under strace(1), from its first call.  Return the tracer and its output file.
+def start_traced(folder, *injection, options=("--once",)):
+    """Start a watch under strace(1), from its first call.  Return the tracer and its output file.
 
     The tracer is attached, because one that starts a program cannot be detached from it."""
     trace = folder.path + ".trace"
-    folder.start("--once", before=("sh", "-c", 'kill -STOP $$; exec "$@"', "sh"))
+    folder.start(*options, before=("sh", "-c", 'kill -STOP $$; exec "$@"', "sh"))
     status = f"/proc/{folder.watch.pid}/status"
     wait_until(lambda: "State:\tT" in read(status))
     arguments = ["strace", "-f", "-q", "-o", trace, *injection, "-p", str(folder.watch.pid)]
@@ -141,7 +141,7 @@ def kills_at_calls(setting):
     if not can_trace():
         raise Skip("no strace(1), or it may not trace")
     expected = uninterrupted(setting, ["c"])
-    points = [(call, n) for call, count in sorted(calls_of_once(setting).items()) for n in range(1, count + 1)]
+    points = [(call, n) for call, count in sorted(calls_of_once(setting, CALLS).items()) for n in range(1, count + 1)]
     size = setting.size(8, len(points))
     chosen = setting.random.sample(points, min(size, len(points)))
     total, details, met = {}, [], 0

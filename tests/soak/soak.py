@@ -16,25 +16,33 @@ import os
 import random
 import sys
 import time
+import traceback
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import crowds  # noqa: E402
+import cuts  # noqa: E402
+import injections  # noqa: E402
 import kills  # noqa: E402
+import week  # noqa: E402
 from folder import Setting  # noqa: E402
 from result import Skip  # noqa: E402
 
 ROWS = {
     "kills": kills.random_kills,
     "calls": kills.kills_at_calls,
+    "cuts": cuts.power_cuts,
     "crowd": crowds.at_once,
     "stopped": crowds.while_stopped,
     "start": crowds.start_latency,
     "rate": crowds.rate,
     "status": crowds.status,
+    "once": injections.faults_once,
+    "lasting": injections.faults_lasting,
     "dead": kills.dead_watch,
     "upgrade": kills.upgrade,
     "term": kills.stop_requests,
+    "week": week.week,
 }
 
 
@@ -69,6 +77,11 @@ def main():
                     print(*result.details[:20], sep="\n", file=sys.stderr, flush=True)
         except Skip as reason:
             print(f"| {name} | - | skipped: {reason} | - | - |", flush=True)
+        except Exception:  # one broken row must not hide the others
+            traceback.print_exc()
+            keep = True
+            failed.append(name)
+            print(f"| {name} | - | could not run | - | **no** |", flush=True)
         finally:
             if keep:
                 print(f"soak: {name}: files are kept in {setting.top}", file=sys.stderr)
