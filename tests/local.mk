@@ -512,9 +512,11 @@ endif
 
 # trainer that does nothing, for soak/soak.py
 check_PROGRAMS += %D%/soak/idle_trainer
+EXTRA_DIST += %D%/soak/clocks.py
 EXTRA_DIST += %D%/soak/crowds.py
 EXTRA_DIST += %D%/soak/cuts.py
 EXTRA_DIST += %D%/soak/folder.py
+EXTRA_DIST += %D%/soak/hostile.py
 EXTRA_DIST += %D%/soak/injections.py
 EXTRA_DIST += %D%/soak/kills.py
 EXTRA_DIST += %D%/soak/result.py

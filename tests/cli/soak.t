@@ -34,6 +34,8 @@ lasting 4
 dead small
 upgrade small
 term 2
+clock small
+hostile 12
 week 300
 END
 plan

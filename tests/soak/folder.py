@@ -65,7 +65,7 @@ class Setting:
         return Folder(self, path or os.path.join(self.top, f"folder-{self.folders}"), program or self.program)
 
     def copy_programs(self, trainer=None):
-        """Return the path of a copy of trainspool, next to a copy of its trainer or of another program under its name."""
+        """Return the path of a copy of trainspool, next to a copy of its trainer or of another one."""
         self.folders += 1
         bin_dir = os.path.join(self.top, f"bin-{self.folders}")
         os.mkdir(bin_dir)

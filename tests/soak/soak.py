@@ -20,8 +20,10 @@ import traceback
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
+import clocks  # noqa: E402
 import crowds  # noqa: E402
 import cuts  # noqa: E402
+import hostile  # noqa: E402
 import injections  # noqa: E402
 import kills  # noqa: E402
 import week  # noqa: E402
@@ -42,6 +44,8 @@ ROWS = {
     "dead": kills.dead_watch,
     "upgrade": kills.upgrade,
     "term": kills.stop_requests,
+    "clock": clocks.clocks,
+    "hostile": hostile.hostile,
     "week": week.week,
 }
 
