@@ -55,10 +55,11 @@ static int trainer_main(char **argv)
     for (char **at = argv + 1; *at; at++)
         is_probe = is_probe || strcmp(*at, "--probe") == 0 || strcmp(*at, "--steps") == 0;
     if (is_probe) {
-        execv(getenv("BENCH_TRAINER"), argv);
+        execv(getenv("TRAINSPOOL_BENCH_TRAINER"), argv);
         return 1;
     }
-    check(file_append_line(getenv("BENCH_STARTED"), line, (size_t)len, 0600, false, &err),
+    check(file_append_line(getenv("TRAINSPOOL_BENCH_STARTED"), line, (size_t)len, 0600,
+                           false, &err),
           &err);
     return 3;
 }
@@ -112,7 +113,8 @@ static double drop(const struct bench *bench, const char *source, int number)
         &job,
         "model_name_or_path: %s/jobs/samples/models/units-1m\ntrain_from_scratch: true\n"
         "stage: pt\nfinetuning_type: full\ndataset: %s/text.txt\ncutoff_len: 64\n"
-        "bf16: true\nmax_grad_norm:\nlearning_rate: 1.0e-3\nmax_steps: 1\n",
+        "bf16: true\nmax_grad_norm:\nlearning_rate: 1.0e-3\nmax_steps: 1\n"
+        "trainspool:\n  max_retries: 0\n",
         source, bench->dir);
     text_addf(&name, "%s/job-%03d.yaml", bench->spool, number);
     check(file_create(temporary, job.data, job.len, 0644, &err), &err);
@@ -139,8 +141,8 @@ static void begin(struct bench *bench, const char *build)
     check(file_make_dirs(bench->spool, 0755, &err) &&
               file_create(text, "one two three\n", 14, 0644, &err),
           &err);
-    setenv("BENCH_TRAINER", real_trainer, 1);
-    setenv("BENCH_STARTED", bench->started, 1);
+    setenv("TRAINSPOOL_BENCH_TRAINER", real_trainer, 1);
+    setenv("TRAINSPOOL_BENCH_STARTED", bench->started, 1);
     bench->watch = fork();
     if (bench->watch == 0) {
         dup2(open("/dev/null", O_WRONLY),
