@@ -72,7 +72,7 @@ static bool take_lock(struct attempt *attempt, struct error *err)
     bool busy = false;
 
     if (!job_make_dir(&attempt->job, err) ||
-        (attempt->options->spooled && !job_check_dir(&attempt->job, err)))
+        (attempt->options->spooled && !job_check_dir(&attempt->job, geteuid(), err)))
         return false;
     if (attempt->options->lock_fd >= 0) {
         attempt->lock_fd = (int)attempt->options->lock_fd;

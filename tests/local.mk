@@ -379,6 +379,7 @@ script_tests += %D%/cli/paths.t
 script_tests += %D%/cli/pause.t
 script_tests += %D%/cli/prequantized.t
 script_tests += %D%/cli/previous.t
+script_tests += %D%/cli/people.t
 script_tests += %D%/cli/plan.t
 script_tests += %D%/cli/profiles.t
 script_tests += %D%/cli/predict.t

@@ -206,6 +206,7 @@ static void start_next(struct daemon *daemon)
         worker = workers_take(&daemon->workers);
         snprintf(worker->devices, sizeof(worker->devices), "%s", next.devices);
         worker->threads = next.threads;
+        worker->user = next.user;
         if (!next.running)
             start = worker_start(worker, name, &err);
         if (start == WORKER_HELD)

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/file.h"
 #include "base/size.h"
 #include "base/stop.h"
 #include "precision/cgroup.h"
@@ -123,6 +124,76 @@ static int set_attributes(posix_spawnattr_t *attributes, bool spooled)
                                     spooled ? flags | POSIX_SPAWN_SETSID : flags);
 }
 
+/* ---- As another user, which posix_spawn cannot start ---- */
+
+/* As add_files and set_attributes. Only the lock stays open. */
+static bool prepare(const struct child_start *start, int log)
+{
+    int input = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    struct sigaction by_default = { .sa_handler = SIG_DFL };
+    sigset_t stops;
+
+    stop_signals(&stops);
+    for (int number = 1; number < NSIG; number++) /* fails for some, as it may */
+        if (number != SIGHUP || sigismember(&stops, SIGHUP))
+            sigaction(number, &by_default, NULL);
+    return input >= 0 && dup2(input, STDIN_FILENO) >= 0 &&
+           dup2(log, STDOUT_FILENO) >= 0 && dup2(log, STDERR_FILENO) >= 0 &&
+           dup2(start->lock, LOCK_FD) >= 0 && fcntl(LOCK_FD, F_SETFD, 0) == 0 &&
+           setsid() >= 0 && sigprocmask(SIG_SETMASK, &stops, NULL) == 0;
+}
+
+/* Never return; write why to the pipe, which closes when the program starts. */
+static void become_program(const struct child_start *start, int log, int answer,
+                           const char **argv)
+{
+    char **variables = child_environment(start->user);
+    struct error err = { 0 };
+
+    /* the lock may be any descriptor, but none of those that are replaced */
+    answer = fcntl(answer, F_DUPFD_CLOEXEC, LOCK_FD + 1);
+    if (user_become(start->user, &err) && prepare(start, log))
+        execve(start->program, (char *const *)argv, variables);
+    error_set(&err, ERROR_FAULT, "%s", strerror(errno));
+    file_write_all(answer, err.text, strlen(err.text), NULL);
+    _exit(EXIT_NOT_LOADED);
+}
+
+static bool spawn_as(const struct child_start *start, int log, struct child *out,
+                     struct error *err)
+{
+    struct words words;
+    const char **argv = make_argv(start, &words);
+    char why[512];
+    int ends[2];
+    ssize_t got = -1;
+
+    out->pid = -1;
+    if (pipe2(ends, O_CLOEXEC) == 0) {
+        out->pid = fork();
+        if (out->pid == 0)
+            become_program(start, log, ends[1], argv);
+        close(ends[1]);
+        do
+            got = out->pid > 0 ? read(ends[0], why, sizeof(why) - 1) : -1;
+        while (got < 0 && out->pid > 0 && errno == EINTR);
+        close(ends[0]);
+    }
+    free(argv);
+    if (out->pid > 0 && got == 0) {
+        out->fd = (int)syscall(SYS_pidfd_open, out->pid, 0);
+        return true;
+    }
+    snprintf(why, sizeof(why), "%.*s", got > 0 ? (int)got : 511,
+             got > 0 ? why : strerror(errno));
+    if (out->pid > 0)
+        waitpid(out->pid, NULL, 0);
+    out->pid = 0;
+    return error_set(err, ERROR_FAULT, "cannot start %s: %s", start->program, why);
+}
+
+/* ---- As this user ---- */
+
 /* log: for the output of the child; -1: it has ours. */
 static bool spawn(const struct child_start *start, int log, struct child *out,
                   struct error *err)
@@ -132,7 +203,7 @@ static bool spawn(const struct child_start *start, int log, struct child *out,
     bool contained = !start->options || !start->options->no_sandbox;
     struct words words;
     const char **argv = make_argv(start, &words);
-    char **variables = child_environment();
+    char **variables = child_environment(NULL);
     int failed;
 
     posix_spawn_file_actions_init(&files);
@@ -163,7 +234,10 @@ bool child_start(const struct child_start *start, struct child *out, struct erro
     *out = (struct child) { .fd = -1 };
     if (start->spooled && log < 0)
         return false;
-    ok = spawn(start, log, out, err);
+    if (start->user && !user_is_own(start->user->id))
+        ok = spawn_as(start, log, out, err);
+    else
+        ok = spawn(start, log, out, err);
     if (log >= 0)
         close(log);
     return ok;

@@ -7,6 +7,7 @@
 
 #include <sys/types.h>
 
+#include "base/user.h"
 #include "runner/job/job.h"
 #include "runner/options/options.h"
 
@@ -28,8 +29,9 @@ struct child_start {
     /* In a spool: use a new session, with output to train.log. Otherwise use the caller's
      * terminal. */
     bool spooled;
-    const char *devices; /* --device; "" or NULL: as the job says */
-    int threads;         /* --threads; 0: as the job says */
+    const struct user *user; /* as which it runs; NULL: as this process */
+    const char *devices;     /* --device; "" or NULL: as the job says */
+    int threads;             /* --threads; 0: as the job says */
     /* passed on: quiet, verbose, no_onednn, no_sandbox, group; NULL: none */
     const struct options *options;
 };

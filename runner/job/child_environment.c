@@ -3,6 +3,8 @@
 
 #include "runner/job/child_environment.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
@@ -70,16 +72,45 @@ static bool is_kept(const char *variable)
     return child_variable_is_kept(name);
 }
 
-char **child_environment(void)
+/* Variables that name folders and the like of one user. */
+static bool is_personal(const char *variable)
 {
+    static const char *const beginnings[] = { "HOME=", "USER=",   "LOGNAME=",
+                                              "PWD=",  "TMPDIR=", "XDG_" };
+
+    for (size_t i = 0; i < TS_COUNT(beginnings); i++)
+        if (text_starts(variable, beginnings[i]))
+            return true;
+    return false;
+}
+
+/* Append NAME=VALUE to the list, which has room for the text at its end. */
+static void add_text(char **list, size_t *count, char **room, const char *name,
+                     const char *value)
+{
+    list[(*count)++] = *room;
+    *room += sprintf(*room, "%s=%s", name, value) + 1;
+}
+
+char **child_environment(const struct user *user)
+{
+    const bool other = user && !user_is_own(user->id);
     size_t all = 0, count = 0;
-    char **list;
+    char **list, *room;
 
     while (environ[all])
         all++;
-    list = memory_alloc((all + 1) * sizeof(*list));
+    list = memory_alloc((all + 4) * sizeof(*list) +
+                        (other ? sizeof(user->home) + 2 * sizeof(user->name) + 32 : 0));
+    room = (char *)(list + all + 4);
     for (size_t i = 0; i < all; i++)
-        if (is_kept(environ[i]))
+        if (is_kept(environ[i]) && !(other && is_personal(environ[i])))
             list[count++] = environ[i];
+    if (other)
+        add_text(list, &count, &room, "HOME", user->home[0] ? user->home : "/");
+    if (other && user->name[0]) {
+        add_text(list, &count, &room, "USER", user->name);
+        add_text(list, &count, &room, "LOGNAME", user->name);
+    }
     return list;
 }

@@ -7,10 +7,13 @@
 
 #include <stdbool.h>
 
+#include "base/user.h"
+
 /* Return whether trainspool-train gets the variable. */
 bool child_variable_is_kept(const char *name);
-/* Return the variables of this process that it gets, NULL-ended. The strings belong to
- * the environment; free() the list. */
-char **child_environment(void);
+/* Return the variables of this process that it gets, NULL-ended. For another user, those
+ * that name folders of this one are left out or replaced. The strings belong to the list
+ * and to the environment; free() the list. user: NULL: the same one. */
+char **child_environment(const struct user *user);
 
 #endif

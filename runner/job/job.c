@@ -137,7 +137,7 @@ bool job_make_dir(const struct job *job, struct error *err)
     return obstacle_is_folder(AT_FDCWD, job->run_dir, err);
 }
 
-bool job_check_dir(const struct job *job, struct error *err)
+bool job_check_dir(const struct job *job, uid_t user, struct error *err)
 {
     struct stat st;
     bool shared;
@@ -147,7 +147,7 @@ bool job_check_dir(const struct job *job, struct error *err)
         return errno == ENOENT || error_errno(err, "cannot access %s", job->run_dir);
     if (!obstacle_is_folder(AT_FDCWD, job->run_dir, err))
         return false;
-    if (!owner_is_trusted(st.st_uid))
+    if (st.st_uid != 0 && st.st_uid != user)
         return error_set(err, ERROR_SYSTEM,
                          "%s belongs to another user; remove it, or give the job another "
                          "name",

@@ -16,6 +16,8 @@
 #ifndef RUNNER_JOB_JOB_H
 #define RUNNER_JOB_JOB_H
 
+#include <sys/types.h>
+
 #include "base/text.h"
 
 enum job_state {
@@ -108,9 +110,9 @@ void job_clear(struct job *job);
 /* Create NAME.run/ if it does not exist; never through a link, and only a directory. */
 bool job_make_dir(const struct job *job, struct error *err);
 /* Check that no other user decides what is in NAME.run/, if it exists: its owner is root
- * or this user, and no one else may write to it. Jobs of a folder that others may write to
+ * or `user`, and no one else may write to it. Jobs of a folder that others may write to
  * are used only then. ERROR_SYSTEM with the remedy. */
-bool job_check_dir(const struct job *job, struct error *err);
+bool job_check_dir(const struct job *job, uid_t user, struct error *err);
 
 /* Read state.json. A missing or broken file (a power cut) is JOB_NEW; something else in its
  * place, or in that of NAME.run, is JOB_BLOCKED. ERROR_SYSTEM otherwise. */

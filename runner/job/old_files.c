@@ -52,7 +52,7 @@ void old_files_clear(struct old_files *files)
 
 bool old_files_may_go(const struct job *job, struct job_record *record)
 {
-    return job_check_dir(job, NULL) && job_read(job, record, NULL) &&
+    return job_check_dir(job, geteuid(), NULL) && job_read(job, record, NULL) &&
            (record->state == JOB_DONE || record->state == JOB_FAILED ||
             record->state == JOB_STOPPED || record->state == JOB_REJECTED);
 }

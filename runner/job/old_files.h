@@ -26,7 +26,8 @@ struct old_files {
     size_t count, room;
 };
 
-/* Return whether the work on a job is over, so that its old files can go. */
+/* Return whether the work on a job is over, so that its old files can go. Root removes only
+ * its own, not those of other users. */
 bool old_files_may_go(const struct job *job, struct job_record *record);
 /* Add the old files of a job; none if old_files_may_go says no, or if others may write to
  * its folder. */

@@ -173,8 +173,8 @@ void claim_examine(const struct examine_request *request, const struct examine_h
 
     out->end = EXAMINE_FAULT;
     job_init(&job, request->name);
-    if (job_make_dir(&job, &out->err) && job_check_dir(&job, &out->err) &&
-        group_share(job.run_dir, how->group, &out->err))
+    if (job_make_dir(&job, &out->err) && job_check_dir(&job, geteuid(), &out->err) &&
+        (!request->own || group_share(job.run_dir, how->group, &out->err)))
         lock = job_lock(&job, &busy, &out->err);
     if (busy)
         out->end = EXAMINE_BUSY;

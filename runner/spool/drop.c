@@ -113,16 +113,16 @@ static enum drop_verdict not_opened(int dir, const char *name, int number,
     return wait_for_machine(name, number, out);
 }
 
-static enum drop_verdict check_open_file(const char *name, const struct stat *st,
-                                         struct drop *out)
+static enum drop_verdict check_open_file(const char *name, struct drop *out)
 {
+    const struct stat *st = &out->st;
     bool shared;
     int fault;
 
     if (!S_ISREG(st->st_mode))
         return refuse(out, S_ISDIR(st->st_mode) ? "it is a folder"
                                                 : "it is not a regular file");
-    if (!owner_is_trusted(st->st_uid))
+    if (!owner_is_trusted(st->st_uid) && out->user != st->st_uid)
         return refuse(out, "it belongs to another user");
     shared = owner_shares(st, &fault);
     if (fault)
@@ -220,6 +220,17 @@ static enum drop_verdict linked(double now, const struct drop_history *history,
     return refuse(out, "it has a second name (a hard link); copy the file");
 }
 
+uid_t drop_user(int dir, uid_t owner)
+{
+    struct stat st;
+    int fault;
+
+    return !owner_is_trusted(owner) && geteuid() == 0 && fstat(dir, &st) == 0 &&
+                   st.st_mode & S_ISVTX && owner_shares(&st, &fault)
+               ? owner
+               : geteuid();
+}
+
 enum drop_verdict drop_inspect(int dir, const char *name, double now,
                                struct drop_history *history, struct drop *out)
 {
@@ -231,6 +242,7 @@ enum drop_verdict drop_inspect(int dir, const char *name, double now,
         verdict = not_opened(dir, name, errno, out);
         if (verdict == DROP_REFUSED)
             note_check(history, &out->st, now);
+        out->user = drop_user(dir, out->st.st_uid);
         return verdict;
     }
     if (fstat(fd, &out->st) != 0) {
@@ -239,7 +251,8 @@ enum drop_verdict drop_inspect(int dir, const char *name, double now,
         return verdict;
     }
     note_check(history, &out->st, now);
-    verdict = check_open_file(name, &out->st, out);
+    out->user = drop_user(dir, out->st.st_uid);
+    verdict = check_open_file(name, out);
     if (verdict == DROP_COMPLETE && out->st.st_nlink == 0)
         verdict = DROP_GONE;
     else if (verdict == DROP_COMPLETE && out->st.st_nlink > 1)

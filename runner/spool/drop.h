@@ -31,6 +31,7 @@ enum drop_verdict {
 
 struct drop {
     struct stat st;
+    uid_t user; /* drop_user */
     double again;
     char reason[256];
     struct error fault; /* of the machine, which kept the file from being examined */
@@ -48,6 +49,11 @@ struct drop_history {
 
 /* Note an event of the file. */
 void drop_note_event(struct drop_history *history, enum watch_hint hint, double now);
+
+/* Return the user as which a file of `owner` in `dir`, the spool, is handled, and runs: its
+ * owner, if this is root's watch and the folder is made for several users, where each can
+ * change only what is theirs; else the user of this process. */
+uid_t drop_user(int dir, uid_t owner);
 
 /* Inspect `name` in `dir`, the spool, and update the history. */
 enum drop_verdict drop_inspect(int dir, const char *name, double now,

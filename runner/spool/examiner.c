@@ -21,6 +21,10 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/user.h"
+#include "runner/job/child_environment.h"
+
+extern char **environ;
 
 /* Four jobs whose files are on a hung mount do not stop the others. */
 enum { EXAMINERS_MAX = 4, DYING_MAX = 2 * EXAMINERS_MAX };
@@ -39,7 +43,8 @@ const struct examine_limits examine_limits = { .seconds = 180,
                                                .bytes = (size_t)512 << 20 };
 
 struct examiner {
-    pid_t pid; /* 0: none */
+    pid_t pid;  /* 0: none */
+    uid_t user; /* whose jobs it examines */
     int socket;
     bool busy;
     struct examine_request request;
@@ -64,13 +69,27 @@ struct examiners *examiners_new(const struct examine_how *how)
 
 /* ---- In the examiner ---- */
 
+/* What is not for this user's programs may be in the environment. A list that is not freed
+ * stays reachable. */
+static bool take_user(const struct user *user, struct error *err)
+{
+    if (user_is_own(user->id))
+        return true;
+    environ = child_environment(user);
+    return user_become(user, err);
+}
+
 /* Never return. It ends with the watch, or when the watch closes the socket. It keeps
  * the watch's mask of signals, so that only the watch ends it. */
-static void serve(const struct examiners *examiners, int socket, pid_t watch)
+static void serve(const struct examiners *examiners, int socket, const struct user *user,
+                  pid_t watch)
 {
     struct examine_request request;
+    struct error none = { 0 };
+    bool is_user = take_user(user, &none);
     uint64_t data = limits_data_bytes();
 
+    /* only now: another user's process would forget it */
     if (!limits_end_with(watch))
         _exit(0);
     prctl(PR_SET_NAME, "trainspool-exam"); /* for ps */
@@ -80,9 +99,12 @@ static void serve(const struct examiners *examiners, int socket, pid_t watch)
         struct examine_result result = { .end = EXAMINE_FAULT };
 
         limits_cpu(examiners->how->limits->cpu_seconds);
-        examiners->how->examine(&request, examiners->how, &result);
+        if (is_user)
+            examiners->how->examine(&request, examiners->how, &result);
+        else
+            result.err = none;
         if (send(socket, &result, sizeof(result), MSG_NOSIGNAL) < 0 ||
-            limits_data_bytes() > data + keep_bytes)
+            limits_data_bytes() > data + keep_bytes || !is_user)
             break;
     }
     _exit(0);
@@ -98,18 +120,21 @@ static void close_others(int socket)
 
 /* ---- In the watch ---- */
 
-static bool start(struct examiners *examiners, struct examiner *examiner,
+static bool start(struct examiners *examiners, struct examiner *examiner, uid_t id,
                   struct error *err)
 {
-    pid_t watch = getpid();
+    const pid_t watch = getpid();
+    struct user user;
     int ends[2];
 
+    if (!user_find(id, &user, err))
+        return false;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
         return error_errno(err, "cannot create a socket pair");
     examiner->pid = fork();
     if (examiner->pid == 0) {
         close_others(ends[1]);
-        serve(examiners, ends[1], watch);
+        serve(examiners, ends[1], &user, watch);
     }
     if (examiner->pid < 0) {
         error_errno(err, "cannot start a process");
@@ -118,6 +143,7 @@ static bool start(struct examiners *examiners, struct examiner *examiner,
     } else {
         examiner->socket = ends[0];
         examiner->machine = *examiners->how->machine;
+        examiner->user = id;
     }
     close(ends[1]);
     return examiner->pid != 0;
@@ -184,9 +210,9 @@ static bool may_examine(const struct examiners *examiners, bool suspect)
     return busy < EXAMINERS_MAX;
 }
 
-static struct examiner *find_idle(struct examiners *examiners)
+static struct examiner *find_idle(struct examiners *examiners, uid_t user)
 {
-    struct examiner *none = NULL;
+    struct examiner *none = NULL, *other = NULL;
 
     for (size_t i = 0; i < EXAMINERS_MAX; i++) {
         struct examiner *examiner = &examiners->list[i];
@@ -195,25 +221,30 @@ static struct examiner *find_idle(struct examiners *examiners)
             memcmp(&examiner->machine, examiners->how->machine, sizeof(struct machine)) !=
                 0)
             abandon(examiners, examiner);
-        if (examiner->pid && !examiner->busy)
+        if (examiner->pid && !examiner->busy && examiner->user == user)
             return examiner;
+        if (examiner->pid && !examiner->busy)
+            other = examiner;
         none = examiner->pid || none ? none : examiner;
     }
-    return none;
+    if (none)
+        return none;
+    abandon(examiners, other);
+    return other;
 }
 
 /* Give the request to an examiner that waits for one. Returns NULL with *err. */
 static struct examiner *assign(struct examiners *examiners,
                                const struct examine_request *request, struct error *err)
 {
-    struct examiner *examiner = find_idle(examiners);
+    struct examiner *examiner = find_idle(examiners, request->user);
 
     if (examiner->pid &&
         send(examiner->socket, request, sizeof(*request), MSG_NOSIGNAL) < 0)
         abandon(examiners, examiner); /* it ended meanwhile */
     else if (examiner->pid)
         goto sent;
-    if (!start(examiners, examiner, err))
+    if (!start(examiners, examiner, request->user, err))
         return NULL;
     if (send(examiner->socket, request, sizeof(*request), MSG_NOSIGNAL) < 0) {
         error_errno(err, "cannot reach the process that examines jobs");

@@ -5,7 +5,8 @@
  *
  * An examiner is a fork of the watch that answers requests one after the other. If one
  * does not answer, the next request gets another examiner. If one exceeds a limit, another
- * one gets the same request, refused with the reason.
+ * one gets the same request, refused with the reason. Each works for one user, with the
+ * rights of that user (base/user.h).
  */
 #ifndef RUNNER_SPOOL_EXAMINER_H
 #define RUNNER_SPOOL_EXAMINER_H
@@ -21,6 +22,8 @@ struct examine_request {
     char refused[256]; /* why the file cannot be a job; empty: it can */
     double arrived;
     uid_t owner;
+    uid_t user;   /* as which it is examined */
+    bool own;     /* which is that of the watch */
     bool waits;   /* admit_options.waits */
     bool suspect; /* an earlier examination of this job reached the deadline */
 };

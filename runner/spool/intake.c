@@ -136,6 +136,7 @@ static void queue_job(struct intake *intake, const struct item *item,
 {
     queue_add(&intake->queue,
               &(struct queued) { .name = item->name,
+                                 .user = item->user,
                                  .priority = record->priority,
                                  .arrived = record->arrived,
                                  .not_before = clock_seconds() +
@@ -201,13 +202,27 @@ static void queue_open(struct intake *intake, struct item *item, const struct jo
     log_gate(intake, item, job, &gate);
 }
 
-void intake_find(struct intake *intake, const char *name)
+void intake_find(struct intake *intake, struct item *item)
 {
-    for (size_t i = 0; i < intake->found_count; i++)
-        if (strcmp(intake->found[i], name) == 0)
-            return;
+    if (item->found)
+        return;
+    item->found = true;
     intake->found = memory_resize(intake->found, intake->found_count + 1, sizeof(char *));
-    intake->found[intake->found_count++] = memory_strdup(name);
+    intake->found[intake->found_count++] = memory_strdup(item->name);
+}
+
+void intake_find_running(struct intake *intake, struct item *item)
+{
+    struct stat st;
+    struct job job;
+
+    if (fstatat(intake->dir, item->name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+        return;
+    item->user = drop_user(intake->dir, st.st_uid);
+    job_init(&job, item->name);
+    if (job_check_dir(&job, item->user, NULL) && job_is_locked(&job))
+        intake_find(intake, item);
+    job_clear(&job);
 }
 
 static void note_end(const struct intake *intake, const struct job *job,
@@ -226,19 +241,22 @@ struct comparison {
 };
 
 /* Record the end of a job that nothing runs: a crash, or a request to cancel it. */
-static bool settle(struct intake *intake, const struct job *job,
+static bool settle(struct intake *intake, const struct comparison *text,
                    struct job_record *record, struct error *err)
 {
+    const struct job *job = text->job;
     const enum job_state before = record->state;
-    bool canceled = before == JOB_READY && job_requested(job) == REQUEST_CANCEL;
+    const struct worker_end crash = { .status = -1, .forgive = true };
+    struct user_scope scope;
+    bool ok, canceled = before == JOB_READY && job_requested(job) == REQUEST_CANCEL;
 
     if (!canceled && (before != JOB_RUNNING || job_is_locked(job)))
         return true;
-    if (!worker_record_end(job, &(struct worker_end) { .status = -1, .forgive = true },
-                           record, err))
-        return false;
-    if (record->state == before) /* another process has the lock */
-        return true;
+    ok = user_enter(text->item->user, &scope, err) &&
+         worker_record_end(job, &crash, record, err);
+    user_leave(&scope);
+    if (!ok || record->state == before) /* another process has the lock */
+        return ok;
     canceled = record->state == JOB_STOPPED;
     log_line(intake->log, canceled ? LOG_INFO : LOG_WARN, "job %s: %s: %s", job->name,
              canceled ? "stopped" : "crashed", record->reason);
@@ -254,7 +272,7 @@ static bool follow(struct intake *intake, const struct comparison *text,
 
     if (text->item->current) /* its worker settles it */
         return true;
-    if (!settle(intake, job, record, err))
+    if (!settle(intake, text, record, err))
         return false;
     if (record->state == JOB_READY) {
         queue_open(intake, text->item, job, record);
@@ -263,7 +281,7 @@ static bool follow(struct intake *intake, const struct comparison *text,
     waiters_remove(&intake->waiters, text->item);
     text->item->gate = GATE_OPEN;
     if (record->state == JOB_RUNNING)
-        intake_find(intake, text->item->name);
+        intake_find(intake, text->item);
     return true;
 }
 
@@ -328,6 +346,8 @@ static void make_request(const struct intake *intake, const struct item *item,
                                                intake->found_count ||
                                                queue_count(&intake->queue) > 0,
                                       .owner = drop->st.st_uid,
+                                      .user = drop->user,
+                                      .own = user_is_own(drop->user),
                                       .suspect = item->suspect };
     snprintf(out->name, sizeof(out->name), "%s", item->name);
     snprintf(out->source, sizeof(out->source), "%s", item->history.source);
@@ -402,7 +422,7 @@ static bool claim(struct intake *intake, struct item *item, const struct job *jo
 /* Ask for the answer about a job that an examiner works on. */
 static bool ask_again(struct intake *intake, struct item *item)
 {
-    struct examine_request request = { .suspect = item->suspect };
+    struct examine_request request = { .suspect = item->suspect, .user = item->user };
     struct job job;
     bool done;
 
@@ -519,8 +539,9 @@ static bool handle_name(struct intake *intake, struct item *item)
         put_off(intake, item, &drop.fault, again_after_fault);
         return false;
     }
+    item->user = drop.user;
     job_init(&job, item->name);
-    if (!job_check_dir(&job, &drop.fault)) {
+    if (!job_check_dir(&job, item->user, &drop.fault)) {
         put_off(intake, item, &drop.fault, again_after_fault);
         done = false;
     } else if (is_unchanged(item, &job)) {

@@ -17,6 +17,7 @@
 /* State of a name; zeroed at first except for the name. */
 struct item {
     char *name;
+    uid_t user; /* as which the job is handled and runs */
     struct drop_history history;
     char known[64];       /* source of the file when it was last handled */
     char known_state[64]; /* of its state.json at that time */
@@ -38,6 +39,7 @@ struct item {
     bool reported;
     uint64_t seen;     /* used by items.h: the last scan that found its file */
     bool gone;         /* its file was gone at the last check or scan */
+    bool found;        /* running, and not adopted yet */
     bool current;      /* used by the spool: a worker has the job */
     bool pending;      /* used by the spool: a check is due */
     struct item *next; /* used by the spool */
@@ -69,7 +71,9 @@ struct intake {
  * item->due. */
 bool intake_handle(struct intake *intake, struct item *item);
 /* Note a job that was found running. */
-void intake_find(struct intake *intake, const char *name);
+void intake_find(struct intake *intake, struct item *item);
+/* The same, if it runs: an earlier watch may have left it. */
+void intake_find_running(struct intake *intake, struct item *item);
 /* Return what the record of a job says about its needs. */
 struct placement_need intake_need(const struct job_record *record);
 /* Flush the frozen texts of admitted jobs. */

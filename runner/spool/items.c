@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/user.h"
 
 /* Names that may be kept in vain, besides as many as there are files. */
 enum { FEW = 64 };
@@ -18,6 +19,7 @@ struct item *items_find(struct items *items, const char *name)
         return item;
     item = memory_alloc(sizeof(*item));
     item->name = memory_strdup(name);
+    item->user = USER_NONE;
     item->seen = items->scan;
     names_add(&items->names, item->name, item);
     return item;
@@ -54,7 +56,7 @@ static bool is_needed(const void *thing)
 {
     const struct item *item = thing;
 
-    return !item->gone || item->pending || item->current || item->flush ||
+    return !item->gone || item->pending || item->current || item->found || item->flush ||
            item->examined || item->waits_for;
 }
 

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "runner/spool/placement.h"
 
@@ -17,6 +18,7 @@
 
 struct queued {
     const char *name;
+    uid_t user; /* as which it runs */
     int64_t priority;
     double arrived;    /* among jobs of one priority the earliest goes first */
     double not_before; /* clock_seconds: a job that crashed waits for a while */

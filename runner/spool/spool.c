@@ -167,14 +167,8 @@ static void scan(struct spool *spool)
 /* Find the jobs that an earlier watch left running, before any other job is started. */
 static void find_running(struct spool *spool)
 {
-    for (struct item *item = spool->pending; item; item = item->next) {
-        struct job job;
-
-        job_init(&job, item->name);
-        if (job_check_dir(&job, NULL) && job_is_locked(&job))
-            intake_find(&spool->intake, item->name);
-        job_clear(&job);
-    }
+    for (struct item *item = spool->pending; item; item = item->next)
+        intake_find_running(&spool->intake, item);
 }
 
 static bool open_inner(struct spool *spool, bool *busy, struct error *err)
@@ -443,14 +437,18 @@ bool spool_is_stuck(const struct spool *spool)
 }
 
 /* Return a job that was found running, with the devices that its state names. */
-static char *next_found(struct spool *spool)
+static char *next_found(struct spool *spool, struct spool_next *out)
 {
     struct intake *intake = &spool->intake;
     char *name = intake->found[0];
+    struct item *item;
 
     intake->found_count--;
     memmove(intake->found, intake->found + 1, intake->found_count * sizeof(char *));
     fleet_adopt(spool->fleet, name);
+    item = items_find(&spool->items, name);
+    item->found = false;
+    out->user = item->user;
     return name;
 }
 
@@ -489,6 +487,7 @@ static char *next_fitting(struct spool *spool, struct spool_next *out)
         return NULL;
     snprintf(out->devices, sizeof(out->devices), "%s", choice.name);
     out->threads = choice.threads;
+    out->user = choice.job->user;
     fleet_add(spool->fleet, choice.job->name, &choice.job->waiting.need, choice.devices);
     return queue_take(queue, choice.job);
 }
@@ -506,7 +505,7 @@ char *spool_next(struct spool *spool, struct spool_next *out)
 
     *out = (struct spool_next) { .running = spool->intake.found_count > 0 };
     if (out->running)
-        name = next_found(spool);
+        name = next_found(spool, out);
     else if (!spool->absent && may_start(spool))
         name = next_fitting(spool, out);
     if (name) {

@@ -64,6 +64,7 @@ struct spool_next {
     bool running;     /* it was found running */
     char devices[64]; /* where it starts, as --device */
     int threads;      /* as --threads; 0: as the job says */
+    uid_t user;       /* as whom */
 };
 
 /* Return the next job to start, which fits now, or one that was found running; malloc'ed;

@@ -215,7 +215,6 @@ static bool still_ready(struct worker *worker, struct job_record *record, bool *
                         struct error *err)
 {
     enum job_request_kind request;
-    struct pause pause;
     struct gate gate;
 
     *ready = false;
@@ -234,10 +233,9 @@ static bool still_ready(struct worker *worker, struct job_record *record, bool *
      * is looked for */
     if (request != REQUEST_NONE)
         job_forget(&worker->job);
-    if (!gate_read(AT_FDCWD, worker->job.run_dir, &gate, err) ||
-        !pause_read(AT_FDCWD, SPOOL_INNER, &pause, err))
+    if (!gate_read(AT_FDCWD, worker->job.run_dir, &gate, err))
         return false;
-    *ready = gate.kind == GATE_OPEN && !pause.on;
+    *ready = gate.kind == GATE_OPEN;
     return true;
 }
 
@@ -262,20 +260,38 @@ static bool note_devices(struct worker *worker, struct job_record *record,
     return job_write(&worker->job, record, false, err);
 }
 
-static enum worker_start start(struct worker *worker, int lock, struct error *err)
+/* Only our own rights reach the pause of the folder. */
+static bool is_unpaused(struct worker *worker, struct user_scope *scope, bool *ready,
+                        struct error *err)
+{
+    struct pause pause;
+    bool ok;
+
+    user_leave(scope);
+    ok = pause_read(AT_FDCWD, SPOOL_INNER, &pause, err);
+    *ready = ok && !pause.on;
+    return user_enter(worker->user, scope, err) && ok;
+}
+
+static enum worker_start start(struct worker *worker, int lock, struct user_scope *scope,
+                               struct error *err)
 {
     const struct options options = { .no_sandbox = worker->no_sandbox,
-                                     .group = worker->group };
+                                     .group = user_is_own(worker->user) ? worker->group
+                                                                        : NULL };
     struct child_start how = { .program = worker->program,
                                .job = &worker->job,
                                .lock = lock,
                                .spooled = true,
                                .devices = worker->devices,
                                .threads = worker->threads,
+                               .user = &scope->user,
                                .options = &options };
     struct job_record record;
     bool ready, ok = still_ready(worker, &record, &ready, err);
 
+    if (ready)
+        ok = is_unpaused(worker, scope, &ready, err);
     how.resume = record.resume;
     how.digest = record.frozen;
     how.roots = worker->roots;
@@ -296,18 +312,24 @@ static enum worker_start start(struct worker *worker, int lock, struct error *er
 enum worker_start worker_start(struct worker *worker, const char *path, struct error *err)
 {
     enum worker_start result;
+    struct user_scope scope;
     bool busy = false;
-    int lock;
+    int lock = -1;
 
     take_job(worker, path);
-    lock = job_check_dir(&worker->job, err) ? job_lock(&worker->job, &busy, err) : -1;
+    /* the folder is the user's, who may change it at any time: what we write must not reach
+     * further */
+    if (user_enter(worker->user, &scope, err) &&
+        job_check_dir(&worker->job, worker->user, err))
+        lock = job_lock(&worker->job, &busy, err);
     if (lock >= 0) {
         open_lock(worker);
-        result = start(worker, lock, err);
+        result = start(worker, lock, &scope, err);
         close(lock); /* the child holds it now */
     } else {
         result = busy ? WORKER_HELD : WORKER_FAULT;
     }
+    user_leave(&scope);
     if (result != WORKER_STARTED)
         release(worker);
     return result;
@@ -330,13 +352,19 @@ void worker_adopt(struct worker *worker, const char *path)
 void worker_request_stop(struct worker *worker)
 {
     struct error err = { 0 };
+    struct user_scope scope;
 
     if (!worker->busy || worker->asked)
         return;
     worker->asked = true;
-    if (!worker->adopted)
+    if (!worker->adopted) {
         child_stop(&worker->child);
-    else if (!job_request(&worker->job, REQUEST_PAUSE, &err))
+        return;
+    }
+    if (user_enter(worker->user, &scope, &err))
+        job_request(&worker->job, REQUEST_PAUSE, &err);
+    user_leave(&scope);
+    if (err.code)
         log_line(worker->log, LOG_ERROR, "job %s: %s", worker->job.name, err.text);
 }
 
@@ -365,12 +393,18 @@ static bool put_off(struct worker *worker, const struct error *err)
 /* Send a signal to all processes of the job. */
 static void send_signal(struct worker *worker, int number)
 {
+    struct user_scope scope;
+
+    /* the user decides who holds the lock: only the user's own processes are signaled */
+    if (!user_enter(worker->user, &scope, NULL))
+        return;
     if (worker->lock >= 0)
         holders_signal(worker->lock, number);
     else if (number == SIGTERM)
         child_stop(&worker->child);
     else
         child_signal(&worker->child, number);
+    user_leave(&scope);
 }
 
 /* End the job from outside if it does not end otherwise. */
@@ -419,9 +453,15 @@ static bool record_end(struct worker *worker, struct job_record *record,
                                     .forgive = true,
                                     .cause = guard->killed ? guard->cause : GUARD_NONE,
                                     .why = guard->killed ? guard->why : NULL };
+    struct user_scope scope;
+    bool ok;
 
-    if (worker->lock < 0 || !file_was_replaced(worker->lock, worker->job.lock))
-        return worker_record_end(&worker->job, &end, record, err);
+    if (worker->lock < 0 || !file_was_replaced(worker->lock, worker->job.lock)) {
+        ok = user_enter(worker->user, &scope, err) &&
+             worker_record_end(&worker->job, &end, record, err);
+        user_leave(&scope);
+        return ok;
+    }
     return error_set(err, ERROR_SYSTEM,
                      "ended because %s was removed or renamed; it starts again as a new "
                      "job",

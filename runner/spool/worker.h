@@ -21,6 +21,7 @@ struct worker {
     /* for the next start: as --device and --threads of trainspool-train */
     char devices[64];
     int threads;
+    uid_t user; /* the owner of the job, also for an adopted one */
     bool busy, adopted;
     bool asked; /* to end */
     struct child child;

@@ -4,6 +4,7 @@
 #include "runner/job/child_environment.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 #include <string.h>
 
 #include "base/size.h"
@@ -62,9 +63,35 @@ static void test_child_environment_passes_values_unchanged(void **state)
     (void)state;
     setenv("NCCL_DEBUG", "A=B", 1);
     setenv("HF_TOKEN", "hf_secret", 1);
-    list = child_environment();
+    list = child_environment(NULL);
     assert_true(has(list, "NCCL_DEBUG=A=B"));
     assert_false(has(list, "HF_TOKEN=hf_secret"));
+    free(list);
+}
+
+static void test_child_environment_names_another_user(void **state)
+{
+    struct user user = { .id = getuid() + 1, .name = "ada", .home = "/srv/ada" };
+    char **list;
+
+    (void)state;
+    setenv("HOME", "/root", 1);
+    setenv("XDG_RUNTIME_DIR", "/run/user/0", 1);
+    setenv("TMPDIR", "/var/tmp/of-root", 1);
+    setenv("PATH", "/usr/bin", 1);
+    list = child_environment(&user);
+    assert_true(has(list, "HOME=/srv/ada"));
+    assert_true(has(list, "USER=ada"));
+    assert_true(has(list, "LOGNAME=ada"));
+    assert_true(has(list, "PATH=/usr/bin"));
+    assert_false(has(list, "HOME=/root"));
+    assert_false(has(list, "XDG_RUNTIME_DIR=/run/user/0"));
+    assert_false(has(list, "TMPDIR=/var/tmp/of-root"));
+    free(list);
+    user.id = getuid();
+    list = child_environment(&user);
+    assert_true(has(list, "HOME=/root"));
+    assert_false(has(list, "USER=ada"));
     free(list);
 }
 
@@ -74,6 +101,7 @@ int main(void)
         cmocka_unit_test(test_child_environment_keeps_what_a_run_needs),
         cmocka_unit_test(test_child_environment_drops_secrets_and_preloads),
         cmocka_unit_test(test_child_environment_passes_values_unchanged),
+        cmocka_unit_test(test_child_environment_names_another_user),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
