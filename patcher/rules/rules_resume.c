@@ -151,7 +151,9 @@ static void rule_resume_changes_settings(struct rule_context *context)
     const struct rule_resume resume = rule_find_resume(context);
     const char *list = resume.from ? list_changes(context, resume.from) : "";
 
-    if (!*list || (context->plan->external && plan_ranks(context->plan) > 1))
+    /* a patch that heals is meant to change settings */
+    if (!*list || context->options->heal ||
+        (context->plan->external && plan_ranks(context->plan) > 1))
         return;
     rule_report(
         context,

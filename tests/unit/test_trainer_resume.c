@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "base/size.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/files/safetensors.h"
 
 #define EVALUATED \
     "val_size: 0.2\neval_strategy: steps\neval_steps: 2\nload_best_model_at_end: true\n"
@@ -328,6 +329,57 @@ static void test_trainer_resumed_in_another_format_uses_its_own_scaling(void **s
     unit_dir_free(dir);
 }
 
+/* Return the values of a tensor of a model as float32, malloc'ed. */
+static float *read_values(const char *dir, const char *name, size_t *count)
+{
+    char *path = path_join(dir, name);
+    struct error err = { 0 };
+    struct safetensors *set = safetensors_open(path, "model", false, &err);
+    const struct stored_tensor *tensor =
+        set ? safetensors_find(set, "model.layers.0.mlp.up_proj.weight") : NULL;
+    float *values;
+
+    if (!tensor)
+        fail_msg("%s: %s", path, err.text);
+    *count = tensor->bytes / format_info(tensor->format)->bytes;
+    values = memory_resize(NULL, *count, sizeof(float));
+    format_convert(values, FORMAT_FP32, tensor->data, tensor->format, *count);
+    safetensors_close(set);
+    free(path);
+    return values;
+}
+
+/* Weights and moments of 16 bits are widened exactly. */
+static void test_trainer_resumes_16_bit_weights_in_float32(void **state)
+{
+    char *dir = unit_dir_new();
+    char *pure = training_text(SHAKESPEARE,
+                               FULL_PT "max_steps: 3\nsave_steps: 2\npure_bf16: true\n");
+    char *wide =
+        training_text(SHAKESPEARE, FULL_PT "max_steps: 3\nresume_from_checkpoint: true\n"
+                                           "learning_rate: 1.0e-30\n");
+    struct training first = { .dir = dir, .job = pure, .stop_after = 2 };
+    struct training second = { .dir = dir, .job = wide };
+    struct error err = { 0 };
+    float *before, *after;
+    size_t count, same;
+
+    (void)state;
+    assert_false(training_run(&first, &err));
+    assert_int_equal(err.code, ERROR_STOPPED);
+    training_must(&second);
+    assert_int_equal(second.steps, 1);
+    before = read_values(dir, "job.run/checkpoint-2", &count);
+    after = read_values(dir, "job.run", &same);
+    assert_int_equal(count, same);
+    assert_memory_equal(before, after, count * sizeof(float));
+    free(before);
+    free(after);
+    free(pure);
+    free(wide);
+    unit_dir_free(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -340,6 +392,7 @@ int main(void)
         cmocka_unit_test(test_trainer_fails_if_all_steps_are_skipped),
         cmocka_unit_test(test_trainer_logs_a_resume_without_checkpoint),
         cmocka_unit_test(test_trainer_resumed_in_another_format_uses_its_own_scaling),
+        cmocka_unit_test(test_trainer_resumes_16_bit_weights_in_float32),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -180,7 +180,14 @@ out:
     return ok;
 }
 
-/* Check that the stored tensor exists and has the format and size of `to`. */
+/* Return whether every value of a format is one of another format. */
+static bool widens(enum format from, enum format to)
+{
+    return (from == FORMAT_FP16 || from == FORMAT_BF16) && to == FORMAT_FP32;
+}
+
+/* Check that the stored tensor exists and has the size of `to`, and its format or one that
+ * widens to it: a run that is healed may resume in float32. */
 static bool check_stored(const struct stored_tensor *stored, struct tensor to,
                          const char *name, struct error *err)
 {
@@ -190,7 +197,8 @@ static bool check_stored(const struct stored_tensor *stored, struct tensor to,
             "the checkpoint has no %s: it was saved with another model or method, or "
             "with save_only_model: true",
             name);
-    if (stored->format != to.format || stored->bytes != tensor_bytes(to))
+    if ((stored->format != to.format && !widens(stored->format, to.format)) ||
+        stored->bytes != to.rows * to.cols * format_info(stored->format)->bytes)
         return error_set(
             err, ERROR_DATA,
             "the checkpoint has %s as %zu bytes of %s, this run requires %zu of %s", name,
@@ -199,26 +207,60 @@ static bool check_stored(const struct stored_tensor *stored, struct tensor to,
     return true;
 }
 
+/* A stored tensor in the format that the run requires. */
+struct wide {
+    struct stored_tensor tensor;
+    void *data; /* malloc'ed, if it was widened */
+};
+
+static bool wide_open(const struct stored_tensor *stored, struct tensor to,
+                      struct wide *out, struct error *err)
+{
+    *out = (struct wide) { .tensor = *stored };
+    if (stored->format == to.format)
+        return true;
+    out->data = malloc(tensor_bytes(to));
+    if (!out->data)
+        return error_set(err, ERROR_MEMORY, "cannot allocate %zu MiB to read a tensor",
+                         tensor_bytes(to) >> 20);
+    format_convert(out->data, to.format, stored->data, stored->format, to.rows * to.cols);
+    out->tensor.data = out->data;
+    out->tensor.format = to.format;
+    out->tensor.bytes = tensor_bytes(to);
+    return true;
+}
+
+static void upload_master(struct model *model, const struct parameter *parameter,
+                          const struct stored_tensor *from)
+{
+    struct backend *be = model_backend(model);
+
+    be->ops->upload(be, parameter->weight.data, from->data, from->bytes);
+    if (parameter->copy.data)
+        be->ops->convert(
+            be, &(struct op_convert) { .out = parameter->copy, .x = parameter->weight });
+}
+
 static bool load_weight(struct model *model, struct parameter *parameter,
                         const struct safetensors *weights, const struct safetensors *kept,
                         struct error *err)
 {
-    struct backend *be = model_backend(model);
-    const struct stored_tensor *stored =
+    const struct stored_tensor *master =
         kept ? find_stored(kept, parameter, WEIGHT_SUFFIX) : NULL;
+    const struct stored_tensor *stored =
+        master ? master : find_stored(weights, parameter, "");
+    struct wide wide;
+    bool ok = check_stored(stored, parameter->weight, parameter->name, err) &&
+              wide_open(stored, parameter->weight, &wide, err);
 
-    if (!stored) {
-        stored = find_stored(weights, parameter, "");
-        return check_stored(stored, parameter->weight, parameter->name, err) &&
-               model_load_tensor(model, parameter, stored, err);
-    }
-    if (!check_stored(stored, parameter->weight, parameter->name, err))
+    if (!ok)
         return false;
-    be->ops->upload(be, parameter->weight.data, stored->data, stored->bytes);
-    if (parameter->copy.data)
-        be->ops->convert(
-            be, &(struct op_convert) { .out = parameter->copy, .x = parameter->weight });
-    return true;
+    if (master)
+        upload_master(model, parameter, &wide.tensor);
+    else
+        ok = model_load_tensor(model, parameter, &wide.tensor, err);
+    free(wide.data);
+    return ok;
 }
 
 static bool load_moments(struct model *model, struct parameter *parameter,
@@ -231,9 +273,13 @@ static bool load_moments(struct model *model, struct parameter *parameter,
         const struct stored_tensor *stored =
             find_stored(kept, parameter, model_optimizer(model)->suffixes[i]);
 
-        if (!check_stored(stored, moment, parameter->name, err))
+        struct wide wide;
+
+        if (!check_stored(stored, moment, parameter->name, err) ||
+            !wide_open(stored, moment, &wide, err))
             return false;
-        model_write_moment(model, (enum moment)i, parameter, stored->data);
+        model_write_moment(model, (enum moment)i, parameter, wide.tensor.data);
+        free(wide.data);
     }
     return true;
 }
