@@ -169,6 +169,7 @@ void announce_job_ended(void *context, const char *path, const struct job_record
     if (!announce->clerk)
         return;
     announce->counters.crashes += *started && record->crashes > (*started)->crashes;
+    announce->counters.heals += record->ailment[0] != 0;
     announce->counters.ended[record->state]++;
     forget_started(started);
     clerk_ask(announce->clerk);

@@ -122,6 +122,7 @@ static void add_object(struct text *out, const struct listed *job)
     add_real(out, ",\"seconds_left\":", record->seconds_left);
     add_integer(out, ",\"attempt\":", record->attempt);
     add_integer(out, ",\"crashes\":", record->crashes);
+    add_integer(out, ",\"heals\":", record->heals);
     add_integer(out, ",\"priority\":", record->priority);
     add_text(out, ",\"device\":", record->device);
     add_text(out, ",\"contained\":", record->contained);

@@ -124,6 +124,7 @@ static bool give_up(const struct job *job, struct job_record *record, const char
 
     snprintf(reason, sizeof(reason), "%.400s; not healed: %s", record->reason, why);
     after.ailment[0] = after.healed[0] = 0;
+    after.heals--; /* it was counted in advance */
     clock_iso(now);
     text_init(&line, 0);
     text_addf(&line, "%s error job %s: failed: ", now, job->name);

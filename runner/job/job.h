@@ -65,10 +65,10 @@ struct job_record {
     int64_t attempt;     /* starts of this run, 0 before the first */
     int64_t crashes;     /* attempts that ended without a record */
     int64_t max_retries; /* number of crashes after which it is retried */
-    int64_t heals;       /* problems that were to be remedied by a patch (heal.h) */
-    int64_t max_heals;   /* as long as there are fewer than this; 0: healing is off */
-    char ailment[16];    /* the problem to remedy at the next admission; "": none */
-    char healed[65];     /* digest of the job file that this patch writes; "": not yet */
+    int64_t heals;     /* problems that were remedied by a patch, or are to be (heal.h) */
+    int64_t max_heals; /* as long as there are fewer than this; 0: healing is off */
+    char ailment[16];  /* the problem to remedy at the next admission; "": none */
+    char healed[65];   /* digest of the job file that this patch writes; "": not yet */
     char origin[65];  /* digest under which the run saves its checkpoints; "": `frozen` */
     int64_t bad_from; /* checkpoints of this step and later are not resumed; 0: all are */
     int64_t priority;

@@ -147,6 +147,9 @@ static void add_counters(const struct spool_counters *counters, struct text *out
     add_family(out, "job_crashes_total", "counter",
                "Attempts that ended without a result.");
     add_sample(out, "job_crashes_total", NULL, NULL, (double)counters->crashes);
+    add_family(out, "job_heals_total", "counter",
+               "Attempts that met a problem to be remedied by a patch.");
+    add_sample(out, "job_heals_total", NULL, NULL, (double)counters->heals);
     add_family(out, "jobs_ended_total", "counter", "Jobs that ended, by state.");
     for (size_t i = 0; i < TS_COUNT(ends); i++)
         add_sample(out, "jobs_ended_total", "state", job_state_names[ends[i]],

@@ -13,7 +13,7 @@ enum { SPOOL_WAIT_BUCKETS = 9 };
 /* Counted by a watch since it started. */
 struct spool_counters {
     double watch_started; /* wall time */
-    uint64_t starts, restarts, crashes;
+    uint64_t starts, restarts, crashes, heals;
     uint64_t ended[JOB_STATES];
     /* of first starts: seconds since the arrival of the job */
     uint64_t waits[SPOOL_WAIT_BUCKETS], wait_count;

@@ -115,16 +115,28 @@ static void add_cell(struct text *out, const char *value, size_t width)
     text_addf(out, "%*s  ", columns < width ? (int)(width - columns) : 0, "");
 }
 
-static void add_reason(struct text *out, const struct status_line *line)
+static void add_turn(struct text *out, const struct status_line *line)
 {
-    report_visible(out, line->job.record.reason);
-    if (line->job.record.state != JOB_READY || line->job.record.reason[0])
-        return;
     report_visible(out, line->job.waits[0] ? line->job.waits : "waiting");
     if (line->turn > 1)
         text_addf(out, ", %zu ahead of it", line->turn - 1);
     else if (line->turn == 1)
         text_adds(out, ", next");
+}
+
+static void add_reason(struct text *out, const struct status_line *line)
+{
+    const struct job_record *record = &line->job.record;
+    bool waits = record->state == JOB_READY;
+
+    report_visible(out, record->reason);
+    if (waits && !record->reason[0])
+        add_turn(out, line);
+    if (record->heals > 0 &&
+        (waits || record->state == JOB_RUNNING || record->state == JOB_DONE))
+        text_addf(out, "%shealed %" PRId64 " time%s",
+                  waits || record->reason[0] ? "; " : "", record->heals,
+                  record->heals == 1 ? "" : "s");
 }
 
 void status_table_add_line(const struct status_table *table,

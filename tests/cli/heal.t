@@ -65,14 +65,19 @@ job4 12 >whole/a.yaml
 bin/trainspool run -q whole/a.yaml >out 2>err
 cp whole/a.yaml s/a.yaml
 echo memory-4 >faults
-expect_status "a job that runs out of memory is healed" 0 watch s
+expect_status "a job that runs out of memory is healed" 0 watch s --metrics s.prom
 expect "it is done" state_is s/a.yaml done
 expect "the micro batch is half, and the accumulation twice" is_halved s/a.yaml
 expect "the run resumed from its checkpoint" grep -q 'resume: from .*checkpoint-[48], step [48]' s/a.run/train.log
 expect "each step took the same samples, with the same loss" same_curve whole/a.run/metrics.jsonl s/a.run/metrics.jsonl
 expect "the frozen text is the patched one" cmp -s s/a.yaml s/a.run/job.yaml
 expect "it was healed once" test "$(field heals s/a.yaml)" -eq 1
-expect "the watch reports it" grep -q 'job a: to be healed: trainspool-train ran out of memory' out
+expect "the watch reported it" grep -q 'job a: to be healed: trainspool-train ran out of memory' out
+try "$trainspool" status s
+expect_output "status shows it" 'a  *done .*healed 1 time$'
+"$trainspool" status --json s >out
+expect "as JSON, too" jq_accepts -e '.heals == 1' out
+expect "the metrics count it" grep -qx 'trainspool_job_heals_total 1' s.prom
 try "$trainspool" review s/a.yaml
 expect_output "review shows the rule and the reason" 'TS315.*the last attempt ran out of memory: trainspool-train ran out of memory (estimated'
 expect "the report shows it" grep -q TS315 s/a.run/report.html
@@ -130,6 +135,49 @@ echo memory >faults
 expect_status "run with settings does not heal" 1 bin/trainspool run --set max_steps=1 a.yaml
 expect "the file is unchanged" cmp -s a.yaml job.yaml
 : >faults
+
+# A rising learning rate takes activations out of the range of fp16, and not of bf16, after some saves
+mkdir nan
+cp text.txt nan
+{ job4 180 'fp16: true  # trainspool: ignore[TS114]' 'lr_scheduler_type: constant_with_warmup' \
+    'warmup_steps: 100' 'max_grad_norm: 0'; } | sed 's/^learning_rate.*/learning_rate: 1.0/; s/^cutoff_len.*/cutoff_len: 32/' \
+    >nan/a.yaml
+expect_status "a job that diverges in fp16 is healed" 0 watch nan
+expect "it computes in bf16 now" grep -qx 'bf16: true' nan/a.yaml
+expect "and not in fp16" grep -q '^fp16: false' nan/a.yaml
+bad=$(sed -n 's/.*warn step \([0-9]*\): skipped.*loss scale 1$/\1/p' nan/a.run/train.log | head -1)
+from=$(sed -n 's/.*resume: from .*, step \([0-9]*\)$/\1/p' nan/a.run/train.log)
+expect "it resumed before the first bad step" test "${from:-999}" -lt "$bad"
+expect "later checkpoints are out of the way" test -d "nan/a.run/checkpoint-$((bad / 4 * 4 + 8)).old-1"
+expect "every step is logged once" sh -c \
+    'jq -s -e "[.[] | select(.loss) | .step] == [range(1; 181)]" nan/a.run/metrics.jsonl >null'
+expect "no loss is NaN after that" jq_accepts -s -e --argjson from "$from" \
+    '[.[] | select(.loss and .step > $from) | .loss] | length > 80 and all(type == "number")' nan/a.run/metrics.jsonl
+try "$trainspool" review nan/a.yaml
+expect_output "review shows the rule and the reason" 'TS132.*the last attempt diverged: 50 steps in a row'
+
+# Weights that overflow in each format: what is left to change is changed, one after the other
+cp -rL "$model" broken
+chmod -R u+w broken
+len=$(od -An -t u8 -N8 broken/model.safetensors | tr -d ' ')
+at=$(tail -c +9 broken/model.safetensors | head -c "$len" | jq '.["model.norm.weight"].data_offsets[0]')
+printf '\346\261\141\177' | dd of=broken/model.safetensors bs=1 seek=$((8 + len + at)) conv=notrunc 2>null # 3e38
+broken_job() { # [LINES...]
+    job4 60 "$@" | sed "s|^model_name_or_path.*|model_name_or_path: $T/broken|; s/^learning_rate.*/learning_rate: 2.0e-3/" \
+        >nan/b.yaml
+}
+broken_job 'pure_bf16: true'
+expect_status "a job that diverges in every format fails" 1 watch nan
+expect "it was healed twice" test "$(field heals nan/b.yaml)" -eq 2
+expect "its weights are no longer in bf16" grep -qx 'pure_bf16: false' nan/b.yaml
+expect "it computed in float32 last" grep -qx 'bf16: false' nan/b.yaml
+expect "its learning rate is untouched" grep -qx 'learning_rate: 2.0e-3' nan/b.yaml
+expect "the reason says that no remedy is left" grep -q 'gradients that are inf or NaN.*not healed: no rule' nan/b.run/state.json
+rm -rf nan/b.*
+broken_job 'bf16: true' 'trainspool: {heal: bold, max_heals: 2}'
+expect_status "one with heal: bold fails, too" 1 watch nan
+expect "but after a lower learning rate" grep -qx 'learning_rate: 0.0002' nan/b.yaml
+expect "and max_heals attempts" test "$(field heals nan/b.yaml)" -eq 2
 
 # Interrupted anywhere: a job that waits to be healed, from the files of one that was
 job4 2 >s/a.yaml
