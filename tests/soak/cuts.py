@@ -137,6 +137,7 @@ def power_cuts(setting):
             cuts += some_cuts(setting, disk, image, lambda copy, done: check_copy(copy, done, expected, total, details),
                               min(size - cuts, 4))
         finally:
+            setting.end_all()
             unmount(disk)
         os.remove(image)
     yield Result("power cuts, then resumed from the copy of the disk", f"{cuts} cuts", say(total),

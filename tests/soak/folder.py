@@ -40,6 +40,7 @@ class Setting:
         self.top = tempfile.mkdtemp(prefix="trainspool-soak-")
         self.program = os.path.join(self.build, "trainspool")
         self.folders = 0
+        self.open = []
         self.model = os.path.join(self.top, "model")
         self._make_model()
 
@@ -62,7 +63,9 @@ class Setting:
 
     def folder(self, program=None, path=None):
         self.folders += 1
-        return Folder(self, path or os.path.join(self.top, f"folder-{self.folders}"), program or self.program)
+        folder = Folder(self, path or os.path.join(self.top, f"folder-{self.folders}"), program or self.program)
+        self.open.append(folder)
+        return folder
 
     def copy_programs(self, trainer=None):
         """Return the path of a copy of trainspool, next to a copy of its trainer or of another one."""
@@ -78,6 +81,11 @@ class Setting:
 
     def idle_programs(self):
         return self.copy_programs(os.path.join(self.build, "tests/soak/idle_trainer"))
+
+    def end_all(self):
+        """End what a row has left running, however it ended."""
+        for folder in self.open:
+            folder.end_all()
 
     def close(self):
         shutil.rmtree(self.top, ignore_errors=True)

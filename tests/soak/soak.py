@@ -87,6 +87,7 @@ def main():
             failed.append(name)
             print(f"| {name} | - | could not run | - | **no** |", flush=True)
         finally:
+            setting.end_all()
             if keep:
                 print(f"soak: {name}: files are kept in {setting.top}", file=sys.stderr)
             else:
