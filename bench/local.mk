@@ -20,6 +20,7 @@ EXTRA_DIST += %D%/results/gpu-estimates.md
 EXTRA_DIST += %D%/results/gpu-h100.md
 EXTRA_DIST += %D%/results/growth.md
 EXTRA_DIST += %D%/results/matmul-cpu.md
+EXTRA_DIST += %D%/results/spool.md
 EXTRA_DIST += %D%/results/training-cpu.md
 CLEANFILES += $(EXTRA_PROGRAMS)
 
