@@ -63,11 +63,11 @@ static void test_backend_reports_the_bytes_it_cannot_allocate(void **state)
 
     (void)state;
     assert_null(be->ops->alloc(be, SIZE_MAX / 4, &err));
-    assert_int_equal(err.code, ERROR_SYSTEM);
+    assert_int_equal(err.code, ERROR_MEMORY);
     assert_non_null(strstr(err.text, " MiB "));
     error_clear(&err);
     assert_null(be->ops->alloc(be, SIZE_MAX, &err));
-    assert_int_equal(err.code, ERROR_SYSTEM);
+    assert_int_equal(err.code, ERROR_MEMORY);
     backend_close(be);
 }
 
