@@ -36,6 +36,7 @@ struct device {
     /* CPU: the GPU of this machine that would have been chosen if this build had code for
      * it ("Tesla V100, compute capability 7.0"); else "" */
     char passed_over[112];
+    char ill[112];    /* why it should get no job, as its driver says; else "" */
     char unlike[112]; /* a GPU of the same job of another model or size; else "" */
 };
 

@@ -108,9 +108,10 @@ void probe_write(const struct probe *probe, struct text *out)
             text_addf(out, "cpu\t%s\t%d\t%" PRIu64 "\t%" PRIu64 "\n", device->name,
                       device->threads, device->memory, device->available);
         else
-            text_addf(out, "cuda\t%d\t%s\t%d.%d\t%" PRIu64 "\t%" PRIu64 "\t%d\n",
+            text_addf(out, "cuda\t%d\t%s\t%d.%d\t%" PRIu64 "\t%" PRIu64 "\t%d%s%s\n",
                       device->ordinal, device->name, device->major, device->minor,
-                      device->memory, device->available, device->runnable);
+                      device->memory, device->available, device->runnable,
+                      device->ill[0] ? "\t" : "", device->ill);
     }
     if (*probe->note)
         text_addf(out, "note\t%s\n", probe->note);
@@ -151,7 +152,7 @@ static bool read_cpu(char *fields[], struct device *out)
            read_bytes(fields[4], &out->available);
 }
 
-static bool read_cuda(char *fields[], struct device *out)
+static bool read_cuda(char *fields[], size_t count, struct device *out)
 {
     int used = 0;
 
@@ -159,6 +160,7 @@ static bool read_cuda(char *fields[], struct device *out)
         (struct device) { .kind = DEVICE_CUDA, .ordinal = atoi(fields[1]), .here = true };
     snprintf(out->name, sizeof(out->name), "%s", fields[2]);
     out->runnable = strcmp(fields[6], "1") == 0;
+    snprintf(out->ill, sizeof(out->ill), "%s", count > 7 ? fields[7] : "");
     if (sscanf(fields[3], "%d.%d%n", &out->major, &out->minor, &used) != 2 ||
         fields[3][used] != '\0' || out->ordinal < 0)
         return false;
@@ -179,8 +181,8 @@ static bool read_line(char *line, struct probe *out)
         return true; /* more devices than the table holds */
     if (count == 5 && strcmp(fields[0], "cpu") == 0)
         return read_cpu(fields, &out->devices[out->count++]);
-    if (count == 7 && strcmp(fields[0], "cuda") == 0)
-        return read_cuda(fields, &out->devices[out->count++]);
+    if ((count == 7 || count == 8) && strcmp(fields[0], "cuda") == 0)
+        return read_cuda(fields, count, &out->devices[out->count++]);
     return false;
 }
 

@@ -5,7 +5,7 @@
  * One device per line, tab-separated, after a first line "trainspool-probe 1":
  *   cpu   <name> <threads> <memory bytes> <available bytes>
  *   cuda  <ordinal> <name> <major>.<minor> <memory bytes> <available bytes> <runnable 0
- *         or 1>
+ *         or 1> [<why it should get no job>]
  *   note  <text>     why something is missing ("no CUDA driver")
  */
 #ifndef PRECISION_PROBE_H

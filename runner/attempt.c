@@ -323,8 +323,7 @@ static bool start_ranks(struct attempt *attempt, struct ranks *out, struct error
     return ranks_start(&how, out, err);
 }
 
-/* If a rank died from a signal, die from the same signal, so that the parent records a
- * crash and retries. */
+/* Die from the signal of a rank, so that the parent records a crash and retries. */
 static void die_from_signal(struct attempt *attempt, int number)
 {
     log_line(attempt->log, LOG_ERROR, "job %s: ending with the same signal as that rank",
@@ -446,7 +445,8 @@ static void report_success(struct attempt *attempt, const struct ending *ending)
 static void report_ending(struct attempt *attempt, const struct ending *ending,
                           const struct error *err)
 {
-    bool bad = ending->event == EVENT_EXIT_BAD || ending->paused || ending->ailment;
+    bool bad = ending->event == EVENT_EXIT_BAD || ending->event == EVENT_CRASHED ||
+               ending->paused || ending->ailment;
     struct error late = { 0 };
 
     if (bad || !ending->reason[0])
@@ -486,12 +486,14 @@ static bool record_ending(struct attempt *attempt, const struct ending *ending,
 static void find_ending(const struct attempt *attempt, bool done, const struct error *err,
                         struct ending *out)
 {
+    const struct job_record *record = &attempt->record;
     const struct ending_facts facts = { .spooled = attempt->options->spooled,
                                         .timed_out = attempt->timed_out,
                                         .waits = attempt->waits,
-                                        .advanced = attempt->record.step > attempt->first,
-                                        .heals = attempt->record.state == JOB_RUNNING &&
-                                                 heal_is_left(&attempt->record),
+                                        .advanced = record->step > attempt->first,
+                                        .heals = record->state == JOB_RUNNING &&
+                                                 heal_is_left(record),
+                                        .retries = record->crashes < record->max_retries,
                                         .signal = *attempt->stop,
                                         .request = attempt->request };
 

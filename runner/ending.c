@@ -66,7 +66,11 @@ void ending_find(const struct ending_facts *facts, const struct error *err,
         out->ailment = heal_ailment(err);
     /* a job of a spool is tried again after a fault of the machine */
     out->paused = !out->ailment && facts->spooled && err->code == ERROR_FAULT;
-    out->event = out->ailment ? EVENT_AILED : out->paused ? EVENT_PAUSED : EVENT_EXIT_BAD;
+    out->event = out->ailment  ? EVENT_AILED
+                 : out->paused ? EVENT_PAUSED
+                 : facts->spooled && facts->retries && err->code == ERROR_CARD
+                     ? EVENT_CRASHED
+                     : EVENT_EXIT_BAD;
     out->status = facts->waits   ? EXIT_NO_ROOM
                   : out->ailment ? EXIT_FINDINGS
                                  : ending_status(facts->spooled, err->code);

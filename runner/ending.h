@@ -12,6 +12,7 @@ struct ending_facts {
     bool waits;     /* it has not begun: memory that it needs is in use */
     bool advanced;  /* it made a step */
     bool heals;     /* a problem that a patch may remedy is to be remedied */
+    bool retries;   /* a crash is followed by another attempt */
     int signal;     /* that stopped it; the timeout and requests count as SIGTERM */
     enum job_request_kind request;
 };

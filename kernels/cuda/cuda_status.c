@@ -25,48 +25,51 @@
     "on; nvidia-smi shows whether another program holds memory of the card"
 
 /* NVIDIA CUDA Runtime API, "CUDA error types": where it says that the process must be
- * terminated and relaunched, `dead`. */
+ * terminated and relaunched, PROCESS_ENDS; CARD_LOST if no other process could use the card
+ * either. */
+enum harm { NO_HARM, PROCESS_ENDS, CARD_LOST };
+
 static const struct meaning {
     cudaError_t status;
-    bool dead;
+    enum harm harm;
     const char *remedy;
 } meanings[] = {
-    { cudaErrorMemoryAllocation, false, MEMORY },
-    { cudaErrorInvalidDeviceFunction, false, BUILD },
-    { cudaErrorNoKernelImageForDevice, false, BUILD },
-    { cudaErrorUnsupportedPtxVersion, false, "install a newer NVIDIA driver" },
-    { cudaErrorInsufficientDriver, false, "install a newer NVIDIA driver" },
-    { cudaErrorNotSupported, false,
+    { cudaErrorMemoryAllocation, NO_HARM, MEMORY },
+    { cudaErrorInvalidDeviceFunction, NO_HARM, BUILD },
+    { cudaErrorNoKernelImageForDevice, NO_HARM, BUILD },
+    { cudaErrorUnsupportedPtxVersion, NO_HARM, "install a newer NVIDIA driver" },
+    { cudaErrorInsufficientDriver, NO_HARM, "install a newer NVIDIA driver" },
+    { cudaErrorNotSupported, NO_HARM,
       "this card cannot do it: choose another precision, or device: cpu" },
-    { cudaErrorDevicesUnavailable, true, BUSY },
-    { cudaErrorMpsMaxClientsReached, true, BUSY },
-    { cudaErrorECCUncorrectable, true,
+    { cudaErrorDevicesUnavailable, PROCESS_ENDS, BUSY },
+    { cudaErrorMpsMaxClientsReached, PROCESS_ENDS, BUSY },
+    { cudaErrorECCUncorrectable, CARD_LOST,
       "the card's memory has failed: see nvidia-smi -q -d ECC, and use another card "
       "until it has been reset" },
-    { cudaErrorNvlinkUncorrectable, true, LOST },
-    { cudaErrorLaunchTimeout, true,
+    { cudaErrorNvlinkUncorrectable, CARD_LOST, LOST },
+    { cudaErrorLaunchTimeout, PROCESS_ENDS,
       "the watchdog of a display stopped it: use a card without a display, or a smaller "
       "batch" },
-    { cudaErrorIllegalAddress, true, DEFECT },
-    { cudaErrorMisalignedAddress, true, DEFECT },
-    { cudaErrorInvalidAddressSpace, true, DEFECT },
-    { cudaErrorInvalidPc, true, DEFECT },
-    { cudaErrorIllegalInstruction, true, DEFECT },
-    { cudaErrorHardwareStackError, true, DEFECT },
-    { cudaErrorAssert, true, DEFECT },
-    { cudaErrorLaunchFailure, true, DEFECT },
+    { cudaErrorIllegalAddress, PROCESS_ENDS, DEFECT },
+    { cudaErrorMisalignedAddress, PROCESS_ENDS, DEFECT },
+    { cudaErrorInvalidAddressSpace, PROCESS_ENDS, DEFECT },
+    { cudaErrorInvalidPc, PROCESS_ENDS, DEFECT },
+    { cudaErrorIllegalInstruction, PROCESS_ENDS, DEFECT },
+    { cudaErrorHardwareStackError, PROCESS_ENDS, DEFECT },
+    { cudaErrorAssert, PROCESS_ENDS, DEFECT },
+    { cudaErrorLaunchFailure, PROCESS_ENDS, DEFECT },
 #if CUDART_VERSION >= 13000
-    { cudaErrorTensorMemoryLeak, true, DEFECT },
-    { cudaErrorContained, true, LOST },
+    { cudaErrorTensorMemoryLeak, PROCESS_ENDS, DEFECT },
+    { cudaErrorContained, CARD_LOST, LOST },
 #endif
-    { cudaErrorContextIsDestroyed, true, LOST },
-    { cudaErrorDeviceUninitialized, true, LOST },
-    { cudaErrorNoDevice, true, LOST },
-    { cudaErrorSystemNotReady, true, LOST },
-    { cudaErrorMpsRpcFailure, true, LOST },
-    { cudaErrorMpsClientTerminated, true, LOST },
-    { cudaErrorExternalDevice, true, LOST },
-    { cudaErrorUnknown, true, LOST },
+    { cudaErrorContextIsDestroyed, CARD_LOST, LOST },
+    { cudaErrorDeviceUninitialized, CARD_LOST, LOST },
+    { cudaErrorNoDevice, CARD_LOST, LOST },
+    { cudaErrorSystemNotReady, CARD_LOST, LOST },
+    { cudaErrorMpsRpcFailure, CARD_LOST, LOST },
+    { cudaErrorMpsClientTerminated, CARD_LOST, LOST },
+    { cudaErrorExternalDevice, CARD_LOST, LOST },
+    { cudaErrorUnknown, CARD_LOST, LOST },
 };
 
 static const struct meaning *meaning_of(cudaError_t status)
@@ -98,9 +101,11 @@ void cuda_card_text(cudaError_t status, char *out, size_t room)
 static bool tell(struct error *err, enum error_code code, cudaError_t status,
                  const char *where)
 {
-    const char *remedy = meaning_of(status)->remedy;
+    const struct meaning *meaning = meaning_of(status);
+    const char *remedy = meaning->remedy;
 
-    return error_set(err, code, "%s: %s (%s)%s%s", where, cudaGetErrorString(status),
+    return error_set(err, meaning->harm == CARD_LOST ? ERROR_CARD : code,
+                     "%s: %s (%s)%s%s", where, cudaGetErrorString(status),
                      cudaGetErrorName(status), remedy ? "; " : "", remedy ? remedy : "");
 }
 
@@ -123,7 +128,7 @@ bool cuda_status(cudaError_t status, struct error *err, const char *format, ...)
 void cuda_check(struct cuda_backend *cuda, cudaError_t status, const char *format, ...)
 {
     char where[200], text[240];
-    bool dead = meaning_of(status)->dead;
+    bool dead = meaning_of(status)->harm != NO_HARM;
     va_list arguments;
 
     if (status == cudaSuccess)

@@ -119,7 +119,7 @@ static bool is_hung(struct cuda_backend *cuda)
 {
     cuda->dead = true;
     return error_set(
-        &cuda->failed, ERROR_DEVICE,
+        &cuda->failed, ERROR_CARD,
         "%s (cuda:%d) has not answered for %.0f s, last asked for: %s; it hangs: look "
         "for Xid lines in dmesg, and reset the card or restart the machine",
         cuda->device.name, cuda->device.ordinal, cuda->patience, cuda->doing);

@@ -121,6 +121,7 @@ static void reload(struct daemon *daemon)
     supervisor_reloading(daemon->supervisor);
     watch_log_reopen(&daemon->output);
     log_line(daemon->log, LOG_INFO, "watch: reloaded");
+    fleet_recheck(&daemon->fleet);
     spool_look_again(daemon->spool);
     cleaner_ask(daemon->cleaner);
     supervisor_ready(daemon->supervisor);
@@ -153,6 +154,15 @@ static void log_end(struct daemon *daemon, const char *name,
                  job_state_names[record->state], record->step);
 }
 
+static void note_health(struct daemon *daemon, const struct worker *worker,
+                        const char *path, const struct job_record *record)
+{
+    if (worker->lost)
+        fleet_note_loss(&daemon->fleet, path, record->reason);
+    else if (record->state == JOB_DONE)
+        fleet_note_success(&daemon->fleet, path);
+}
+
 static void reap_one(struct daemon *daemon, struct worker *worker)
 {
     struct job_record record;
@@ -164,6 +174,7 @@ static void reap_one(struct daemon *daemon, struct worker *worker)
         asprintf(&path, "%s", worker->job.path) < 0)
         abort();
     if (worker_poll(worker, &record)) {
+        note_health(daemon, worker, path, &record);
         if (record.state != JOB_INVALID)
             announce_job_ended(daemon->announce, path, &record);
         if (worker->no_room && record.state == JOB_READY) {

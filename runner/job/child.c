@@ -297,6 +297,13 @@ bool child_found_no_room(int status)
     return status >= 0 && WIFEXITED(status) && WEXITSTATUS(status) == EXIT_NO_ROOM;
 }
 
+/* SIGALRM: the driver did not answer. */
+bool child_lost_device(int status)
+{
+    return status >= 0 && (WIFEXITED(status) ? WEXITSTATUS(status) == EXIT_CARD
+                                             : WTERMSIG(status) == SIGALRM);
+}
+
 /* Advice for the signals that end a trainer. */
 static const struct {
     int number;

@@ -46,6 +46,8 @@ bool child_found_no_room(int status);
 /* Return whether it ran out of memory: an allocation failed, or the kernel killed it for
  * that. */
 bool child_met_memory(int status);
+/* Return whether it ended because its device does not work. */
+bool child_lost_device(int status);
 /* Ask it to save and end, however often this was asked before. */
 void child_stop(const struct child *child);
 void child_signal(const struct child *child, int number);

@@ -40,6 +40,7 @@ static const struct {
     [ERROR_SYSTEM] = { EXIT_SYSTEM, EXIT_SYSTEM },
     [ERROR_FAULT] = { EXIT_SYSTEM, EXIT_SYSTEM },
     [ERROR_DEVICE] = { EXIT_FINDINGS, EXIT_FINDINGS },
+    [ERROR_CARD] = { EXIT_FINDINGS, EXIT_FINDINGS },
     [ERROR_DIVERGED] = { EXIT_FINDINGS, EXIT_FINDINGS },
     [ERROR_MEMORY] = { EXIT_FINDINGS, EXIT_FINDINGS },
     [ERROR_STOPPED] = { EXIT_TERMINATED, EXIT_TERMINATED },
@@ -71,7 +72,9 @@ int report_training_exit(enum error_code code)
 
 int report_spooled_exit(enum error_code code)
 {
-    return code == ERROR_FAULT ? EXIT_AGAIN : report_training_exit(code);
+    return code == ERROR_FAULT  ? EXIT_AGAIN
+           : code == ERROR_CARD ? EXIT_CARD
+                                : report_training_exit(code);
 }
 
 /* Return whether to color; NO_COLOR counts if it is set and not empty (no-color.org). */

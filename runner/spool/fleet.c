@@ -15,6 +15,10 @@
 
 /* Seconds. */
 static const double fresh_seconds = 1, probe_every = 5;
+/* How long a GPU that jobs lost gets no job; twice as long each time. */
+static const double pause_first = 60, pause_longest = 3600;
+
+enum { LOSSES_MAX = 2 };
 
 static bool is_on_cpu(const struct placement_need *need)
 {
@@ -215,20 +219,70 @@ static void set_health(struct fleet *fleet, size_t i, const char *why)
     fleet->devices[i].usable = !why[0];
 }
 
+/* Judge a GPU by the last probe, in which it may be missing. */
+static void judge(struct fleet *fleet, size_t i, const struct device *found,
+                  const struct probe *probe)
+{
+    struct fleet_health *health = &fleet->health[i];
+
+    if (!found) {
+        set_health(fleet, i,
+                   probe->note[0] ? probe->note : "the driver does not show it");
+    } else if (found->ill[0]) {
+        set_health(fleet, i, found->ill);
+    } else if (health->losses < LOSSES_MAX || health->until <= fleet->asked) {
+        health->losses = health->losses < LOSSES_MAX ? health->losses : 0;
+        set_health(fleet, i, "");
+    }
+}
+
 static void take_answer(struct fleet *fleet, const struct probe *probe)
 {
-    const char *missing = probe->note[0] ? probe->note : "the driver does not show it";
-
     for (size_t i = 1; i < fleet->device_count; i++) {
         struct device *known = &fleet->devices[i].device;
         const struct device *found = find_device(probe, known->ordinal);
 
         if (found)
             known->available = found->available;
-        set_health(fleet, i, found ? "" : missing);
+        judge(fleet, i, found, probe);
     }
     note_measured(fleet, false);
     fleet->answered = clock_seconds();
+}
+
+static device_set gpus_of_job(const struct fleet *fleet, const char *name)
+{
+    for (size_t i = 0; i < fleet->count; i++)
+        if (strcmp(fleet->jobs[i].name, name) == 0)
+            return fleet->running[i].devices & ~(device_set)1;
+    return 0;
+}
+
+void fleet_note_loss(struct fleet *fleet, const char *name, const char *reason)
+{
+    const device_set gpus = gpus_of_job(fleet, name);
+    char why[160];
+
+    for (size_t i = 1; i < fleet->device_count; i++) {
+        struct fleet_health *health = &fleet->health[i];
+
+        if (!(gpus >> i & 1) || ++health->losses < LOSSES_MAX)
+            continue;
+        health->pause = fmin(fmax(2 * health->pause, pause_first), pause_longest);
+        health->until = clock_seconds() + health->pause;
+        snprintf(why, sizeof(why), "%d jobs in a row lost it: %.120s", health->losses,
+                 reason);
+        set_health(fleet, i, why);
+    }
+}
+
+void fleet_note_success(struct fleet *fleet, const char *name)
+{
+    const device_set gpus = gpus_of_job(fleet, name);
+
+    for (size_t i = 1; i < fleet->device_count; i++)
+        if (gpus >> i & 1 && !fleet->health[i].ill[0])
+            fleet->health[i].losses = fleet->health[i].pause = 0;
 }
 
 /* Return whether the last probe shows what is free now. */
@@ -257,9 +311,39 @@ static void start_probe(struct fleet *fleet)
     log_line(fleet->log, LOG_ERROR, "watch: %s", err.text);
 }
 
+void fleet_recheck(struct fleet *fleet)
+{
+    for (size_t i = 1; i < fleet->device_count; i++)
+        fleet->health[i].losses = fleet->health[i].until = fleet->health[i].pause = 0;
+    if (fleet->device_count > 1)
+        start_probe(fleet);
+}
+
+/* Return when GPUs that are ill are probed although no job needs them. */
+static double ill_due(const struct fleet *fleet)
+{
+    double due = INFINITY;
+
+    for (size_t i = 1; i < fleet->device_count; i++)
+        if (fleet->health[i].ill[0])
+            due = fmin(due, fmax(fleet->health[i].until, fleet->answered + pause_first));
+    return due;
+}
+
 double fleet_due(const struct fleet *fleet)
 {
-    return prober_due(&fleet->prober);
+    return fleet->prober.pid ? prober_due(&fleet->prober) : ill_due(fleet);
+}
+
+void fleet_poll(struct fleet *fleet)
+{
+    struct probe probe;
+    enum prober_state state = prober_poll(&fleet->prober, &probe);
+
+    if (state == PROBER_ANSWERED)
+        take_answer(fleet, &probe);
+    if (state != PROBER_WORKS && clock_seconds() >= ill_due(fleet))
+        start_probe(fleet);
 }
 
 /* ---- Choosing ---- */
@@ -283,7 +367,8 @@ static bool plans_fit(const struct fleet *fleet, const struct choice *from, doub
     for (size_t i = 0; i < fleet->device_count; i++) {
         devices[i] = fleet->devices[i];
         devices[i].device.available = devices[i].device.memory;
-        devices[i].usable = true; /* or it will be after the probe */
+        /* a probe may find that it is well, unless it has to wait for that */
+        devices[i].usable = fleet->health[i].until <= now;
     }
     placement.devices = devices;
     for (size_t i = 0; i < from->count; i++)
@@ -319,12 +404,7 @@ static void leave_gpu_jobs(const struct fleet *fleet, struct choice *choice)
 /* Return whether the GPUs are measured; otherwise jobs there cannot start now. */
 static bool measure_gpus(struct fleet *fleet, const struct choice *choice, double now)
 {
-    struct probe probe;
-    enum prober_state state = prober_poll(&fleet->prober, &probe);
-
-    if (state == PROBER_ANSWERED)
-        take_answer(fleet, &probe);
-    if (state != PROBER_WORKS && !is_fresh(fleet, now) && is_probe_due(fleet, now) &&
+    if (!fleet->prober.pid && !is_fresh(fleet, now) && is_probe_due(fleet, now) &&
         plans_fit(fleet, choice, now))
         start_probe(fleet);
     return is_fresh(fleet, now);

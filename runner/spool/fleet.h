@@ -22,8 +22,13 @@ struct fleet_job {
     bool settled; /* it has allocated its memory */
 };
 
+/* A GPU is ill if the probe does not find it or says so, or if two jobs in a row ended
+ * because it does not work. In the first case it gets jobs again after the next probe, in
+ * the last one after a successful probe at `until`. */
 struct fleet_health {
     char ill[160]; /* why it gets no job; "": it is well */
+    int losses;    /* in a row */
+    double until, pause;
 };
 
 struct fleet {
@@ -46,7 +51,7 @@ struct fleet {
 bool fleet_open(struct fleet *fleet, struct probe *probe, const char *list, size_t slots,
                 struct error *err);
 void fleet_close(struct fleet *fleet);
-/* Return when fleet_choose has something to do again, by clock_seconds. */
+/* Return when to call fleet_poll again, by clock_seconds. */
 double fleet_due(const struct fleet *fleet);
 
 /* Note a job that starts, or that runs; no devices: they are not known. */
@@ -55,6 +60,14 @@ void fleet_add(struct fleet *fleet, const char *name, const struct placement_nee
 /* Note a job that was found running, by its record. */
 void fleet_adopt(struct fleet *fleet, const char *name);
 void fleet_remove(struct fleet *fleet, const char *name);
+/* Note, before fleet_remove, how a job ended: lost, because its device does not work, for
+ * the reason; or well. */
+void fleet_note_loss(struct fleet *fleet, const char *name, const char *reason);
+void fleet_note_success(struct fleet *fleet, const char *name);
+/* Forget what is known of the health of the GPUs, and probe them. */
+void fleet_recheck(struct fleet *fleet);
+/* Do what is due at fleet_due: take the answer of a probe, probe GPUs that are ill. */
+void fleet_poll(struct fleet *fleet);
 
 /* Where a job starts. */
 struct fleet_choice {

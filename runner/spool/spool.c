@@ -503,6 +503,7 @@ char *spool_next(struct spool *spool, struct spool_next *out)
 {
     char *name = NULL;
 
+    fleet_poll(spool->fleet);
     *out = (struct spool_next) { .running = spool->intake.found_count > 0 };
     if (out->running)
         name = next_found(spool, out);

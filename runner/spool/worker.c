@@ -487,6 +487,7 @@ bool worker_poll(struct worker *worker, struct job_record *record)
     }
     worker->fault = child_met_fault(worker->status);
     worker->no_room = child_found_no_room(worker->status);
+    worker->lost = child_lost_device(worker->status);
     release(worker);
     return true;
 }

@@ -34,6 +34,7 @@ struct worker {
     double since;     /* when that failed first */
     bool fault;       /* a fault of the machine ended the last job */
     bool no_room;     /* the last job waits for memory */
+    bool lost;        /* the device of the last job does not work */
     char before[512]; /* the reason in its state when it started */
 };
 

@@ -14,6 +14,8 @@ if [ "\$1" = --probe ]; then
     exit
 fi
 echo "\$*" >>$T/starts
+echo \$\$ >>$T/trainers
+case \$* in *--device=cuda:0*) [ ! -e $T/broken ] || exit 78 ;; esac
 if [ -e $T/taken ] && grep -qx "\${!#}" $T/taken; then
     rm $T/taken
     exit 76 # the memory was free when the watch chose the device
@@ -24,14 +26,25 @@ chmod +x bin/trainspool-train
 trainspool=$T/bin/trainspool
 
 row() { printf '%s\t' "$@" | sed 's/\t$//'; echo; }
+# so that a test that fails ends its trainers
+end_trainers() {
+    while read -r end_pid; do
+        case $(readlink "/proc/$end_pid/cwd") in "$T"/*) kill -9 "$end_pid" ;; esac
+    done <"$T/trainers" 2>/dev/null
+    finish
+}
+trap end_trainers EXIT
+
 total=4096
+ill= # of the first GPU
 cards() { # FREE-MIB...: GPUs of $total MiB
     {
         echo 'trainspool-probe 1'
         row cpu 'A CPU' 8 17179869184 17179869184
         cards_n=0
         for cards_free; do
-            row cuda $cards_n 'A GPU' 8.0 $((total * 1048576)) $((cards_free * 1048576)) 1
+            row cuda $cards_n 'A GPU' 8.0 $((total * 1048576)) $((cards_free * 1048576)) 1 ${ill:+"$ill"}
+            ill=
             cards_n=$((cards_n + 1))
         done
     } >probe.new
@@ -195,6 +208,45 @@ stop
 expect_status "--devices refuses a GPU that is not there" 2 "$trainspool" watch --devices cuda:7 s
 expect_error "and names the option" '--devices cuda:7'
 expect_status "--slots refuses 0" 2 "$trainspool" watch --slots 0 s
+
+shows_ill() { shows "^cuda:0 gets no job: $1"; }
+cards 4096
+background "$trainspool" watch --metrics "$T/metrics" --page "$T/page.html" s
+wait_until 10 test -e metrics
+sleep 1
+rm probe
+drop lone cuda
+wait_until 20 waits lone
+expect "a GPU that the probe does not find gets no job" wait_until 20 shows_ill 'trainspool-train'
+expect "which the job waits for" wait_until 5 shows '^lone .* waits for a device that does not work now, next$'
+ill='8 uncorrectable memory errors'
+cards 4096
+expect "nor does one whose driver reports a fault" wait_until 20 shows_ill '8 uncorrectable'
+expect "which the metrics show" wait_until 10 grep -q 'device_usable{device="cuda:0"} 0' metrics
+expect "and the page" wait_until 10 grep -q '<strong>cuda:0 gets no job: 8 unc' page.html
+cards 4096
+expect "it gets jobs again once a probe finds it well" wait_until 20 runs lone
+cancel lone
+wait_until 20 ends lone
+stop
+
+cards 4096 4096
+: >broken
+start --log daemon2.log
+drop moves auto 'max_retries: 5'
+expect "two jobs in a row lose a GPU" wait_until 20 shows_ill '2 jobs in a row lost it: .*status 78'
+expect "the next attempt uses another one" wait_until 20 runs moves
+expect "which works" test "$(devices moves)" = cuda:1
+rm broken
+drop pinned cuda:0
+wait_until 20 waits pinned
+sleep 1
+expect "the GPU that was lost gets no job" waits pinned
+kill -HUP "$daemon"
+expect "until SIGHUP" wait_until 20 runs pinned
+cancel moves pinned
+wait_until 20 all_end moves pinned
+stop
 
 cards
 start

@@ -304,14 +304,23 @@ static void test_cuda_backend_lost_card_stays_lost(void **state)
 static void test_cuda_backend_stays_failed_after_a_fatal_error(void **state)
 {
     static const cudaError_t ends[] = {
-        cudaErrorContained,          cudaErrorIllegalAddress,
-        cudaErrorLaunchTimeout,      cudaErrorAssert,
-        cudaErrorHardwareStackError, cudaErrorIllegalInstruction,
-        cudaErrorMisalignedAddress,  cudaErrorInvalidAddressSpace,
-        cudaErrorInvalidPc,          cudaErrorLaunchFailure,
-        cudaErrorTensorMemoryLeak,   cudaErrorMpsClientTerminated,
+        cudaErrorIllegalAddress,
+        cudaErrorLaunchTimeout,
+        cudaErrorAssert,
+        cudaErrorHardwareStackError,
+        cudaErrorIllegalInstruction,
+        cudaErrorMisalignedAddress,
+        cudaErrorInvalidAddressSpace,
+        cudaErrorInvalidPc,
+        cudaErrorLaunchFailure,
+        cudaErrorTensorMemoryLeak,
+        /* the others lose the card */
+        cudaErrorContained,
+        cudaErrorMpsClientTerminated,
         cudaErrorExternalDevice,
+        cudaErrorECCUncorrectable,
     };
+    const size_t lost = TS_COUNT(ends) - 4;
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(ends); i++) {
@@ -319,7 +328,7 @@ static void test_cuda_backend_stays_failed_after_a_fatal_error(void **state)
 
         cuda_check(&cuda, ends[i], "trying");
         assert_true(cuda.dead);
-        assert_int_equal(cuda.failed.code, ERROR_DEVICE);
+        assert_int_equal(cuda.failed.code, i < lost ? ERROR_DEVICE : ERROR_CARD);
     }
 }
 
@@ -335,10 +344,10 @@ static void test_cuda_backend_gives_up_a_card_that_hangs(void **state)
     emulation_hang(true);
     for (int i = 0; i < 2000; i++) /* more than can be in flight */
         be->ops->add(be, &(struct op_add) { .out = x, .a = x, .b = x });
-    assert_sync_fails(be, ERROR_DEVICE, "has not answered", "Xid");
+    assert_sync_fails(be, ERROR_CARD, "has not answered", "Xid");
     be->ops->upload(be, x.data, &x, 4);
     be->ops->download(be, &x, x.data, 4);
-    assert_sync_fails(be, ERROR_DEVICE, "has not answered", "add");
+    assert_sync_fails(be, ERROR_CARD, "has not answered", "add");
     be->ops->free(be, x.data);
     backend_close(be);
     emulation_reset(NULL, 0);

@@ -59,6 +59,23 @@ static void test_ending_pauses_only_jobs_of_a_spool(void **state)
     expect_end(&facts, &stopped, EVENT_CANCELLED, "stopped by SIGINT at step 12");
 }
 
+static void test_ending_retries_after_the_loss_of_a_device(void **state)
+{
+    struct ending_facts facts = { .spooled = true, .retries = true };
+    const struct error lost = { .code = ERROR_CARD, .text = "cuda:0 hangs" };
+    const struct error failed = { .code = ERROR_DEVICE, .text = "illegal address" };
+
+    (void)state;
+    expect_end(&facts, &lost, EVENT_CRASHED, "cuda:0 hangs");
+    expect_end(&facts, &failed, EVENT_EXIT_BAD, "illegal address");
+    facts.retries = false;
+    expect_end(&facts, &lost, EVENT_EXIT_BAD, "cuda:0 hangs");
+    facts = (struct ending_facts) { .retries = true };
+    expect_end(&facts, &lost, EVENT_EXIT_BAD, "cuda:0 hangs");
+    assert_int_equal(ending_status(true, ERROR_CARD), 78);
+    assert_int_equal(ending_status(false, ERROR_CARD), 1);
+}
+
 static void test_ending_keeps_errors_after_a_signal(void **state)
 {
     const struct ending_facts facts = { .spooled = true, .signal = SIGTERM };
@@ -93,6 +110,7 @@ int main(void)
         cmocka_unit_test(test_ending_prefers_a_cancel_to_the_timeout),
         cmocka_unit_test(test_ending_names_the_remedy_for_a_timeout),
         cmocka_unit_test(test_ending_pauses_only_jobs_of_a_spool),
+        cmocka_unit_test(test_ending_retries_after_the_loss_of_a_device),
         cmocka_unit_test(test_ending_keeps_errors_after_a_signal),
         cmocka_unit_test(test_ending_heals_only_problems_that_a_patch_remedies),
     };
