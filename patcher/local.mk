@@ -127,6 +127,7 @@ libpatcher_a_SOURCES += %D%/rules/rules_torch_state.c
 libpatcher_a_SOURCES += %D%/rules/rules_trainer.c
 libpatcher_a_SOURCES += %D%/rules/rules_trainer_file.c
 libpatcher_a_SOURCES += %D%/rules/rules_unsupported.c
+libpatcher_a_SOURCES += %D%/rules/rules_variables.c
 libpatcher_a_SOURCES += %D%/rules/rules_versions.c
 libpatcher_a_SOURCES += %D%/rules/stored_weights.c %D%/rules/stored_weights.h
 libpatcher_a_SOURCES += %D%/rules/suppress.c %D%/rules/suppress.h %D%/rules/suppress_state.h
@@ -165,6 +166,7 @@ libpatcher_a_SOURCES += %D%/schema/schema_precision.c
 libpatcher_a_SOURCES += %D%/schema/schema_preference.c
 libpatcher_a_SOURCES += %D%/schema/schema_rows.h
 libpatcher_a_SOURCES += %D%/schema/schema_value.c %D%/schema/schema_value.h
+libpatcher_a_SOURCES += %D%/schema/variables.c %D%/schema/variables.h
 
 EXTRA_DIST += %D%/profiles/make_profile.py
 libpatcher_a_SOURCES += %D%/script/script.c %D%/script/script.h %D%/script/script_internal.h

@@ -57,6 +57,7 @@ librunner_a_SOURCES += %D%/job/gate.c %D%/job/gate.h
 librunner_a_SOURCES += %D%/job/heal.c %D%/job/heal.h
 librunner_a_SOURCES += %D%/job/inspect.c %D%/job/inspect.h
 librunner_a_SOURCES += %D%/job/job.c %D%/job/job.h
+librunner_a_SOURCES += %D%/job/job_variables.c %D%/job/job_variables.h
 librunner_a_SOURCES += %D%/job/machine.c %D%/job/machine.h
 librunner_a_SOURCES += %D%/job/note.c %D%/job/note.h
 librunner_a_SOURCES += %D%/job/obstacle.c %D%/job/obstacle.h

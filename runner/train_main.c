@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/arena.h"
@@ -21,6 +22,7 @@
 #include "runner/calibrate.h"
 #include "runner/count_steps.h"
 #include "runner/generation/generation.h"
+#include "runner/job/job_variables.h"
 #include "runner/job/ranks.h"
 #include "runner/output/report.h"
 #include "runner/options/options_help.h"
@@ -79,21 +81,37 @@ static int print_page(const struct options *options)
     return EXIT_FINE;
 }
 
-/* Return the device that the job requests, before the device is probed; malloc'ed. A job
- * that cannot be read is reported by the function that reads it next. */
-static char *requested_by_job(const char *operand, bool frozen)
+/* Read the text of the job, before anything else. A job that cannot be read is reported by
+ * the function that reads it next. */
+static void read_text(const char *operand, bool frozen, struct text *out)
 {
     struct job job;
+
+    job_init(&job, operand);
+    text_init(out, DOCUMENT_MAX_BYTES);
+    file_read(frozen ? job.frozen : job.path, DOCUMENT_MAX_BYTES, out, NULL, NULL);
+    job_clear(&job);
+}
+
+/* Return the device that the job requests, before the device is probed; malloc'ed. */
+static char *requested_by_job(const char *operand, bool frozen)
+{
     struct text text;
     char *requested;
 
-    job_init(&job, operand);
-    text_init(&text, DOCUMENT_MAX_BYTES);
-    file_read(frozen ? job.frozen : job.path, DOCUMENT_MAX_BYTES, &text, NULL, NULL);
+    read_text(operand, frozen, &text);
     requested = machine_requested(text.data, text.len);
     text_clear(&text);
-    job_clear(&job);
     return requested;
+}
+
+static void take_variables(const struct options *options, char **argv)
+{
+    struct text text;
+
+    read_text(options->operands[0], options->frozen, &text);
+    job_variables_apply(text.data, text.len, argv);
+    text_clear(&text);
 }
 
 /* Open a device of this machine; those of the table cannot train. Probe only GPUs that
@@ -178,7 +196,8 @@ int main(int argc, char **argv)
     struct error err = { 0 };
     int status;
 
-    signal(SIGPIPE, SIG_IGN); /* a run outlives the reader of its output */
+    signal(SIGPIPE, SIG_IGN);    /* a run outlives the reader of its output */
+    prctl(PR_SET_NAME, program); /* a start by /proc/self/exe changes it */
     if (!options_read(argc, argv, program, &train_command, &options, &err)) {
         report_error(program, &err);
         status = report_exit(err.code);
@@ -192,6 +211,8 @@ int main(int argc, char **argv)
             prepare_query();
         else if (options.frozen)
             memory_set_status(EXIT_NO_MEMORY);
+        if (!is_query(&options) && options.operand_count > 0 && options.rank == 0)
+            take_variables(&options, argv);
         status = options.probe ? print_probe() : train(&options, &err);
     }
     /* a run continues without its output, and a generation checks it separately */

@@ -202,6 +202,7 @@ unit_tests += %D%/unit/test_jobfile
 unit_tests += %D%/unit/test_journal
 unit_tests += %D%/unit/test_edit_log
 unit_tests += %D%/unit/test_nearest
+unit_tests += %D%/unit/test_variables
 unit_tests += %D%/unit/test_patch_cases
 unit_tests += %D%/unit/test_patcher
 unit_tests += %D%/unit/test_sweep

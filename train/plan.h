@@ -78,6 +78,11 @@ struct preference {
     const char *reference, *adapter;
 };
 
+/* An environment variable. */
+struct plan_variable {
+    const char *name, *value;
+};
+
 struct plan {
     /* the job */
     const char *job;        /* "gsm8k.yaml" as given */
@@ -195,9 +200,11 @@ struct plan {
     int64_t ranks;             /* number of processes, from 1 */
     int64_t threads;           /* 0: all */
     int64_t priority;
-    const char *after;     /* jobs to wait for, with commas; NULL: none */
-    const char *begin;     /* as written; NULL: at once */
-    bool sweep;            /* the job only makes other jobs */
+    const char *after;                     /* jobs to wait for, with commas; NULL: none */
+    const char *begin;                     /* as written; NULL: at once */
+    bool sweep;                            /* the job only makes other jobs */
+    const struct plan_variable *variables; /* of its process, in addition */
+    size_t variable_count;
     enum choice preflight; /* auto: if the run computes in fp16 */
     bool disable_dropout;  /* ignore the dropout of the model's config.json */
     int64_t max_retries;

@@ -59,6 +59,7 @@
     X(trainer)          \
     X(trainer_file)     \
     X(unsupported)      \
+    X(variables)        \
     X(versions)
 
 #define DECLARE(name) extern const struct rules rules_##name;

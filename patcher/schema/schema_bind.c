@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include "patcher/schema/schema_value.h"
+#include "patcher/schema/variables.h"
 
 #include "base/file.h"
 #include "base/size.h"
@@ -269,6 +270,7 @@ static void bind_map(const struct binding *binding, const struct node *map,
 void schema_bind(const struct document *document, struct arena *arena, struct plan *plan)
 {
     struct binding binding = { arena, plan };
+    struct variables variables;
     const struct entry *block;
 
     bind_defaults(&binding, &schema_job);
@@ -279,6 +281,9 @@ void schema_bind(const struct document *document, struct arena *arena, struct pl
         if (block && node_value(block->value)->kind == NODE_MAP)
             bind_map(&binding, node_value(block->value), &schema_block);
     }
+    variables_read(document, arena, &variables);
+    plan->variables = variables.list;
+    plan->variable_count = variables.count;
     derive(plan);
 }
 

@@ -131,9 +131,13 @@ static const struct key rows[] = {
       .help = "what runs the job" },
     TS_IGNORED("command", KEY_ANY, NULL,
                "command that trains a job with target: external"),
-    TS_IGNORED("env", KEY_ANY, NULL,
-               "Python environment of command: its folder, or a map of environment "
-               "variables of which VIRTUAL_ENV or CONDA_PREFIX names the folder"),
+    { TS_USED("env", KEY_ANY, NULL),
+      .help = "environment variables of the process that trains, such as {NCCL_DEBUG: "
+              "INFO}; with target: external, the Python environment of command: its "
+              "folder, or variables of which VIRTUAL_ENV or CONDA_PREFIX names it",
+      .manual = "They are added to the clean environment of CONTAINMENT in "
+                "trainspool(1). TS718 refuses names that make a process load code or "
+                "that belong to the user, such as LD_PRELOAD." },
     { TS_USED("versions", KEY_MAP, NULL),
       .help = "versions of the packages with which an external job runs, such as "
               "{torch: 2.4, transformers: 5.1}; missing ones are read from env" },

@@ -492,12 +492,15 @@ static void check_members(struct check *check, const struct key *key,
     check->idle_count = inner.idle_count;
 }
 
-/* Report secrets in the environment of the command. */
-static void check_environment(const struct check *check)
+/* Report secrets in the environment of the process, and one of Python without a program
+ * that uses it. */
+static void check_environment(struct check *check)
 {
     const struct entry *env = node_find(check->map, "env");
     const struct node *map = env ? node_value(env->value) : NULL;
 
+    if (map && map->kind == NODE_SCALAR && !node_is_null(map) && !check->external)
+        check_note_no_effect(check, schema_find_in(check->of, "env"), env);
     for (size_t i = 0; map && map->kind == NODE_MAP && i < map->count; i++)
         if (map->entries[i].key->kind == NODE_SCALAR &&
             is_surely_secret(map->entries[i].key->text))

@@ -15,6 +15,7 @@
 #include "patcher/rules/teacher.h"
 #include "runner/job/containment.h"
 #include "runner/job/forecast.h"
+#include "runner/job/job_variables.h"
 #include "runner/job/plan_alternatives.h"
 #include "runner/job/plan_json.h"
 #include "runner/job/trial.h"
@@ -108,7 +109,7 @@ static void add_parts(json_t *object, const struct page *page)
 {
     static const char *const names[] = { "precision", "distillation", "preference",
                                          "batch",     "steps",        "evaluation",
-                                         "memory",    "time" };
+                                         "memory",    "time",         "variables" };
 
     for (size_t i = 0; !page->plan && i < TS_COUNT(names); i++)
         json_object_set_new(object, names[i], json_null());
@@ -122,6 +123,7 @@ static void add_parts(json_t *object, const struct page *page)
     json_object_set_new(object, "evaluation", evaluation_object(page));
     json_object_set_new(object, "memory", memory_object(&page->forecast));
     json_object_set_new(object, "time", time_object(&page->forecast));
+    json_object_set_new(object, "variables", job_variables_json(page->plan));
 }
 
 /* Return what the memory of the plan follows from, also for data that a run would refuse;
@@ -485,6 +487,7 @@ static void add_end(struct text *out, const struct page *page)
     if (plan_trains(page->plan))
         add_time(out, &page->forecast);
     containment_add_line(page->plan, out);
+    job_variables_add_line(page->plan, out);
     if (plan_trains(page->plan) && page->alternatives)
         plan_alternatives_text(page->inspection, counted(page), out);
 }

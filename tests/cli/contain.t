@@ -33,7 +33,7 @@ cd "$T" || exit 99
 make_data .
 
 # ---- A running job ----
-job 100000 >long.yaml
+job 100000 "trainspool: {env: {OMP_WAIT_POLICY: passive, SOME_TOKEN: abc, EMPTY: ''}}" >long.yaml
 export HF_TOKEN=hf_secret AWS_SECRET_ACCESS_KEY=secret LD_BIND_NOT=1 NCCL_DEBUG=WARN
 start long.yaml
 ok "$([ -n "$trainer" ]; echo $?)" "a contained job trains"
@@ -48,6 +48,9 @@ expect "its environment has PATH" has_variable "$trainer" '^PATH='
 expect "its environment has settings of NCCL" has_variable "$trainer" '^NCCL_DEBUG=WARN$'
 try "$trainspool" status long.yaml
 expect_output "status says what contains a running job" '^long is contained by .*clean environment$'
+expect "its environment has the variables of the job" has_variable "$trainer" '^OMP_WAIT_POLICY=passive$'
+expect "an empty one, too" has_variable "$trainer" '^EMPTY=$'
+expect "its name is that of the program" grep -qx 'trainspool-trai' "/proc/$trainer/comm"
 has_variable "$trainer" 'secret\|^LD_BIND_NOT'
 ok $((! $?)) "its environment has no secrets and no settings of the loader"
 end
@@ -58,6 +61,11 @@ try "$trainspool" status --json long.yaml
 expect "status --json says it after the end, too" jq_accepts -e '.contained | test("clean environment")' "$T/out"
 try "$trainspool" plan long.yaml
 expect_output "plan says what would contain a run" '^  contained   .*clean environment$'
+expect_output "plan shows the variables of the job, without secrets" \
+    '^  variables   OMP_WAIT_POLICY=passive, SOME_TOKEN=\*\*\*, EMPTY=$'
+try "$trainspool" plan --json long.yaml
+expect "plan --json shows them, too" jq_accepts -e \
+    '.variables == {OMP_WAIT_POLICY: "passive", SOME_TOKEN: "***", EMPTY: ""}' "$T/out"
 
 rm -rf long.run
 start long.yaml --no-sandbox
