@@ -14,6 +14,7 @@ struct mask {
     bool *hidden; /* for each byte of the text */
     size_t len;
     bool parsed; /* the document shows where values begin and end */
+    struct schema_secrets secrets;
 };
 
 static void hide(const struct mask *mask, size_t from, size_t to)
@@ -36,7 +37,7 @@ static void hide_below(const struct mask *mask, const struct node *map)
         const struct entry *entry = map->kind == NODE_MAP ? &map->entries[i] : NULL;
         const struct node *value = entry ? entry->value : map->items[i];
 
-        if (entry && schema_is_secret(entry->key->text))
+        if (entry && schema_secrets_have(&mask->secrets, entry->key->text))
             hide_node(mask, value);
         else if (value->kind == NODE_MAP || value->kind == NODE_LIST)
             hide_below(mask, value);
@@ -45,7 +46,8 @@ static void hide_below(const struct mask *mask, const struct node *map)
 
 /* Return whether the text at *at is a secret key and a colon.  If so, move *at to its
  * value, else past the word. */
-static bool skip_secret_key(const char *data, size_t end, size_t *at)
+static bool skip_secret_key(const struct mask *mask, const char *data, size_t end,
+                            size_t *at)
 {
     size_t key = *at;
     char name[128];
@@ -58,7 +60,7 @@ static bool skip_secret_key(const char *data, size_t end, size_t *at)
     name[*at - key] = 0;
     while (*at < end && strchr("\"' \t", data[*at]))
         ++*at;
-    if (*at >= end || data[*at] != ':' || !schema_is_secret(name))
+    if (*at >= end || data[*at] != ':' || !schema_secrets_have(&mask->secrets, name))
         return false;
     for (++*at; *at < end && (data[*at] == ' ' || data[*at] == '\t');)
         ++*at;
@@ -77,7 +79,7 @@ static bool hide_line(const struct mask *mask, const char *data, size_t at, size
     while (at < end && (first || !mask->parsed)) {
         while (at < end && strchr(before, data[at]))
             at++;
-        if (skip_secret_key(data, end, &at)) {
+        if (skip_secret_key(mask, data, end, &at)) {
             hide(mask, at, end);
             return true;
         }
@@ -101,12 +103,13 @@ static bool is_empty(const char *data, size_t at, size_t end)
     return at == end || data[at] == '\n' || data[at] == '\r';
 }
 
-static void hide_all(const struct mask *mask, const struct node *root, const char *data)
+static void hide_all(struct mask *mask, const struct node *root, const char *data)
 {
     bool inside =
         false; /* in lines that may continue the value of an earlier secret key */
     size_t at = 0, indent = 0; /* of that key's line */
 
+    schema_secrets_find(&mask->secrets);
     memset(mask->hidden, 0, mask->len * sizeof(*mask->hidden));
     if (root)
         hide_below(mask, root);
@@ -127,7 +130,9 @@ static void hide_all(const struct mask *mask, const struct node *root, const cha
 
 void redact_mask(const struct document *document, bool *hidden)
 {
-    const struct mask mask = { hidden, document->len, document->root != NULL };
+    struct mask mask = { .hidden = hidden,
+                         .len = document->len,
+                         .parsed = document->root != NULL };
 
     hide_all(&mask, document->root, document->data);
 }
@@ -144,10 +149,12 @@ bool redact_text(const char *data, size_t len, struct text *out)
 {
     struct arena *arena = arena_new();
     bool *hidden = memory_alloc(len + 1);
+    struct mask mask = { .hidden = hidden, .len = len };
     struct document document;
 
     document_read(data, len, arena, &document);
-    hide_all(&(struct mask) { hidden, len, document.root != NULL }, document.root, data);
+    mask.parsed = document.root != NULL;
+    hide_all(&mask, document.root, data);
     for (size_t at = 0, next; at < len; at = next) {
         for (next = at; next < len && hidden[next] == hidden[at];)
             next++;

@@ -8,6 +8,7 @@
 #include "base/nearest.h"
 #include "patcher/schema/schema_keys.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <string.h>
 
@@ -110,32 +111,50 @@ static bool has_word(const char *name, const char *word)
     return false;
 }
 
+void schema_secrets_find(struct schema_secrets *out)
+{
+    const struct keys *const *keys = schema_job.sections;
+
+    out->count = 0;
+    for (; *keys; keys++)
+        for (size_t i = 0; i < (*keys)->count; i++) {
+            assert(!(*keys)->list[i].secret || out->count < TS_COUNT(out->names));
+            if ((*keys)->list[i].secret)
+                out->names[out->count++] = (*keys)->list[i].name;
+        }
+}
+
 /* hf-hub-token, hf_hub_tokn: a name that a rename could turn into a secret key is one. */
-static bool is_like_a_secret(const char *name)
+static bool is_like_a_secret(const struct schema_secrets *secrets, const char *name)
 {
     const size_t limit = limit_of(name);
-    const struct key *key;
 
-    for (size_t i = 0; (key = schema_at(&schema_job, i)); i++)
-        if (key->secret && (nearest_is_same_name(name, key->name) ||
-                            nearest_distance(name, key->name, limit) <= limit))
+    for (size_t i = 0; i < secrets->count; i++)
+        if (nearest_is_same_name(name, secrets->names[i]) ||
+            nearest_distance(name, secrets->names[i], limit) <= limit)
             return true;
     return false;
 }
 
-bool schema_is_secret(const char *name)
+/* Most names do not look like secrets: only the others are looked for among all keys. */
+bool schema_secrets_have(const struct schema_secrets *secrets, const char *name)
 {
     static const char *const words[] = { "secret",     "password",   "passwd", "api_key",
                                          "apikey",     "access_key", "_token", "webhook",
                                          "credential", "private_key" };
-    const struct key *key = schema_find(name);
+    bool looks = is_like_a_secret(secrets, name);
+    const struct key *key;
 
-    if (key)
-        return key->secret;
-    if (is_like_a_secret(name))
-        return true;
-    for (size_t i = 0; i < TS_COUNT(words); i++)
-        if (has_word(name, words[i]))
-            return true;
-    return false;
+    for (size_t i = 0; !looks && i < TS_COUNT(words); i++)
+        looks = has_word(name, words[i]);
+    key = looks ? schema_find(name) : NULL;
+    return key ? key->secret : looks;
+}
+
+bool schema_is_secret(const char *name)
+{
+    struct schema_secrets secrets;
+
+    schema_secrets_find(&secrets);
+    return schema_secrets_have(&secrets, name);
 }

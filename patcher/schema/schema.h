@@ -129,6 +129,16 @@ bool schema_set(const char *key, const char *value, struct arena *arena,
  * looks like one ("AWS_SECRET_KEY" in the environment of a job). */
 bool schema_is_secret(const char *name);
 
+/* The names of the secret keys, found once to ask about each of many names. */
+struct schema_secrets {
+    const char *names[32];
+    size_t count;
+};
+
+void schema_secrets_find(struct schema_secrets *out);
+/* Same as schema_is_secret. */
+bool schema_secrets_have(const struct schema_secrets *secrets, const char *name);
+
 /* Find the closest known keys: first by folding case and separators, then by an edit
  * distance of at most 2.  Store up to `room` keys at the least distance and return their
  * number.  *exact: the name differs only in case, blanks and separators. */

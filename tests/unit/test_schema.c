@@ -30,6 +30,24 @@ static void test_schema_names_are_unique_and_have_help(void **state)
     assert_true(count > 400);
 }
 
+/* Names that look like secrets are found first: the table decides about its own keys. */
+static void test_schema_table_decides_what_is_secret(void **state)
+{
+    const struct key *key;
+    size_t secrets = 0;
+
+    (void)state;
+    for (size_t i = 0; (key = schema_at(&schema_job, i)); i++) {
+        assert_int_equal(schema_is_secret(key->name), key->secret);
+        secrets += key->secret;
+    }
+    assert_true(secrets > 5);
+    assert_true(schema_is_secret("hf_hub_tokn"));
+    assert_true(schema_is_secret("AWS_SECRET_KEY"));
+    assert_false(schema_is_secret("k59999"));
+    assert_false(schema_is_secret(""));
+}
+
 static struct value read_text(const struct key *key, const char *text,
                               struct arena *arena)
 {
@@ -395,6 +413,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_schema_names_are_unique_and_have_help),
+        cmocka_unit_test(test_schema_table_decides_what_is_secret),
         cmocka_unit_test(test_schema_defaults_are_values),
         cmocka_unit_test(test_schema_every_row_binds_its_field),
         cmocka_unit_test(test_schema_defaults_match_llama_factory),
