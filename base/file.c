@@ -401,9 +401,11 @@ static bool remove_below(int fd, struct error *err)
         close(fd);
         return false;
     }
-    while (ok && (entry = readdir(entries)))
+    while (ok && (errno = 0, entry = readdir(entries)))
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
             ok = remove_at(fd, entry->d_name, err);
+    if (ok && errno)
+        ok = error_errno(err, "cannot read a directory");
     closedir(entries);
     return ok;
 }

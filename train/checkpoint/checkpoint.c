@@ -360,13 +360,26 @@ bool checkpoint_begin(const char *dir, const char *digest, int64_t after,
     return ok && (count == 0 || file_sync_dir(dir, err));
 }
 
+/* Return NULL at the end, and if the folder cannot be read, which sets *ok to false. */
+static const struct dirent *next_entry(DIR *folder, const char *name, bool *ok,
+                                       struct error *err)
+{
+    const struct dirent *entry;
+
+    errno = 0;
+    entry = readdir(folder);
+    if (!entry && errno)
+        *ok = error_errno(err, "cannot read the folder %s", name);
+    return entry;
+}
+
 bool checkpoint_remove_temporary(const char *dir, struct error *err)
 {
     DIR *folder = opendir(dir);
-    struct dirent *entry;
+    const struct dirent *entry;
     bool ok = true;
 
-    while (folder && ok && (entry = readdir(folder))) {
+    while (folder && ok && (entry = next_entry(folder, dir, &ok, err))) {
         char *name;
 
         if (!text_starts(entry->d_name, "." CHECKPOINT_PREFIX) ||
@@ -386,8 +399,12 @@ bool checkpoint_remove_temporary(const char *dir, struct error *err)
 static bool move_file(const char *old, const char *new, bool ours, struct error *err)
 {
     char before[DIGEST_TEXT], after[DIGEST_TEXT];
+    struct stat st;
+    bool exists = !ours && lstat(new, &st) == 0;
 
-    if (!ours && file_exists(new) &&
+    if (!ours && !exists && errno != ENOENT)
+        return error_errno(err, "cannot examine %s", new);
+    if (exists &&
         !(digest_file(new, before, NULL) && digest_file(old, after, NULL) &&
           strcmp(before, after) == 0) &&
         !move_aside(new, err))
@@ -403,12 +420,12 @@ static bool move_files(const char *from, const char *to, const char *job,
 {
     bool ours = job && manifest_has_job(to, job);
     DIR *folder = opendir(from);
-    struct dirent *entry;
+    const struct dirent *entry;
     bool ok = folder || error_errno(err, "cannot read the folder %s", from);
 
     for (int manifest = 0; ok && manifest < 2; manifest++) {
         rewinddir(folder);
-        while (ok && (entry = readdir(folder))) {
+        while (ok && (entry = next_entry(folder, from, &ok, err))) {
             char *old, *new;
 
             if (entry->d_name[0] == '.' ||
