@@ -137,6 +137,12 @@ def detach_after(trace, tracer, pattern):
     return pattern in read(trace)
 
 
+def was_cut(trace):
+    """Return whether the tracer was detached within a call that it injects an error into: it then fails with another
+    one, of a call that does not exist."""
+    return "<detached ...>" in read(trace)
+
+
 def kills_at_calls(setting):
     if not can_trace():
         raise Skip("no strace(1), or it may not trace")
