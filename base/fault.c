@@ -16,7 +16,7 @@ static const int faults[] = {
 };
 
 /* As errno, which says no more either. */
-static _Thread_local struct error first;
+static _Thread_local struct error first, unanswered;
 
 bool fault_is(int number)
 {
@@ -28,8 +28,10 @@ bool fault_is(int number)
 
 void fault_note(const char *what, const char *name)
 {
-    if (fault_is(errno))
-        error_errno(&first, "%s %s", what, name);
+    if (!fault_is(errno))
+        return;
+    error_errno(&first, "%s %s", what, name);
+    error_errno(&unanswered, "%s %s", what, name);
 }
 
 void fault_keep(const struct error *err)
@@ -38,12 +40,39 @@ void fault_keep(const struct error *err)
         first = *err;
 }
 
+void fault_keep_question(const struct error *err)
+{
+    fault_keep(err);
+    if (err->code == ERROR_FAULT && unanswered.code == ERROR_NONE)
+        unanswered = *err;
+}
+
 void fault_clear(void)
 {
     error_clear(&first);
+    error_clear(&unanswered);
 }
 
 bool fault_none(struct error *err)
 {
     return first.code == ERROR_NONE || error_set(err, ERROR_FAULT, "%s", first.text);
+}
+
+bool fault_answered(struct error *err)
+{
+    return unanswered.code == ERROR_NONE ||
+           error_set(err, ERROR_FAULT, "%s", unanswered.text);
+}
+
+bool fault_doubt(struct error *err)
+{
+    struct error why = *err;
+    bool doubtful = why.code == ERROR_JOB || why.code == ERROR_DATA ||
+                    why.code == ERROR_SYSTEM || why.code == ERROR_DEVICE;
+
+    if (!doubtful || first.code == ERROR_NONE)
+        return false;
+    error_clear(err);
+    error_set(err, ERROR_FAULT, "%s; it may be the reason why %s", first.text, why.text);
+    return true;
 }

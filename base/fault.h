@@ -19,9 +19,16 @@ bool fault_is(int number);
 void fault_note(const char *what, const char *name);
 /* Note an error whose code is ERROR_FAULT; others are ignored. */
 void fault_keep(const struct error *err);
+/* The same for an error that is no answer to what was asked. */
+void fault_keep_question(const struct error *err);
 
 void fault_clear(void);
 /* Return true if no fault was noted since fault_clear; otherwise set ERROR_FAULT. */
 bool fault_none(struct error *err);
+/* The same, but only for questions that were left without an answer. */
+bool fault_answered(struct error *err);
+/* Make the error an ERROR_FAULT if one was noted since fault_clear: what looks like an
+ * error of the job may follow from it. Return whether that was so. */
+bool fault_doubt(struct error *err);
 
 #endif

@@ -15,6 +15,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/fault.h"
+
 enum { CREATE_RULESET = 444, ADD_RULE = 445, RESTRICT_SELF = 446 }; /* on all machines */
 enum { ASK_VERSION = 1, RULE_PATH = 1 };
 enum { VERSION_REFER = 2, VERSION_TRUNCATE = 3, VERSION_TCP = 4, VERSION_SCOPE = 6 };
@@ -99,9 +101,14 @@ bool landlock_allow(const struct landlock *list, const char *path,
     struct stat st;
     bool ok;
 
-    if (fd < 0)
-        return true; /* what cannot be reached needs no permission */
-    if (fstat(fd, &st) != 0 || !S_ISDIR(st.st_mode))
+    if (fd < 0) /* what cannot be reached needs no permission */
+        return !fault_is(errno) || error_errno(err, "cannot open %s", path);
+    if (fstat(fd, &st) != 0) {
+        error_errno(err, "cannot examine %s", path);
+        close(fd);
+        return false;
+    }
+    if (!S_ISDIR(st.st_mode))
         rule.allowed &= ON_FILES;
     ok = syscall(ADD_RULE, list->fd, RULE_PATH, &rule, 0) == 0 ||
          error_errno(err, "cannot allow %s with Landlock", path);

@@ -25,7 +25,7 @@ int landlock_version(void);
 /* Begin a list of what is allowed. `network`: also allow TCP. ERROR_SYSTEM. */
 bool landlock_open(struct landlock *out, bool network, struct error *err);
 /* Allow it for `path`, and for all below if that is a folder. A missing path is no
- * error. */
+ * error; ERROR_FAULT: it is unknown whether it is missing. */
 bool landlock_allow(const struct landlock *list, const char *path,
                     enum landlock_access access, struct error *err);
 /* Refuse everything else to this thread, and to what it starts from now on, and close the

@@ -15,6 +15,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/digest.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include "runner/ending.h"
 #include "runner/job/containment.h"
@@ -136,8 +137,8 @@ static bool read_job(struct attempt *attempt, struct error *err)
                    freeze(attempt, &text, err);
     ok = ok && (!options->spooled || outputs_check(&attempt->job, &text, &roots, err)) &&
          outputs_share(&attempt->job, &text, options->group, err);
-    if (ok)
-        containment_enter(&attempt->containment, &attempt->job, &text, attempt->log);
+    ok = ok && containment_enter(&attempt->containment, &attempt->job, &text,
+                                 attempt->log, err);
     ok = ok && inspect_text(&how, text.data, text.len, &attempt->inspection, err);
     /* the share of the CPU that a watch gives to a job that does not say how many */
     if (ok && options->threads > 0 && attempt->inspection.patch.plan.threads == 0)
@@ -354,14 +355,17 @@ static bool train_ranks(struct attempt *attempt, struct trainer_options *how,
 static bool work(struct attempt *attempt, struct trainer_options *how, struct error *err)
 {
     const struct plan *plan = &attempt->inspection.patch.plan;
+    bool ok;
 
+    fault_clear();
     if (!plan_trains(plan))
         containment_close(&attempt->containment, attempt->log);
-    if (plan_merges(plan))
-        return merge_run(plan, how, err);
-    if (plan_only_evaluates(plan))
-        return evaluation_only_run(plan, how, err);
-    return train_ranks(attempt, how, err);
+    ok = plan_merges(plan)           ? merge_run(plan, how, err)
+         : plan_only_evaluates(plan) ? evaluation_only_run(plan, how, err)
+                                     : train_ranks(attempt, how, err);
+    if (!ok)
+        fault_doubt(err);
+    return ok;
 }
 
 static void note_containment(struct attempt *attempt)

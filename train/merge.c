@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/arena.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include "train/chat/chat.h"
 #include "train/checkpoint/checkpoint.h"
@@ -70,7 +71,8 @@ static bool open_model(struct merge *merge, struct error *err)
     if (!merge->model)
         return false;
     model_set_heartbeat(merge->model, merge->options->heartbeat);
-    return model_load(merge->model, err) && prepare_saving(merge, err);
+    return model_load(merge->model, err) && prepare_saving(merge, err) &&
+           fault_answered(err);
 }
 
 static void describe(const struct merge *merge)

@@ -430,6 +430,9 @@ static bool open_files(struct run *run, struct error *err)
         return false;
     leftovers_remove(dir, NULL);
     describe(run);
+    /* what could not be looked for, such as a chat template, is not missing */
+    if (!fault_answered(err))
+        return false;
     report_opened(run);
     return true;
 }

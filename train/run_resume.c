@@ -72,6 +72,8 @@ bool run_resume(struct run *run, struct error *err)
     char *name = NULL;
     int64_t after = -1;
 
+    if (!fault_answered(err))
+        return false;
     fault_clear();
     if (first)
         name = find_checkpoint(run, &own);

@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/size.h"
 #include "train/autopsy.h"
@@ -335,6 +336,7 @@ static bool after_step(struct run *run, struct error *err)
     const struct plan *plan = run->plan;
     bool last = run->progress.step == run->steps.total, evaluates = eval_due(run), saves;
 
+    fault_clear(); /* whatever it was, it has not kept the step from being made */
     report_progress(run, run->progress.window_loss / (double)run->progress.window_steps);
     if (run->progress.window_steps > 0 &&
         (last || (run->progress.step == 1 && plan->logging_first_step) ||
@@ -557,10 +559,14 @@ bool trainer_run(const struct plan *plan, const struct trainer_options *options,
 {
     struct run run = { .plan = plan, .options = options };
     struct error why = { 0 };
-    bool ok = run_open(&run, &why) && parallel_ready(options->group, &why) &&
-              (parallel_rank(options->group) == 0 ? run_rank_0(&run, &why)
-                                                  : follow_orders(&run, &why));
+    bool ok;
 
+    fault_clear();
+    ok = run_open(&run, &why) && parallel_ready(options->group, &why) &&
+         (parallel_rank(options->group) == 0 ? run_rank_0(&run, &why)
+                                             : follow_orders(&run, &why));
+    if (!ok)
+        fault_doubt(&why);
     if (!ok && why.code == ERROR_DIVERGED)
         note_divergence(&run);
     if (!ok) {

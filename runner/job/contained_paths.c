@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/size.h"
 #include "runner/job/outputs.h"
@@ -229,17 +230,19 @@ static void add_link(struct contained_paths *paths, const char *link)
     char *target = realpath(link, NULL);
     struct stat st;
 
-    if (target && may_be_linked(target) && stat(target, &st) == 0 && S_ISREG(st.st_mode))
+    if (!target)
+        fault_note("cannot follow", link);
+    if (target && may_be_linked(target) && file_stat(target, &st) && S_ISREG(st.st_mode))
         contained_paths_add(paths, target, LANDLOCK_READ);
     free(target);
 }
 
 static void add_links(struct contained_paths *paths, const char *folder)
 {
-    DIR *dir = opendir(folder);
+    DIR *dir = file_open_dir(folder);
     struct dirent *entry;
 
-    while (dir && (entry = readdir(dir))) {
+    while (dir && (entry = file_next(dir, folder))) {
         char *name;
 
         if (entry->d_type != DT_LNK && entry->d_type != DT_UNKNOWN)
@@ -300,7 +303,8 @@ static void add_datasets(struct contained_paths *paths, const struct plan *plan,
     contained_paths_add(paths, info, LANDLOCK_READ);
     free(info);
     found = dataset_tokens_paths(plan, names);
-    dataset_sources_find(found, dir, paths->arena, &sources, &ignored);
+    if (!dataset_sources_find(found, dir, paths->arena, &sources, &ignored))
+        fault_keep_question(&ignored);
     for (size_t i = 0; i < sources.count; i++)
         if (sources.list[i].path)
             add_input(paths, sources.list[i].path);

@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/limits.h"
 #include "base/seccomp.h"
@@ -31,12 +32,17 @@ static bool enter_landlock(struct containment *containment, const struct plan *p
     bool ok = landlock_open(&list, network, err);
 
     contained_paths_init(&paths, arena);
+    fault_clear();
     if (ok) {
         outputs_create(plan); /* the trainer reports one that is missing */
+        ok = fault_none(err);
+    }
+    if (ok) {
         contained_paths_add_system(&paths);
         if (containment->gpu)
             contained_paths_add_gpu(&paths);
         contained_paths_add_plan(&paths, plan);
+        ok = fault_answered(err);
     }
     for (size_t i = 0; i < paths.count && ok; i++)
         ok = landlock_allow(&list, paths.list[i].path, paths.list[i].access, err);
@@ -80,31 +86,45 @@ static void report_lack(struct log *log, const struct error *err)
     log_line(log, LOG_WARN, "containment: %s: continuing without it", err->text);
 }
 
-void containment_enter(struct containment *containment, const struct job *job,
-                       const struct text *text, struct log *log)
+/* What the kernel lacks is left out; what it cannot do for now is not. */
+static bool leave_out(struct log *log, const struct error *why, struct error *err)
+{
+    if (why->code == ERROR_FAULT)
+        return error_set(err, ERROR_FAULT, "%s", why->text);
+    report_lack(log, why);
+    return true;
+}
+
+static bool contain(struct containment *containment, const struct plan *plan,
+                    struct log *log, struct error *err)
+{
+    struct arena *arena = arena_new();
+    struct error files = { 0 }, calls = { 0 };
+    bool ok =
+        enter_landlock(containment, plan, arena, &files) || leave_out(log, &files, err);
+
+    containment->seccomp = ok && seccomp_refuse(refused_calls(containment), &calls);
+    arena_free(arena);
+    return ok && (containment->seccomp || leave_out(log, &calls, err));
+}
+
+bool containment_enter(struct containment *containment, const struct job *job,
+                       const struct text *text, struct log *log, struct error *err)
 {
     struct arena *arena;
     struct plan plan;
-    struct error err = { 0 };
+    bool ok;
 
     if (!containment->on)
-        return;
+        return true;
     arena = arena_new();
     outputs_bind_plan(job, text, arena, &plan);
     containment->ranks = plan_ranks(&plan) > 1;
     containment->gpu = has_gpu(containment->machine, &plan);
     limits_no_core();
-    if (leaves_gpu_alone(containment)) {
-        arena_free(arena);
-        return;
-    }
-    if (!enter_landlock(containment, &plan, arena, &err))
-        report_lack(log, &err);
-    error_clear(&err);
-    containment->seccomp = seccomp_refuse(refused_calls(containment), &err);
-    if (!containment->seccomp)
-        report_lack(log, &err);
+    ok = leaves_gpu_alone(containment) || contain(containment, &plan, log, err);
     arena_free(arena);
+    return ok;
 }
 
 /* The driver may start processes; a program that it starts stays contained. */

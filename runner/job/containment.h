@@ -6,7 +6,7 @@
  * With a GPU, Landlock and seccomp are used if the driver's devices exist, or with
  * TRAINSPOOL_SANDBOX=1 in the environment.
  *
- * Nothing here can fail a run: what the kernel lacks is left out, and the log says so.
+ * What the kernel lacks is left out, and the log says so.
  */
 #ifndef RUNNER_JOB_CONTAINMENT_H
 #define RUNNER_JOB_CONTAINMENT_H
@@ -26,9 +26,9 @@ struct containment {
 };
 
 /* Contain this process, and the ranks that it starts, before it reads the model and the data
- * that the text names. Do nothing unless `on`. */
-void containment_enter(struct containment *containment, const struct job *job,
-                       const struct text *text, struct log *log);
+ * that the text names. Do nothing unless `on`. Only a fault of the machine is an error. */
+bool containment_enter(struct containment *containment, const struct job *job,
+                       const struct text *text, struct log *log, struct error *err);
 /* Refuse new programs, once the ranks have started. */
 void containment_close(struct containment *containment, struct log *log);
 

@@ -16,6 +16,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/digest.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/leftovers.h"
 #include "base/owner.h"
@@ -204,6 +205,8 @@ bool job_read_at(int dir, const char *name, struct job_record *out, struct error
 
     if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
         return read_missing(dir, name, out, err);
+    if (fd < 0 && fault_is(errno)) /* not tried again: it could be missing then */
+        return error_errno(err, "cannot open %s", name);
     if (fd >= 0) {
         len = read_quickly(fd, buffer, sizeof(buffer));
         close(fd);

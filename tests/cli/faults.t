@@ -55,6 +55,28 @@ once() {
     grep -q 'error .*; trying again every 5 s$' "$1.log" || echo "no fault is reported"
 }
 
+# NAME PATH SYSCALL ERROR COUNT: run the trainer with each of its first calls about this path failing.
+trainer() {
+    spool "$1"
+    cd "$1" || return
+    at=0
+    while [ $at -lt "$5" ]; do
+        at=$((at + 1))
+        rm -rf a.run
+        strace -f -qq -o trace -P "$2" -e "inject=$3:error=$4:when=$at" \
+            "$train" --spooled a.yaml >>../"$1.log" 2>&1
+        trainer_status=$?
+        grep -q INJECTED trace || break
+        case $trainer_status in
+        0) [ -f a.run/model.safetensors ] || echo "done without a model after a fault of call $at" ;;
+        75) ;;
+        *) echo "the trainer ends with $trainer_status after a fault of call $at: $(tail -n 1 a.run/train.log)" ;;
+        esac
+    done
+    [ $at -gt 1 ] || echo "no fault was met"
+    cd ..
+}
+
 # A watch --once that never can read its folder ends, but not at once.
 unreadable() {
     spool unreadable
@@ -74,6 +96,14 @@ if strace -f -qq -o /dev/null true 2>/dev/null; then
     once folder "$T/folder" getdents64 EIO >folder.out &
     pids="$pids $!"
     test_folder=$!
+    while read -r name path call error count; do
+        trainer "$name" "$path" "$call" "$error" "$count" >"$name.out" 2>/dev/null &
+        pids="$pids $!"
+        eval "test_$name=$!"
+    done <<END
+data text.txt newfstatat EIO 12
+publish $T/publish/a.run/.checkpoint-final.tmp getdents64 EIO 3
+END
     # a watch opens files by names relative to their folders
     while read -r name path call error; do
         lasting "$name" "$path" "$call" "$error" >"$name.out" 2>/dev/null &
@@ -124,6 +154,12 @@ if [ "${traces-}" ]; then
         cp $name.out out
         cp $name.log err
         expect "a job runs after a fault of $name" test ! -s out
+    done
+    for name in data publish; do
+        eval "wait \${test_$name-}"
+        cp $name.out out
+        cp $name.log err
+        expect "the trainer takes no fault of $name for an answer" test ! -s out
     done
     wait $test_unreadable
     cp unreadable.out out

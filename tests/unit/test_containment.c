@@ -252,7 +252,7 @@ static void run_trial(const struct trial *trial)
     text_init(&text, 0);
     text_addf(&text, "%s%s", job_text, trial->more);
     job_init(&job, "job.yaml");
-    containment_enter(&containment, &job, &text, NULL);
+    assert_true(containment_enter(&containment, &job, &text, NULL, NULL));
     containment_close(&containment, NULL);
     _exit(trial->check() ? 0 : 1);
 }

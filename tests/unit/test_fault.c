@@ -57,6 +57,36 @@ static void test_fault_is_kept_until_it_is_cleared(void **state)
     assert_true(fault_none(NULL));
 }
 
+static void test_fault_puts_later_errors_in_doubt(void **state)
+{
+    struct error err = { 0 };
+
+    (void)state;
+    fault_clear();
+    error_set(&err, ERROR_DATA, "a does not exist");
+    assert_false(fault_doubt(&err));
+    assert_int_equal(err.code, ERROR_DATA);
+
+    errno = EROFS;
+    error_errno(NULL, "cannot create b");
+    assert_true(fault_answered(NULL)); /* no question was left open */
+    errno = EIO;
+    fault_note("cannot examine", "a");
+    assert_true(fault_doubt(&err));
+    assert_int_equal(err.code, ERROR_FAULT);
+    assert_string_equal(err.text, "cannot create b: Read-only file system; it may be the "
+                                  "reason why a does not exist");
+    error_clear(&err);
+    assert_false(fault_answered(&err));
+    assert_string_equal(err.text, "cannot examine a: Input/output error");
+
+    error_clear(&err);
+    error_set(&err, ERROR_STOPPED, "stopped at step 1");
+    assert_false(fault_doubt(&err));
+    fault_clear();
+    assert_true(fault_answered(NULL));
+}
+
 /* With no descriptor left, a folder and a file look missing. */
 static void test_fault_of_a_check_is_no_finding(void **state)
 {
@@ -91,6 +121,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fault_classifies_errors),
         cmocka_unit_test(test_fault_is_kept_until_it_is_cleared),
+        cmocka_unit_test(test_fault_puts_later_errors_in_doubt),
         cmocka_unit_test(test_fault_of_a_check_is_no_finding),
     };
 
