@@ -10,6 +10,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+/* A run opens a few dozen files, one for each shard of a model, and for each GPU. The largest
+ * file that it writes is a checkpoint of a model with all its moments in one file. */
+static const rlim_t open_max = 8192, file_max = (rlim_t)1 << 42;
+
 /* `value` may be RLIM_INFINITY, which is the largest. */
 static void set_soft(int what, rlim_t value)
 {
@@ -18,6 +22,18 @@ static void set_soft(int what, rlim_t value)
     if (getrlimit(what, &limit) != 0)
         return;
     limit.rlim_cur = value < limit.rlim_max ? value : limit.rlim_max;
+    setrlimit(what, &limit);
+}
+
+/* This process cannot raise the limit again, nor can what it starts. */
+static void set_both(int what, rlim_t value)
+{
+    struct rlimit limit;
+
+    if (getrlimit(what, &limit) != 0)
+        return;
+    limit.rlim_max = value < limit.rlim_max ? value : limit.rlim_max;
+    limit.rlim_cur = limit.rlim_max;
     setrlimit(what, &limit);
 }
 
@@ -52,6 +68,19 @@ void limits_cpu(double more)
 void limits_no_core(void)
 {
     set_soft(RLIMIT_CORE, 0);
+}
+
+void limits_fix_data(uint64_t more)
+{
+    set_both(RLIMIT_DATA, (rlim_t)(limits_data_bytes() + more));
+}
+
+void limits_fix_files(void)
+{
+    signal(SIGXFSZ, SIG_IGN);
+    set_both(RLIMIT_CORE, 0);
+    set_both(RLIMIT_FSIZE, file_max);
+    set_both(RLIMIT_NOFILE, open_max);
 }
 
 void limits_lift(void)

@@ -1,7 +1,7 @@
 /*
  * base/limits.h - limits of this process, so that a hostile file ends it instead of
- * taking the machine's memory or time. Only the soft limits change: a program that it
- * starts can lift them (limits_lift).
+ * taking the machine's memory or time. Only the soft limits change, so that a program that
+ * it starts can lift them (limits_lift), except where "fix" says that they stay.
  */
 #ifndef BASE_LIMITS_H
 #define BASE_LIMITS_H
@@ -21,6 +21,11 @@ void limits_data(uint64_t more);
  * the process. */
 void limits_cpu(double more);
 void limits_no_core(void);
+/* As limits_data, for good. */
+void limits_fix_data(uint64_t more);
+/* For good: no core file, at most 8192 open files, at most 4 TiB in a file; beyond that,
+ * writing fails with EFBIG. */
+void limits_fix_files(void);
 /* Raise the limits of data and of CPU time to what the system allows. */
 void limits_lift(void);
 

@@ -512,6 +512,7 @@ static int finish(struct attempt *attempt, bool done, struct error *err)
     meter_close(&attempt->meter);
     if (!done) /* a request may have arrived since the last beat */
         check_requests(attempt);
+    containment_explain(&attempt->containment, err);
     check_time(attempt);
     find_ending(attempt, done, err, &ending);
     if (ending.event == EVENT_EXIT_OK) {
@@ -588,8 +589,9 @@ int attempt_run(const struct options *options, const struct machine *machine,
     attempt.started = clock_seconds();
     attempt.heartbeat =
         (struct heartbeat) { .stop = stop, .beat = on_beat, .context = &attempt };
-    attempt.containment =
-        (struct containment) { .on = !options->no_sandbox, .machine = machine };
+    attempt.containment = (struct containment) { .on = !options->no_sandbox,
+                                                 .frozen = options->frozen,
+                                                 .machine = machine };
     report_init(&attempt.report, options);
     job_init(&attempt.job, options->operands[0]);
     meter_open(&attempt.meter, options->spooled || options->quiet ? NULL : stdout,

@@ -210,7 +210,6 @@ static bool spawn(const struct child_start *start, int log, struct child *out,
     posix_spawnattr_init(&attributes);
     failed = add_files(&files, start, log);
     failed = failed ? failed : set_attributes(&attributes, start->spooled);
-    out->kills = cgroup_oom_kills("");
     failed = failed ? failed
                     : posix_spawn(&out->pid, start->program, &files, &attributes,
                                   (char *const *)argv, contained ? variables : environ);
@@ -231,7 +230,7 @@ bool child_start(const struct child_start *start, struct child *out, struct erro
     int log = start->spooled ? job_open_log(start->job, err) : -1;
     bool ok;
 
-    *out = (struct child) { .fd = -1 };
+    *out = (struct child) { .fd = -1, .kills = cgroup_oom_kills("") };
     if (start->spooled && log < 0)
         return false;
     if (start->user && !user_is_own(start->user->id))
@@ -281,9 +280,15 @@ bool child_reap(struct child *child, bool wait, int *status)
     return true;
 }
 
+static bool met_limit(int status)
+{
+    return status >= 0 && WIFEXITED(status) && WEXITSTATUS(status) == EXIT_OVER_LIMIT;
+}
+
 bool child_met_memory(int status)
 {
-    return status >= 0 && WIFEXITED(status) && WEXITSTATUS(status) == EXIT_NO_MEMORY;
+    return met_limit(status) ||
+           (status >= 0 && WIFEXITED(status) && WEXITSTATUS(status) == EXIT_NO_MEMORY);
 }
 
 bool child_met_fault(int status)
@@ -320,7 +325,8 @@ static const struct {
 void child_describe_exit(int status, struct text *out)
 {
     if (child_met_memory(status)) {
-        text_adds(out, "ran out of memory");
+        text_addf(out, "ran out of memory%s",
+                  met_limit(status) ? ": memory_limit allows no more" : "");
         return;
     }
     if (WIFEXITED(status)) {

@@ -54,8 +54,8 @@ void child_signal(const struct child *child, int number);
 /* Return whether the child has ended. *status is then the status of waitpid, and the
  * child is gone. `wait`: block until it ends. */
 bool child_reap(struct child *child, bool wait, int *status);
-/* Append "was killed by signal 9 (Killed): ...", "ran out of memory" or "exited with
- * status 3". */
+/* Append "was killed by signal 9 (Killed): ...", "ran out of memory", with memory_limit if
+ * that is the reason, or "exited with status 3". */
 void child_describe_exit(int status, struct text *out);
 
 #endif

@@ -4,14 +4,19 @@
 
 #include "runner/job/containment.h"
 
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/limits.h"
 #include "base/seccomp.h"
+#include "precision/memory.h"
 #include "runner/job/contained_paths.h"
 #include "runner/job/outputs.h"
+#include "runner/output/report.h"
 
 static bool has_gpu(const struct machine *machine, const struct plan *plan)
 {
@@ -81,6 +86,52 @@ static bool leaves_gpu_alone(const struct containment *containment)
            !file_exists(DRIVER_DEVICE);
 }
 
+/* What the plan does not count: the program, the tokenizer and the data; two pools of
+ * threads, whose stacks count in full. */
+#define UNPLANNED ((uint64_t)512 << 20)
+
+static uint64_t unplanned(const struct plan *plan, const struct device *device)
+{
+    const int64_t threads = plan->threads > 0 ? plan->threads : device->threads;
+    pthread_attr_t attributes;
+    size_t stack = 8 << 20;
+
+    if (pthread_getattr_default_np(&attributes) == 0) {
+        pthread_attr_getstacksize(&attributes, &stack);
+        pthread_attr_destroy(&attributes);
+    }
+    return UNPLANNED + 2 * (uint64_t)threads * (stack + MEMORY_CPU_THREAD);
+}
+
+/* The default limit, a share of what is free, is only planned with: it changes while the
+ * job runs. A GPU's driver maps more than it uses, and the plan of a GPU is one block. */
+static void limit_memory(struct containment *containment, const struct plan *plan)
+{
+    const struct machine *machine = containment->machine;
+    const struct device *device =
+        machine->named ? &machine->device : &machine->probe.devices[0];
+    uint64_t limit;
+
+    if (!plan->memory_limit || containment->gpu ||
+        !memory_limit(plan->memory_limit, device, &limit, NULL))
+        return;
+    containment->memory = limit / plan_ranks(plan);
+    limits_fix_data(containment->memory + unplanned(plan, device));
+    if (containment->frozen)
+        memory_set_status(EXIT_OVER_LIMIT);
+}
+
+void containment_explain(const struct containment *containment, struct error *err)
+{
+    char bytes[16];
+    size_t len = strlen(err->text);
+
+    if (containment->memory == 0 || err->code != ERROR_MEMORY)
+        return;
+    memory_text(containment->memory, bytes);
+    snprintf(err->text + len, sizeof(err->text) - len, "; memory_limit allows %s", bytes);
+}
+
 static void report_lack(struct log *log, const struct error *err)
 {
     log_line(log, LOG_WARN, "containment: %s: continuing without it", err->text);
@@ -121,7 +172,8 @@ bool containment_enter(struct containment *containment, const struct job *job,
     outputs_bind_plan(job, text, arena, &plan);
     containment->ranks = plan_ranks(&plan) > 1;
     containment->gpu = has_gpu(containment->machine, &plan);
-    limits_no_core();
+    limits_fix_files();
+    limit_memory(containment, &plan);
     ok = leaves_gpu_alone(containment) || contain(containment, &plan, log, err);
     arena_free(arena);
     return ok;
@@ -141,6 +193,15 @@ void containment_close(struct containment *containment, struct log *log)
         report_lack(log, &err);
 }
 
+static void add_memory(const struct containment *containment, struct text *out)
+{
+    char bytes[16];
+
+    memory_text(containment->memory, bytes);
+    if (containment->memory)
+        text_addf(out, ", memory_limit (%s)", bytes);
+}
+
 void containment_describe(const struct containment *containment, struct text *out)
 {
     if (!containment->on) {
@@ -155,17 +216,21 @@ void containment_describe(const struct containment *containment, struct text *ou
     text_addf(out, "%s%sno new privileges, clean environment",
               containment->landlock ? "Landlock, " : "",
               containment->seccomp ? "seccomp, " : "");
+    add_memory(containment, out);
 }
 
 void containment_add_line(const struct plan *plan, struct text *out)
 {
-    const struct containment here = { .on = true,
-                                      .gpu = plan->device.kind != DEVICE_CPU,
-                                      .landlock = landlock_version(),
-                                      .seccomp = seccomp_is_available() };
+    struct containment here = { .on = true,
+                                .gpu = plan->device.kind != DEVICE_CPU,
+                                .landlock = landlock_version(),
+                                .seccomp = seccomp_is_available() };
 
     if (plan->external)
         return;
+    if (plan->memory_limit && !here.gpu &&
+        memory_limit(plan->memory_limit, &plan->device, &here.memory, NULL))
+        here.memory /= plan_ranks(plan);
     text_adds(out, "  contained   ");
     containment_describe(&here, out);
     text_addc(out, '\n');

@@ -19,10 +19,12 @@
 
 struct containment {
     bool on;
+    bool frozen; /* the parent of this process records how it ends */
     const struct machine *machine;
     bool gpu, ranks; /* of the run: what it needs in addition */
     int landlock;    /* version of the kernel's interface; 0: not used */
     bool seccomp;
+    uint64_t memory; /* that the job may use, in each of its processes; 0: no limit */
 };
 
 /* Contain this process, and the ranks that it starts, before it reads the model and the data
@@ -31,6 +33,9 @@ bool containment_enter(struct containment *containment, const struct job *job,
                        const struct text *text, struct log *log, struct error *err);
 /* Refuse new programs, once the ranks have started. */
 void containment_close(struct containment *containment, struct log *log);
+
+/* Add to an error about memory that the job has a memory_limit, if it has one. */
+void containment_explain(const struct containment *containment, struct error *err);
 
 /* Append "Landlock, seccomp, no new privileges, clean environment", or why nothing contains
  * the job. */

@@ -22,9 +22,10 @@ enum {
     /* EX_TEMPFAIL of sysexits.h: another watch holds the folder, or a fault of the machine
      * ended a job of a spool */
     EXIT_AGAIN = 75,
-    EXIT_NO_ROOM = 76,   /* a job of a spool waits for memory */
-    EXIT_NO_MEMORY = 77, /* of trainspool-train to its parent: an allocation failed */
-    EXIT_CARD = 78,      /* the device of a job of a spool does not work */
+    EXIT_NO_ROOM = 76,    /* a job of a spool waits for memory */
+    EXIT_NO_MEMORY = 77,  /* of trainspool-train to its parent: an allocation failed */
+    EXIT_CARD = 78,       /* the device of a job of a spool does not work */
+    EXIT_OVER_LIMIT = 79, /* as EXIT_NO_MEMORY, within the job's memory_limit */
     EXIT_NOT_LOADED =
         127, /* of a shell or the dynamic loader: the program did not start */
     EXIT_INTERRUPT = 130, /* stopped by SIGINT */

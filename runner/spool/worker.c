@@ -123,6 +123,19 @@ static bool record_kill(const struct job *job, const struct worker_end *end,
            record_event(job, end, EVENT_PAUSED, record, err);
 }
 
+static bool heal_memory(const struct job *job, const struct worker_end *end,
+                        struct job_record *record, struct error *err)
+{
+    struct text reason;
+    bool ok;
+
+    text_init(&reason, 0);
+    describe_end(end, &reason);
+    ok = heal_begin(job, record, AILMENT_MEMORY, reason.data, 0, err);
+    text_clear(&reason);
+    return ok;
+}
+
 /* Record a state that the child could not write, or that it had no time for. */
 static bool record_lost_end(const struct job *job, const struct worker_end *end,
                             struct job_record *record, struct error *err)
@@ -146,8 +159,7 @@ static bool record_lost_end(const struct job *job, const struct worker_end *end,
                          "a fault of the machine ended it; its log may have the reason",
                          err);
     if (child_met_memory(status) && heal_is_left(record))
-        return heal_begin(job, record, AILMENT_MEMORY,
-                          "trainspool-train ran out of memory", 0, err);
+        return heal_memory(job, end, record, err);
     if (record->state == JOB_RUNNING ||
         (record->state == JOB_READY && !was_paused(status)))
         return crashed(job, end, record, err);

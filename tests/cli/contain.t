@@ -33,6 +33,7 @@ cd "$T" || exit 99
 make_data .
 
 # ---- A running job ----
+job 100000 "memory_limit: 3GiB" "use_cpu: true" >limited.yaml
 job 100000 "trainspool: {env: {OMP_WAIT_POLICY: passive, SOME_TOKEN: abc, EMPTY: ''}}" >long.yaml
 export HF_TOKEN=hf_secret AWS_SECRET_ACCESS_KEY=secret LD_BIND_NOT=1 NCCL_DEBUG=WARN
 start long.yaml
@@ -66,6 +67,30 @@ expect_output "plan shows the variables of the job, without secrets" \
 try "$trainspool" plan --json long.yaml
 expect "plan --json shows them, too" jq_accepts -e \
     '.variables == {OMP_WAIT_POLICY: "passive", SOME_TOKEN: "***", EMPTY: ""}' "$T/out"
+
+# ---- Memory ----
+try "$trainspool" plan --device cpu limited.yaml
+expect_output "plan says that memory_limit does" '^  contained   .*clean environment, memory_limit (3\.0 GiB)$'
+start limited.yaml
+limit=$(sed -n 's/^Max data size *\([0-9]*\) *\([0-9]*\) .*/\1 \2/p' "/proc/$trainer/limits")
+# SOFT HARD
+is_near_3_gib() { [ "$1" = "$2" ] && [ "$1" -ge 3221225472 ] && [ "$1" -le 9000000000 ]; }
+expect "memory_limit limits a run on the CPU" is_near_3_gib $limit
+end
+mkdir limited
+for status in 79 77; do
+    cp text.txt limited
+    job 4 "memory_limit: 3GiB" "use_cpu: true" "trainspool: {heal: false, max_retries: 0}" >limited/a.yaml
+    printf '#!/bin/sh\ncase $* in *--frozen*) exit %s ;; esac\nexec %s "$@"\n' $status "$train" >limited/trainspool-train
+    cp "$trainspool" limited
+    chmod +x limited/trainspool-train
+    timeout 60 limited/trainspool watch --once limited >>daemon.log 2>&1
+    [ $status = 79 ] && more=': memory_limit allows no more' || more=
+    reason limited/a.yaml >reason
+    expect "a run that ends with status $status ran out of memory" grep -qx \
+        "trainspool-train ran out of memory$more before it began.*" reason
+    rm -rf limited/a.*
+done
 
 rm -rf long.run
 start long.yaml --no-sandbox

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
@@ -212,6 +213,38 @@ static bool calls_are_contained(void)
            prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1;
 }
 
+/* It may use 64 MiB and what a plan does not count, which is less than 1 GiB here. */
+static bool memory_is_contained(void)
+{
+    void *within = malloc((size_t)300 << 20), *beyond = malloc((size_t)1 << 30);
+    const bool ok = within && !beyond;
+    struct rlimit data;
+
+    free(within);
+    free(beyond);
+    return ok && getrlimit(RLIMIT_DATA, &data) == 0 && data.rlim_cur == data.rlim_max;
+}
+
+static bool memory_is_not_contained(void)
+{
+    void *much = malloc((size_t)1 << 30);
+    bool ok = much != NULL;
+
+    free(much);
+    return ok;
+}
+
+static bool limits_hold(void)
+{
+    struct rlimit core, open, file;
+    int fd = memfd_create("large", MFD_CLOEXEC);
+
+    return getrlimit(RLIMIT_CORE, &core) == 0 && core.rlim_max == 0 &&
+           getrlimit(RLIMIT_NOFILE, &open) == 0 && open.rlim_max <= 8192 &&
+           getrlimit(RLIMIT_FSIZE, &file) == 0 && file.rlim_max <= (rlim_t)1 << 42 &&
+           fd >= 0 && pwrite(fd, "x", 1, (off_t)1 << 42) < 0 && errno == EFBIG;
+}
+
 static bool nothing_is_contained(void)
 {
     return opens("private", O_RDONLY) && opens("new", O_WRONLY | O_CREAT) &&
@@ -244,7 +277,10 @@ struct trial {
 
 static void run_trial(const struct trial *trial)
 {
-    struct machine machine = { .probe = { .count = trial->devices } };
+    struct machine machine = { .probe = { .count = trial->devices,
+                                          .devices = { { .kind = DEVICE_CPU,
+                                                         .threads = 2,
+                                                         .available = 1 << 30 } } } };
     struct containment containment = { .on = trial->on, .machine = &machine };
     struct text text;
     struct job job;
@@ -296,6 +332,58 @@ static void test_programs_and_sockets_are_refused(void **state)
 }
 #endif
 
+#ifdef __SANITIZE_ADDRESS__ /* its malloc reports a failure as a fault */
+static void test_memory_of_a_cpu_is_limited(void **state)
+{
+    (void)state;
+    (void)memory_is_contained;
+    (void)memory_is_not_contained;
+    skip();
+}
+#else
+static void test_memory_of_a_cpu_is_limited(void **state)
+{
+    const struct trial bytes = { true, "memory_limit: 64MiB\n", 1, memory_is_contained },
+                       share = { true, "memory_limit: 10%\n", 1, memory_is_contained },
+                       none = { true, "", 1, memory_is_not_contained },
+                       gpu = { true, "memory_limit: 64MiB\n", 2,
+                               memory_is_not_contained },
+                       off = { false, "memory_limit: 64MiB\n", 1,
+                               memory_is_not_contained };
+
+    (void)state;
+    expect(&bytes);
+    expect(&share);
+    expect(&none);
+    expect(&gpu);
+    expect(&off);
+}
+#endif
+
+static void test_limits_hold_for_good(void **state)
+{
+    const struct trial trial = { true, "", 1, limits_hold };
+
+    (void)state;
+    expect(&trial);
+}
+
+static void test_a_limit_is_given_as_the_reason(void **state)
+{
+    const struct containment limited = { .on = true, .memory = (uint64_t)64 << 20 },
+                             free_of_limits = { .on = true };
+    struct error err = { .code = ERROR_MEMORY, .text = "no memory" },
+                 other = { .code = ERROR_DATA, .text = "no data" };
+
+    (void)state;
+    containment_explain(&free_of_limits, &err);
+    assert_string_equal(err.text, "no memory");
+    containment_explain(&limited, &err);
+    assert_string_equal(err.text, "no memory; memory_limit allows 64.0 MiB");
+    containment_explain(&limited, &other);
+    assert_string_equal(other.text, "no data");
+}
+
 static void test_nothing_is_refused_without_the_sandbox(void **state)
 {
     const struct trial trial = { false, "", 1, nothing_is_contained };
@@ -336,6 +424,9 @@ int main(void)
         cmocka_unit_test(test_paths_of_the_system_leave_out_secrets),
         cmocka_unit_test(test_files_outside_the_job_are_refused),
         cmocka_unit_test(test_programs_and_sockets_are_refused),
+        cmocka_unit_test(test_memory_of_a_cpu_is_limited),
+        cmocka_unit_test(test_limits_hold_for_good),
+        cmocka_unit_test(test_a_limit_is_given_as_the_reason),
         cmocka_unit_test(test_nothing_is_refused_without_the_sandbox),
         cmocka_unit_test(test_a_gpu_without_its_driver_is_contained_only_on_request),
         cmocka_unit_test(test_a_gpu_may_use_sockets),
