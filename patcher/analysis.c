@@ -165,6 +165,7 @@ static void read_model(struct analyzer *analyzer, const char *path)
     analyzer->model_error = NULL;
     analyzer->checkpoint = FORMAT_COUNT;
     analyzer->weights_error = NULL;
+    analyzer->weights_absent = false;
     if (!path || !file_is_dir(path))
         return;
     model = arena_alloc(analyzer->arena, sizeof(*model));
@@ -179,8 +180,10 @@ static void read_model(struct analyzer *analyzer, const char *path)
         analyzer->checkpoint = analyzer->model
                                    ? model_config_weight_format(analyzer->model, set)
                                    : safetensors_format(set);
-    else if (!set)
+    else if (!set) {
         analyzer->weights_error = arena_strdup(analyzer->arena, ignored.text);
+        analyzer->weights_absent = ignored.code == ERROR_SYSTEM; /* not opened */
+    }
     safetensors_close(set);
 }
 
@@ -331,6 +334,7 @@ static struct rule_context context_of(const struct analyzer *analyzer,
         .model_error = analyzer->model_error,
         .checkpoint = analyzer->checkpoint,
         .weights_error = analyzer->weights_error,
+        .weights_absent = analyzer->weights_absent,
         .previous = analyzer->previous,
         .teacher = &analyzer->teacher,
         .versions = &analysis->versions,

@@ -19,6 +19,7 @@ struct analyzer {
     const char *model_error;
     enum format checkpoint;    /* format of its weights; FORMAT_COUNT: unknown */
     const char *weights_error; /* why they cannot be read, or NULL */
+    bool weights_absent;       /* because a file of them is missing */
     /* what the job's last run left; NULL until the first analysis */
     struct previous *previous;
     /* the model folder that the teacher was last compared with */

@@ -18,6 +18,7 @@ struct finding {
     enum severity severity;
     enum apply apply; /* MANUAL: there is no edit */
     bool fixed;       /* this patch applied the edit */
+    bool absent;      /* what it is about does not exist; another job may create it */
     bool resolved;    /* no longer found after the edits that are, or would be, made */
     const char *key;  /* the key, or NULL for the file as a whole */
     /* the row of the analyzed document that it concerns, or after which a line is

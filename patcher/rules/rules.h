@@ -24,6 +24,7 @@ struct rule_context {
     const char *model_error;          /* what is wrong with its config.json, or NULL */
     enum format checkpoint;    /* format of the weight files; FORMAT_COUNT: unknown */
     const char *weights_error; /* why they cannot be read, or NULL */
+    bool weights_absent;       /* because a file of them is missing */
     const struct versions *versions; /* packages of an external job; never NULL */
     const struct profile_view *view; /* the program that trains the job; never NULL */
     struct previous *previous;       /* what the last run of the job left on disk */

@@ -33,9 +33,9 @@ static struct finding *report(struct rule_context *context, const char *key,
     return rule_report(context, &finding, key);
 }
 
-/* Report what may exist on the machine that the job is for. */
-static struct finding *report_missing(struct rule_context *context, const char *key,
-                                      const char *what, const char *note)
+/* Report what may be different on the machine that the job is for. */
+static struct finding *report_unfit(struct rule_context *context, const char *key,
+                                    const char *what, const char *note)
 {
     return report(context, key,
                   &(struct finding) { .severity = context->options->will_run
@@ -43,6 +43,17 @@ static struct finding *report_missing(struct rule_context *context, const char *
                                                       : SEVERITY_WARNING,
                                       .message = what,
                                       .note = note });
+}
+
+/* Report what does not exist, or not yet. */
+static struct finding *report_missing(struct rule_context *context, const char *key,
+                                      const char *what, const char *note)
+{
+    struct finding *finding = report_unfit(context, key, what, note);
+
+    if (finding)
+        finding->absent = true;
+    return finding;
 }
 
 /* Return whether the job has another tool's key for this one, which TS706 reports. */
@@ -157,7 +168,7 @@ static void check_folder(struct rule_context *context, const char *key, const ch
     if (has_file(dir, file))
         return;
     if (file_exists(dir) && !file_is_dir(dir)) {
-        report_missing(
+        report_unfit(
             context, key,
             arena_printf(context->arena, "%s is a file", rule_printable(context, dir)),
             "name the folder that contains it");
@@ -175,10 +186,10 @@ static void check_folder(struct rule_context *context, const char *key, const ch
 static void check_adapter(struct rule_context *context, const char *key, const char *dir)
 {
     if (!has_file(dir, "adapter_config.json") && has_file(dir, "config.json"))
-        report_missing(context, key,
-                       arena_printf(context->arena, "%s has no adapter_config.json",
-                                    rule_printable(context, dir)),
-                       "it is a whole model: use model_name_or_path to train it further");
+        report_unfit(context, key,
+                     arena_printf(context->arena, "%s has no adapter_config.json",
+                                  rule_printable(context, dir)),
+                     "it is a whole model: use model_name_or_path to train it further");
     else
         check_folder(context, key, dir, "adapter_config.json");
 }
@@ -228,14 +239,14 @@ static void report_foreign_weights(struct rule_context *context, const char *dir
     size_t found = find_foreign_weights(dir);
 
     if (found < TS_COUNT(foreign_weights))
-        report_missing(
-            context, "model_name_or_path",
-            arena_printf(context->arena,
-                         "%s has no model.safetensors, and its weights are not "
-                         "supported: %s is %s",
-                         rule_printable(context, dir), foreign_weights[found].ending,
-                         foreign_weights[found].what),
-            foreign_weights[found].remedy);
+        report_unfit(context, "model_name_or_path",
+                     arena_printf(context->arena,
+                                  "%s has no model.safetensors, and its weights are not "
+                                  "supported: %s is %s",
+                                  rule_printable(context, dir),
+                                  foreign_weights[found].ending,
+                                  foreign_weights[found].what),
+                     foreign_weights[found].remedy);
 }
 
 /* Check the files next to a config.json.  A missing config.json is already reported. */
@@ -248,10 +259,11 @@ static void check_model_files(struct rule_context *context, const char *dir)
     if (!plan->train_from_scratch && !has_weights(dir))
         report_foreign_weights(context, dir);
     if (!plan->train_from_scratch && has_weights(dir) && context->weights_error)
-        report_missing(context, "model_name_or_path",
-                       arena_printf(context->arena, "cannot read the weights: %s",
-                                    rule_printable(context, context->weights_error)),
-                       NULL);
+        (context->weights_absent ? report_missing : report_unfit)(
+            context, "model_name_or_path",
+            arena_printf(context->arena, "cannot read the weights: %s",
+                         rule_printable(context, context->weights_error)),
+            NULL);
     if (!has_file(dir, "tokenizer.json"))
         report_missing(context, "model_name_or_path",
                        arena_printf(context->arena, "%s has no tokenizer.json",

@@ -175,14 +175,17 @@ static void note_source(const struct job *job, const struct patch *patch,
         record->source[0] = 0;
 }
 
-/* Return whether every error is about something that does not exist yet. */
+/* Return whether every error is about something that does not exist yet. What is damaged
+ * stays so, unless an earlier job may replace it. */
 static bool is_only_missing(const struct patch *patch)
 {
+    const bool follows = patch->plan.after != NULL;
+
     for (size_t i = 0; i < patch->findings.count; i++) {
         const struct finding *finding = &patch->findings.list[i];
 
         if (finding->severity == SEVERITY_ERROR && !finding->fixed &&
-            strcmp(finding->rule, "TS713") != 0)
+            !(finding->absent || (follows && strcmp(finding->rule, "TS713") == 0)))
             return false;
     }
     return true;

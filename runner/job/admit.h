@@ -20,8 +20,8 @@ struct admit_options {
     uid_t owner;
     double arrived; /* with spooled: when the file did, which delays count from */
     bool lazy;      /* the frozen text is not flushed yet: job_flush must follow */
-    /* accept a missing model or dataset (TS713): an earlier job may create it before
-     * this one starts; the trainer checks again */
+    /* accept a missing model or dataset, but no damaged one (TS713): an earlier job may
+     * create it before this one starts; the trainer checks again */
     bool waits;
     const struct heal *heal; /* the problem to remedy, as in patch_options; NULL: none */
 };
