@@ -50,7 +50,7 @@ expect "the crashed job is queued" state_is spool/running.yaml new
 # Another process holds the lock: the job runs.
 if command -v flock >/dev/null; then
     make_all
-    flock spool/running.run/lock sleep 30 &
+    flock -F spool/running.run/lock sleep 30 &
     pids="$pids $!"
     wait_until 5 sh -c '! flock -n spool/running.run/lock true'
     expect_status "cancel of waiting jobs succeeds" 0 "$trainspool" cancel spool --state queued

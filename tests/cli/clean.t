@@ -254,10 +254,11 @@ kill -TERM "$daemon"
 wait "$daemon"
 expect "a limit that is not reached removes nothing" exists spool/new.run/checkpoint-20
 rm -f watch.log
-mv spool/new.run new.run
+mv spool/new.yaml spool/new.run . # without its folder, the watch would run the job
 background "$trainspool" watch --log watch.log --keep-days 30 spool
 wait_until 10 grep -qs 'watch: spool, pid' watch.log
-mv new.run spool/new.run
+mv new.run spool
+mv new.yaml spool
 kill -HUP "$daemon"
 expect "SIGHUP starts another pass" wait_until 20 gone spool/new.run/checkpoint-20 spool/new.run/checkpoint-40
 kill -TERM "$daemon"

@@ -30,7 +30,7 @@ ok $? "the waiting job runs before it"
 wait_until 30 has_reached spool/long.yaml 5
 ok $? "then it runs again"
 expect "in a second attempt" test "$(attempt long)" -eq 2
-expect "which continues from the checkpoint" grep -q 'continuing from' spool/long.run/train.log
+expect "which continues from the checkpoint" wait_until 30 grep -q 'continuing from' spool/long.run/train.log
 expect "the log says why it stopped" grep -q 'queued again after it stopped at step' spool/long.run/train.log
 
 expect_status "requeue --hold of a running job succeeds" 0 "$trainspool" requeue --hold spool/long.yaml

@@ -97,7 +97,7 @@ other ln -s "$T/secret/state" shared/owned.run/state.json
 other ln -s "$T/secret" shared/away.run
 other mkdir -m 777 shared/held.run
 other touch shared/held.run/lock
-other flock shared/held.run/lock sleep 60 &
+setpriv --reuid 65534 --regid 65534 --clear-groups flock -F shared/held.run/lock sleep 60 &
 pids="$pids $!"
 mkdir -m 777 shared/open.run
 chmod 777 shared/open.run
