@@ -69,8 +69,8 @@ run() { # BUILD ARGUMENTS...: the arguments are for configure
     make -s -C "$build" -j "$(nproc)" all || { broken "$build" make; return; }
     find_peers
     echo "== $build: make check"
-    # one job more than there are cores, because some tests wait
-    make -s -C "$build" -j "$(($(nproc) + 1))" check >"$build/check.log" 2>&1 || true
+    # more jobs than cores, because many tests wait
+    make -s -C "$build" -j "$((2 * $(nproc) + 1))" check >"$build/check.log" 2>&1 || true
     if [ ! -f "$build/test-suite.log" ]; then
         tail -n 50 "$build/check.log"
         broken "$build" 'make check'

@@ -22,12 +22,14 @@
 # into fuzz/found/NAME/.  `make check` replays both folders.
 #
 # To add a test of the programs, write an executable cli/NAME.t that prints TAP and add
-# `script_tests += %D%/cli/NAME.t`.
+# `script_tests += %D%/cli/NAME.t`.  A build with sanitizers leaves out `plain_tests`: they read sources
+# and scripts, or repeat with other sizes what other tests run.
 
 unit_tests =
 heavy_tests =
 fuzz_tests =
 script_tests =
+plain_tests =
 test_programs =
 
 # base
@@ -338,16 +340,20 @@ EXTRA_DIST += %D%/cli/follow.py
 EXTRA_DIST += %D%/cli/prequantized.py
 EXTRA_DIST += %D%/cli/schema.py
 EXTRA_DIST += %D%/cli/schema_offers.py
+plain_tests += %D%/cli/configure.t
+plain_tests += %D%/cli/cuda_code.t
+plain_tests += %D%/cli/package.t
+plain_tests += %D%/cli/soak.t
+plain_tests += %D%/english.t
+plain_tests += %D%/layers.t
 script_tests += %D%/cli/after.t
 script_tests += %D%/cli/bulk.t
 script_tests += %D%/cli/chain.t
 script_tests += %D%/cli/check.t
 script_tests += %D%/cli/clean.t
 script_tests += %D%/cli/completion.t
-script_tests += %D%/cli/configure.t
 script_tests += %D%/cli/contain.t
 script_tests += %D%/cli/crash.t
-script_tests += %D%/cli/cuda_code.t
 script_tests += %D%/cli/differential.t
 script_tests += %D%/cli/evaluate.t
 script_tests += %D%/cli/examine.t
@@ -374,7 +380,6 @@ script_tests += %D%/cli/samples.t
 script_tests += %D%/cli/script.t
 script_tests += %D%/cli/outputs.t
 script_tests += %D%/cli/overview.t
-script_tests += %D%/cli/package.t
 script_tests += %D%/cli/patch.t
 script_tests += %D%/cli/paths.t
 script_tests += %D%/cli/pause.t
@@ -399,7 +404,6 @@ script_tests += %D%/cli/select.t
 script_tests += %D%/cli/service.t
 script_tests += %D%/cli/shared.t
 script_tests += %D%/cli/slots.t
-script_tests += %D%/cli/soak.t
 script_tests += %D%/cli/spool.t
 script_tests += %D%/cli/starts.t
 script_tests += %D%/cli/group.t
@@ -422,8 +426,6 @@ script_tests += %D%/cli/watch.t
 script_tests += %D%/cli/watch_log.t
 
 # checks of the source tree
-script_tests += %D%/english.t
-script_tests += %D%/layers.t
 
 # for a machine with a GPU: run gpu/run.sh there; make does not use these files
 EXTRA_DIST += %D%/gpu/bench.sh
@@ -619,11 +621,14 @@ check_LIBRARIES += libreplay.a
 libreplay_a_SOURCES = %D%/fuzz/fuzz.c %D%/fuzz/fuzz.h %D%/fuzz/replay.c
 test_programs += $(fuzz_tests)
 
-EXTRA_DIST += $(script_tests) %D%/tap.sh %D%/patch %D%/scripts
+EXTRA_DIST += $(script_tests) $(plain_tests) %D%/tap.sh %D%/patch %D%/scripts
 EXTRA_DIST += %D%/fuzz/corpus %D%/fuzz/dict %D%/fuzz/found
 EXTRA_DIST += %D%/fuzz/fuzz.mk %D%/fuzz/fuzz.sh %D%/fuzz/mutate_job.c
 check_PROGRAMS += $(test_programs)
 TESTS = $(test_programs) $(script_tests)
+if !SANITIZERS
+TESTS += $(plain_tests)
+endif
 
 # main() for fuzz targets, linked only if the program has no other; make fuzz uses libFuzzer's
 REPLAY = libreplay.a
@@ -677,15 +682,10 @@ TEMPLATES =
 CACHE =
 JOBS = 200
 differential_run = $${PYTHON-python3} -B '$(top_srcdir)/%D%/differential'
-differential: differential-text differential-weights differential-refusals differential-saved
-differential: differential-adapters differential-profiles differential-tables
-differential: differential-adapters differential-torch-state
-differential: differential-adapters differential-profiles
-differential: differential-adapters differential-scores
-differential: differential-adapters differential-profiles differential-axolotl
-differential: differential-recipes
 differential: differential-adapters
+differential: differential-axolotl
 differential: differential-profiles
+differential: differential-recipes
 differential: differential-refusals
 differential: differential-saved
 differential: differential-scores
