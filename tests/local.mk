@@ -386,6 +386,7 @@ script_tests += %D%/cli/pause.t
 script_tests += %D%/cli/prequantized.t
 script_tests += %D%/cli/previous.t
 script_tests += %D%/cli/people.t
+script_tests += %D%/cli/people_watch.t
 script_tests += %D%/cli/plan.t
 script_tests += %D%/cli/profiles.t
 script_tests += %D%/cli/predict.t

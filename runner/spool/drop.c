@@ -22,6 +22,7 @@
 #include "base/size.h"
 #include "patcher/document/document.h"
 #include "runner/job/job.h"
+#include "runner/spool/spool_folder.h"
 
 enum { LONGEST_NAME = 200 };
 
@@ -222,13 +223,7 @@ static enum drop_verdict linked(double now, const struct drop_history *history,
 
 uid_t drop_user(int dir, uid_t owner)
 {
-    struct stat st;
-    int fault;
-
-    return !owner_is_trusted(owner) && geteuid() == 0 && fstat(dir, &st) == 0 &&
-                   st.st_mode & S_ISVTX && owner_shares(&st, &fault)
-               ? owner
-               : geteuid();
+    return !owner_is_trusted(owner) && spool_folder_is_shared(dir) ? owner : geteuid();
 }
 
 enum drop_verdict drop_inspect(int dir, const char *name, double now,

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/arena.h"
@@ -19,6 +20,8 @@
 #include "runner/spool/spool.h"
 
 #define VIEW_FILE SPOOL_INNER "/fleet.json"
+
+enum { VIEW_MODE = 0644 };
 
 static const double shortest = 0.5, after_failure = 5; /* seconds */
 static const size_t view_most = 1 << 20;
@@ -95,9 +98,13 @@ static void make_view(const struct fleet *fleet, const struct queue *queue,
 static bool replace(const struct text *text)
 {
     static const char temporary[] = SPOOL_INNER "/.fleet.json.tmp";
-    int fd = walk_open(temporary, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    int fd = walk_open(temporary, O_WRONLY | O_CREAT | O_TRUNC, VIEW_MODE);
     bool ok = fd >= 0 && file_write_all(fd, text->data, text->len, NULL);
+    struct stat st;
 
+    /* whatever the umask, where several users see the folder */
+    if (ok && stat(SPOOL_INNER, &st) == 0 && st.st_mode & S_IROTH)
+        fchmod(fd, VIEW_MODE);
     if (fd >= 0)
         close(fd);
     return ok && walk_rename(temporary, VIEW_FILE) == 0;

@@ -27,6 +27,9 @@
 enum { CHECKS_AT_ONCE = 16, CROWD = 10000 };
 
 static const double scan_every = 30, scan_crowd_every = 60, scan_polling_every = 1;
+/* What a check of an item takes at most, and how many times as long as a scan and its checks
+ * there is no scan although it was asked for. */
+static const double check_seconds = 2e-5, rest_share = 9;
 static const double reopen_first = 0.1, reopen_longest = 5; /* all in seconds */
 /* How long the checks of one round may wait for examiners together: the watch answers
  * signals and events within 0.1 s. */
@@ -34,7 +37,8 @@ static const double examine_patience = 0.05;
 
 struct spool {
     char *path;
-    int dir, inner, lock;
+    int dir;
+    struct spool_inner inner;
     struct examine_how how;
     struct fleet *fleet;
     struct fleet_writer writer;
@@ -43,6 +47,7 @@ struct spool {
     struct item *pending, *last; /* a list, first come first */
     struct intake intake;
     double scan_at, reopen_wait;
+    double scanned_at, scan_took; /* when the last scan ended, in seconds */
     bool absent;
     struct pause pause;
     bool woken;       /* since spool_was_woken was called */
@@ -137,7 +142,7 @@ static bool read_names(struct spool *spool, struct error *err)
 
 static void read_pause(struct spool *spool)
 {
-    if (pause_changed(&spool->pause, spool->inner))
+    if (pause_changed(&spool->pause, spool->inner.dir))
         log_line(spool->intake.log, LOG_INFO, "watch: %s",
                  spool->pause.on ? spool->pause.reason
                                  : "jobs start again after the pause");
@@ -148,8 +153,11 @@ static void scan(struct spool *spool)
 {
     double every = spool->watch ? scan_every : scan_polling_every;
     struct error err = { 0 };
+    const double from = clock_seconds();
     bool ok = read_names(spool, &err);
 
+    spool->scanned_at = clock_seconds();
+    spool->scan_took = spool->scanned_at - from;
     read_pause(spool);
     if (!ok && !spool->unread)
         log_line(spool->intake.log, LOG_ERROR, "watch: %s; trying again every %d s",
@@ -164,6 +172,15 @@ static void scan(struct spool *spool)
     spool->scan_at = clock_seconds() + every;
 }
 
+/* Scan now, but not all the time: in a shared folder, every user can ask for it. */
+static void scan_soon(struct spool *spool)
+{
+    const double took =
+        spool->scan_took + check_seconds * (double)spool->items.names.count;
+
+    spool->scan_at = fmin(spool->scan_at, spool->scanned_at + rest_share * took);
+}
+
 /* Find the jobs that an earlier watch left running, before any other job is started. */
 static void find_running(struct spool *spool)
 {
@@ -171,25 +188,11 @@ static void find_running(struct spool *spool)
         intake_find_running(&spool->intake, item);
 }
 
-static bool open_inner(struct spool *spool, bool *busy, struct error *err)
-{
-    if (mkdirat(spool->dir, SPOOL_INNER, 0700) != 0 && errno != EEXIST)
-        return error_errno(err, "cannot create %s/%s", spool->path, SPOOL_INNER);
-    spool->inner =
-        openat(spool->dir, SPOOL_INNER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (spool->inner < 0)
-        return error_errno(err, "cannot open %s/%s", spool->path, SPOOL_INNER);
-    if (!spool_folder_trust_inner(spool->inner, spool->path, err))
-        return false;
-    spool->lock = file_lock(SPOOL_INNER "/lock", busy, err);
-    return spool->lock >= 0;
-}
-
 static bool open_watch(struct spool *spool, struct error *err)
 {
     char *above = path_dir(spool->path);
     struct watched watched = { .dir = spool->dir,
-                               .inner = spool->inner,
+                               .inner = spool->inner.dir,
                                .parent = -1,
                                .name = path_base(spool->path) };
 
@@ -218,7 +221,7 @@ static bool open_dir(struct spool *spool, bool *busy, struct error *err)
         return false;
     if (fchdir(spool->dir) != 0)
         return error_errno(err, "cannot enter %s", spool->path);
-    if (!open_inner(spool, busy, err))
+    if (!spool_inner_open(spool->dir, spool->path, &spool->inner, busy, err))
         return false;
     if (!open_watch(spool, &no_events))
         log_line(spool->intake.log, LOG_WARN, "watch: %s: %s; scanning every second",
@@ -235,21 +238,15 @@ static bool open_dir(struct spool *spool, bool *busy, struct error *err)
     return true;
 }
 
-static void close_fd(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
 static void close_dir(struct spool *spool)
 {
     fleet_writer_close(&spool->writer);
     watch_close(spool->watch);
     spool->watch = NULL;
-    close_fd(&spool->lock);
-    close_fd(&spool->inner);
-    close_fd(&spool->dir);
+    spool_inner_close(&spool->inner);
+    if (spool->dir >= 0)
+        close(spool->dir);
+    spool->dir = -1;
     items_clear(&spool->items);
     intake_clear(&spool->intake);
     spool->pending = spool->last = NULL;
@@ -267,8 +264,7 @@ struct spool *spool_open(const char *path, const struct machine *machine,
                               .intake = { .dir = -1, .log = options->log },
                               .stalled_since = INFINITY,
                               .dir = -1,
-                              .inner = -1,
-                              .lock = -1,
+                              .inner = { -1, -1, -1 },
                               .reopen_wait = reopen_first };
     if (open_dir(spool, busy, err))
         return spool;
@@ -329,7 +325,7 @@ void spool_read(struct spool *spool)
     if (news.overflow)
         log_line(spool->intake.log, LOG_WARN, "watch: too many events at once; scanning");
     if (news.overflow || news.woken)
-        scan(spool);
+        scan_soon(spool);
     spool->woken |= news.woken;
 }
 

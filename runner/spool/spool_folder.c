@@ -3,15 +3,24 @@
 
 #include "runner/spool/spool_folder.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/owner.h"
 #include "base/path.h"
+#include "base/walk.h"
 #include "runner/spool/spool.h"
+#include "runner/spool/watch.h"
+
+#define SIGN_NAME "alive"
+
+enum { INNER_MODE = 0700, INNER_SHARED_MODE = 0755, FILE_MODE = 0644 };
 
 bool spool_folder_trust(int dir, const char *path, struct error *err)
 {
@@ -30,7 +39,16 @@ bool spool_folder_trust(int dir, const char *path, struct error *err)
     return true;
 }
 
-bool spool_folder_trust_inner(int inner, const char *path, struct error *err)
+bool spool_folder_is_shared(int dir)
+{
+    struct stat st;
+    int fault;
+
+    return geteuid() == 0 && fstat(dir, &st) == 0 && st.st_mode & S_ISVTX &&
+           owner_shares(&st, &fault);
+}
+
+static bool trust_inner(int inner, const char *path, struct error *err)
 {
     struct stat st;
     int fault;
@@ -40,6 +58,80 @@ bool spool_folder_trust_inner(int inner, const char *path, struct error *err)
     return (owner_is_trusted(st.st_uid) && !owner_shares(&st, &fault)) ||
            error_set(err, ERROR_USAGE, "%s/%s belongs to another user; remove it", path,
                      SPOOL_INNER);
+}
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+static struct flock whole_file(short type)
+{
+    return (struct flock) { .l_type = type, .l_whence = SEEK_SET };
+}
+
+/* Who may only read a file can lock it for reading (fcntl(2)). As the lock for writing is
+ * taken before others can open the file, they can neither prevent it nor have one that
+ * shows a watch that does not run. flock(2) would let any reader do both. */
+static int show_sign(void)
+{
+    static const char temporary[] = SPOOL_INNER "/.alive.tmp";
+    struct flock lock = whole_file(F_WRLCK);
+    int fd;
+
+    walk_unlink(temporary);
+    fd = walk_open(temporary, O_RDWR | O_CREAT | O_EXCL, 0600);
+    if (fd >= 0 && fcntl(fd, F_OFD_SETLK, &lock) == 0 && fchmod(fd, FILE_MODE) == 0 &&
+        walk_rename(temporary, SPOOL_INNER "/" SIGN_NAME) == 0)
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+/* Make the file that users open to wake the watch (watch_wake). */
+static bool show_wake(void)
+{
+    int fd = walk_open(SPOOL_INNER "/" WATCH_WAKE_NAME, O_RDONLY | O_CREAT, FILE_MODE);
+    bool ok = fd >= 0 && fchmod(fd, FILE_MODE) == 0;
+
+    if (fd >= 0)
+        close(fd);
+    return ok;
+}
+
+/* Without the sign, or if the modes cannot be changed, only other users miss something. */
+static void show(struct spool_inner *inner)
+{
+    inner->sign = show_sign();
+    if (!show_wake() || fchmod(inner->dir, INNER_SHARED_MODE) != 0)
+        close_fd(&inner->sign);
+}
+
+bool spool_inner_open(int dir, const char *path, struct spool_inner *out, bool *busy,
+                      struct error *err)
+{
+    *out = (struct spool_inner) { -1, -1, -1 };
+    if (mkdirat(dir, SPOOL_INNER, INNER_MODE) != 0 && errno != EEXIST)
+        return error_errno(err, "cannot create %s/%s", path, SPOOL_INNER);
+    out->dir = openat(dir, SPOOL_INNER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (out->dir < 0)
+        return error_errno(err, "cannot open %s/%s", path, SPOOL_INNER);
+    if (!trust_inner(out->dir, path, err))
+        return false;
+    out->lock = file_lock(SPOOL_INNER "/lock", busy, err);
+    if (out->lock >= 0 && spool_folder_is_shared(dir))
+        show(out);
+    return out->lock >= 0;
+}
+
+void spool_inner_close(struct spool_inner *inner)
+{
+    close_fd(&inner->sign);
+    close_fd(&inner->lock);
+    close_fd(&inner->dir);
 }
 
 char *spool_folder_path(const char *path)
@@ -65,10 +157,23 @@ char *spool_folder_path(const char *path)
     return joined;
 }
 
+static bool has_sign(const char *path)
+{
+    char *sign = path_join(path, SPOOL_INNER "/" SIGN_NAME);
+    int fd = open(sign, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC);
+    struct flock lock = whole_file(F_RDLCK);
+    bool shown = fd >= 0 && fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_WRLCK;
+
+    if (fd >= 0)
+        close(fd);
+    free(sign);
+    return shown;
+}
+
 bool spool_is_watched(const char *path)
 {
     char *lock = path_join(path, SPOOL_INNER "/lock");
-    bool locked = file_is_locked(lock);
+    bool locked = file_is_locked(lock) || has_sign(path);
 
     free(lock);
     return locked;

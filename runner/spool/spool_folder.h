@@ -10,8 +10,20 @@
 char *spool_folder_path(const char *path);
 /* Fail unless only the owner of the folder, this user or root, decides what runs here. */
 bool spool_folder_trust(int dir, const char *path, struct error *err);
-/* The same for the daemon's folder in it: another user could hold the lock there for
- * ever. */
-bool spool_folder_trust_inner(int inner, const char *path, struct error *err);
+/* Return whether several users may drop jobs here, which root's watch runs as their owners:
+ * each can change only what is theirs. */
+bool spool_folder_is_shared(int dir);
+
+/* The daemon's folder, SPOOL_INNER: descriptors, -1 if they are not open. */
+struct spool_inner {
+    int dir, lock;
+    int sign; /* shows users who may not open the lock that a watch runs */
+};
+/* Open it in the spool `dir`, which is the current directory. Everyone can read that of a
+ * shared spool and wake the watch. Fail if another user decides what is in it: that user
+ * could hold the lock for ever. *busy: another watch has the lock. */
+bool spool_inner_open(int dir, const char *path, struct spool_inner *out, bool *busy,
+                      struct error *err);
+void spool_inner_close(struct spool_inner *inner);
 
 #endif

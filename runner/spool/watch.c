@@ -22,12 +22,10 @@
 #include "base/size.h"
 #include "base/walk.h"
 
-#define WAKE_NAME "wake"
-
 struct watch {
     int fd;
-    int dir, inner, parent; /* watch descriptors */
-    char *name;             /* in the parent */
+    int dir, inner, wake, parent; /* watch descriptors */
+    char *name;                   /* in the parent */
 };
 
 /* File systems whose remote changes inotify does not see (statfs(2); the last two are not
@@ -60,6 +58,15 @@ static int add(int fd, int dir, uint32_t mask)
     return inotify_add_watch(fd, name, mask | IN_ONLYDIR | IN_EXCL_UNLINK);
 }
 
+/* Returns -1 if there is no such file. */
+static int add_file(int fd, int dir, const char *file, uint32_t mask)
+{
+    char name[64];
+
+    snprintf(name, sizeof(name), "/proc/self/fd/%d/%s", dir, file);
+    return inotify_add_watch(fd, name, mask | IN_DONT_FOLLOW);
+}
+
 /* An open folder that is removed sends no event; only its parent reports it. */
 static bool add_all(struct watch *watch, const struct watched *watched)
 {
@@ -67,6 +74,9 @@ static bool add_all(struct watch *watch, const struct watched *watched)
         add(watch->fd, watched->dir,
             IN_MOVED_TO | IN_CLOSE_WRITE | IN_CREATE | IN_DELETE_SELF | IN_MOVE_SELF);
     watch->inner = add(watch->fd, watched->inner, IN_CLOSE_WRITE);
+    /* who may not write to the file opens it to read; in the folder, everything that is read
+     * would wake the watch */
+    watch->wake = add_file(watch->fd, watched->inner, WATCH_WAKE_NAME, IN_CLOSE_NOWRITE);
     watch->parent = -1;
     if (watched->parent >= 0)
         watch->parent = add(watch->fd, watched->parent,
@@ -123,8 +133,10 @@ static void sort(struct watch *watch, const struct inotify_event *event,
 {
     if (event->mask & IN_Q_OVERFLOW)
         news->overflow = true;
+    else if (event->wd == watch->wake)
+        news->woken |= event->mask & IN_CLOSE_NOWRITE;
     else if (event->wd == watch->inner)
-        news->woken |= event->len > 0 && strcmp(event->name, WAKE_NAME) == 0;
+        news->woken |= event->len > 0 && strcmp(event->name, WATCH_WAKE_NAME) == 0;
     else if (event->wd == watch->parent)
         news->doubt |= event->len > 0 && strcmp(event->name, watch->name) == 0;
     else if (event->mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT | IN_IGNORED))
@@ -154,9 +166,11 @@ void watch_read(struct watch *watch,
 
 void watch_wake(const char *inner)
 {
-    char *name = path_join(inner, WAKE_NAME);
-    int fd = walk_open(name, O_WRONLY | O_CREAT, 0600);
+    char *name = path_join(inner, WATCH_WAKE_NAME);
+    int fd = walk_open(name, O_WRONLY | O_CREAT, 0644);
 
+    if (fd < 0)
+        fd = walk_open(name, O_RDONLY, 0);
     if (fd >= 0) /* if no watch is running there is nothing to wake */
         close(fd);
     free(name);

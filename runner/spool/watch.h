@@ -41,7 +41,10 @@ void watch_read(struct watch *watch,
                 void (*name)(void *context, const char *name, enum watch_hint hint),
                 void *context, struct watch_changes *news);
 
-/* From another process: make the watch of `inner` (a path) scan at once. */
+/* From another process: make the watch of `inner` (a path) scan at once, by the file
+ * WATCH_WAKE_NAME there. If it exists when the watch is opened, the right to read it is
+ * enough. */
+#define WATCH_WAKE_NAME "wake"
 void watch_wake(const char *inner);
 
 #endif

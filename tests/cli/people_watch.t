@@ -1,0 +1,75 @@
+#!/bin/sh
+# What users see of root's watch of a shared folder, and how they wake it: they cannot disturb it.
+. "${top_srcdir-.}/tests/cli/lib.sh"
+cd "$T" || exit 99
+chmod 755 .
+one=4711 two=4712
+as() { # USER COMMAND...
+    as_user=$1
+    shift
+    setpriv --reuid "$as_user" --regid "$as_user" --clear-groups "$@"
+}
+if [ "$(id -u)" -ne 0 ] || ! as $one test -x "$train" 2>/dev/null; then
+    echo "1..0 # SKIP requires root, setpriv, and programs that others can run"
+    exit 0
+fi
+mkdir s
+chmod 1777 s
+drop() { # USER NAME
+    invalid_job | as "$1" tee "s/$2.new" >/dev/null
+    as "$1" mv "s/$2.new" "s/$2.yaml"
+}
+: >daemon.log
+start_watch() { # DIR
+    background "$trainspool" watch "$1"
+    wait_until 30 grep -q "pid $daemon\$" daemon.log
+}
+rejections() { grep -c 'job a: rejected' daemon.log; }
+
+start_watch s
+drop $one a
+wait_until 60 state_is s/a.yaml rejected
+expect_status "another user sees the jobs" 0 as $two "$trainspool" status s
+expect_output "also those of others" '^a  *rejected'
+grep -q 'no watch' out
+expect "and that a watch runs" [ $? -eq 1 ]
+: >s/.trainspool/wake # the next scan is half a minute away
+as $one "$trainspool" retry s/a.yaml >out 2>&1
+expect_output "a command of a user succeeds" 'a.yaml: queued again$'
+wait_until 20 sh -c "[ \$(grep -c 'job a: rejected' daemon.log) -ge 2 ]"
+ok $? "and wakes the watch"
+before=$(rejections)
+as $two "$trainspool" retry s/a.yaml >out 2>&1
+expect "no one else retries the job" [ $? -ne 0 ]
+expect "no other user can hold the lock" [ "$(as $two flock -n s/.trainspool/lock echo held 2>/dev/null)" != held ]
+expect "or remove what shows the watch" sh -c '! "$@" 2>/dev/null' sh setpriv --reuid $two --regid $two --clear-groups rm -f s/.trainspool/alive
+expect "or write there" sh -c '! "$@" 2>/dev/null' sh setpriv --reuid $two --regid $two --clear-groups touch s/.trainspool/new
+expect "or fill the file that wakes it" sh -c '! "$@" 2>/dev/null' sh setpriv --reuid $two --regid $two --clear-groups sh -c 'echo full >>s/.trainspool/wake'
+
+kill -TERM "$daemon"
+wait_until 20 has_exited "$daemon"
+setpriv --reuid $two --regid $two --clear-groups flock -F -x s/.trainspool/alive sleep 1000 >/dev/null 2>&1 &
+pids="$pids $!"
+wait_until 20 sh -c '! flock -n s/.trainspool/alive true'
+as $one "$trainspool" status s >out 2>&1
+expect_output "a user cannot pretend that a watch runs" '^no watch is running on this folder$'
+start_watch s
+as $one "$trainspool" retry s/a.yaml >out 2>&1
+expect_output "nor prevent the next one" 'a.yaml: queued again$'
+wait_until 20 sh -c "[ \$(grep -c 'job a: rejected' daemon.log) -gt $before ]"
+ok $? "it works as the one before"
+
+mkdir own
+chmod 755 own
+start_watch own
+expect "what a watch has in a folder of one user stays private" [ "$(stat -c %a own/.trainspool)" = 700 ]
+mkdir hidden
+chmod 1777 hidden
+umask 077
+start_watch hidden
+umask 022
+as $one "$trainspool" status hidden >out 2>&1
+grep -q 'no watch' out
+expect "the umask does not hide the watch of a shared folder" [ $? -eq 1 ]
+expect "nor the file that wakes it" as $one test -r hidden/.trainspool/wake
+plan
