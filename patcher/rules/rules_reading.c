@@ -271,6 +271,75 @@ static void rule_quoted_values(struct rule_context *context)
     }
 }
 
+/* ---- Tags ---- */
+
+#define YAML_TAGS "tag:yaml.org,2002:"
+
+/* PyYAML 6.0.3, constructor.py, SafeConstructor; "!" only says that it is no plain text.
+ * yq writes !!merge before <<. */
+static bool is_known_tag(const char *tag)
+{
+    static const char *const types[] = { "null",   "bool",  "int",  "float", "str",
+                                         "binary", "map",   "seq",  "omap",  "timestamp",
+                                         "set",    "pairs", "merge" };
+    const char *type = text_starts(tag, YAML_TAGS) ? tag + strlen(YAML_TAGS) : "";
+
+    for (size_t i = 0; i < TS_COUNT(types); i++)
+        if (strcmp(type, types[i]) == 0)
+            return true;
+    return strcmp(tag, "!") == 0;
+}
+
+static void report_tag(struct rule_context *context, const struct node *node,
+                       const struct entry *entry)
+{
+    const struct proposal to = rule_proposal(context);
+    const bool standard = text_starts(node->tag, YAML_TAGS);
+    const char *name = arena_printf(context->arena, "%s%s", standard ? "!!" : "",
+                                    node->tag + (standard ? strlen(YAML_TAGS) : 0));
+    struct finding *finding = propose_remark(
+        &to,
+        &(struct finding) {
+            .rule = "TS015",
+            .severity = SEVERITY_ERROR,
+            .message = arena_printf(context->arena,
+                                    text_starts(name, "!!python/")
+                                        ? "the tag %s asks for an object of Python; "
+                                          "YAML readers refuse the file"
+                                        : "the tag %s is unknown; YAML readers refuse "
+                                          "the file",
+                                    rule_printable(context, name)),
+            .note = "write the value without the tag" },
+        entry);
+
+    if (finding) {
+        finding->at = node->at;
+        finding->cut = node->bytes;
+    }
+}
+
+/* An alias is reported where its anchor is. */
+static void check_tags(struct rule_context *context, const struct node *node,
+                       const struct entry *entry)
+{
+    if (node->tag && !is_known_tag(node->tag))
+        report_tag(context, node, entry);
+    for (size_t i = 0; i < node->count; i++)
+        if (node->kind == NODE_LIST) {
+            check_tags(context, node->items[i], entry);
+        } else if (node->kind == NODE_MAP && !node->entries[i].from_merge) {
+            const struct entry *below = entry ? entry : &node->entries[i];
+
+            check_tags(context, node->entries[i].key, below);
+            check_tags(context, node->entries[i].value, below);
+        }
+}
+
+static void rule_foreign_tags(struct rule_context *context)
+{
+    check_tags(context, context->document->root, NULL);
+}
+
 static const struct rule rows[] = {
     { .id = "TS004",
       .title = "tab that a YAML reader rejects",
@@ -323,6 +392,20 @@ static const struct rule rows[] = {
           "does with the file as it is.",
       .source = "transformers 4.37 to 5.24, hf_argparser.py, parse_dict; trl 0.9.6 to "
                 "1.16, TrlParser" },
+    { .id = "TS015",
+      .title = "tag that YAML readers refuse",
+      .severity = SEVERITY_ERROR,
+      .mandatory = true,
+      .run = rule_foreign_tags,
+      .explain =
+          "A tag such as !!python/object/apply:os.system asks the reader to build an "
+          "object, here by running a command. yaml.safe_load, and with it OmegaConf, "
+          "refuses every tag but those of YAML itself (!!str, !!int, !!float, !!bool, "
+          "!!null, !!binary, !!timestamp, !!map, !!seq, !!set, !!omap, !!pairs) with "
+          "`could not determine a constructor for the tag`. yaml.load with another "
+          "loader may run it. trainspool runs nothing from a file, and refuses the job "
+          "as well: write the value without the tag.",
+      .source = "PyYAML 6.0.3, yaml/constructor.py, tested" },
 };
 
 const struct rules rules_reading = { rows, TS_COUNT(rows) };
