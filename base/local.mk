@@ -35,5 +35,6 @@ libbase_a_SOURCES += %D%/spread.c %D%/spread.h
 libbase_a_SOURCES += %D%/stop.c %D%/stop.h
 libbase_a_SOURCES += %D%/text.c %D%/text.h
 libbase_a_SOURCES += %D%/user.c %D%/user.h
+libbase_a_SOURCES += %D%/user_names.c %D%/user_names.h
 libbase_a_SOURCES += %D%/walk.c %D%/walk.h
 

@@ -30,7 +30,8 @@ const struct command command_status = {
     .operands = "DIR|JOB...",
     .min_operands = 1,
     .max_operands = -1,
-    .options = (const enum option_id[]) { OPTION_JSON, OPTION_FOLLOW, OPTION_END },
+    .options =
+        (const enum option_id[]) { OPTION_JSON, OPTION_FOLLOW, OPTION_USER, OPTION_END },
     .help = "show one line per job: state, step, loss, time left, reason",
     .run = cmd_status,
 };
@@ -47,29 +48,42 @@ static bool is_known_job(const char *path)
     return known;
 }
 
-/* Read what is there. *last: the last error; without it, report each. Return the worst exit
- * status. */
+/* *last: the last error; without it, report each. Return the worst exit status. */
+static int note_error(const struct options *options, const struct error *err,
+                      struct error *last, int worst)
+{
+    const int status = report_exit(err->code);
+
+    if (err->code && last)
+        *last = *err;
+    else if (err->code)
+        report_error(options->program, err);
+    return status > worst ? status : worst;
+}
+
+/* Read what is there. */
 static int read_listing(const struct options *options, struct listing *listing,
                         struct error *last)
 {
+    struct error err = { 0 };
     int worst = EXIT_FINE;
 
+    listing->chosen = options->user != NULL;
+    if (listing->chosen)
+        user_named(options->user, &listing->only, &err);
+    if (err.code)
+        return note_error(options, &err, last, EXIT_FINE);
     for (size_t i = 0; i < options->operand_count; i++) {
         const char *path = options->operands[i];
-        struct error err = { 0 };
 
+        err = (struct error) { 0 };
         if (file_is_dir(path))
             listing_add_folder(listing, path, &err);
         else if (is_known_job(path))
             listing_add_job(listing, path);
         else
             error_set(&err, ERROR_USAGE, "there is no %s", path);
-        if (err.code && last)
-            *last = err;
-        else if (err.code)
-            report_error(options->program, &err);
-        if (report_exit(err.code) > worst)
-            worst = report_exit(err.code);
+        worst = note_error(options, &err, last, worst);
     }
     return worst;
 }
@@ -113,6 +127,7 @@ static void add_object(struct text *out, const struct listed *job)
 
     add_text(out, "{\"job\":", job->path);
     add_text(out, ",\"name\":", job->name);
+    add_text(out, ",\"owner\":", job->user);
     add_text(out, ",\"state\":", listed_state(job));
     add_text(out, ",\"reason\":", listed_reason(job));
     add_integer(out, ",\"step\":", record->step);
@@ -152,8 +167,10 @@ static void add_objects(void *context, size_t from, size_t to)
     text_init(&part->out, 0);
     for (size_t i = from; i < to; i++)
         if (listing_read(objects->listing, i, &job)) {
-            add_object(&part->out, &job);
-            part->unread |= job.unread;
+            if (listing_shows(objects->listing, &job)) {
+                add_object(&part->out, &job);
+                part->unread |= job.unread;
+            }
             listed_clear(&job);
         }
 }

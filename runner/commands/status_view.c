@@ -98,7 +98,8 @@ static bool has_ended(const struct status_line *line)
 static bool matches(const struct view *view, const struct status_line *line)
 {
     const char *const texts[] = { line->job.name, listed_state(&line->job),
-                                  line->job.record.device, listed_reason(&line->job) };
+                                  line->job.record.device, listed_reason(&line->job),
+                                  line->job.user };
 
     if (view->active && has_ended(line))
         return false;

@@ -122,6 +122,8 @@ static const struct option_row rows[OPTION_IDS] = {
                            "as 500GB" },
     [OPTION_FOLLOW] = { "follow", 'f', OPTION_IS_SWITCH, NULL, NULL, INTO(follow),
                         "keep showing changes until stopped" },
+    [OPTION_USER] = { "user", 0, OPTION_IS_TEXT, "NAME", NULL, INTO(user),
+                      "show only the jobs of this user, by name or number" },
     [OPTION_STATE] = { "state", 0, OPTION_IS_LIST, "STATE", state_values, INTO(states),
                        "change only jobs in this state, as status shows it; queued: new, "
                        "ready, held or blocked; may be repeated" },

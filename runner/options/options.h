@@ -42,6 +42,7 @@ enum option_id {
     OPTION_KEEP_DAYS,
     OPTION_MAX_BYTES,
     OPTION_FOLLOW,
+    OPTION_USER,
     OPTION_STATE,
     OPTION_DRY_RUN,
     OPTION_HOLD,
@@ -153,6 +154,8 @@ struct options {
     bool no_sandbox;
     const char *group;
     bool quiet, verbose, help, version;
+
+    const char *user; /* of status */
 
     /* of commands that change jobs */
     const char *const *states;

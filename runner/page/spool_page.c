@@ -27,6 +27,8 @@ enum { REFRESH_SECONDS = 5 };
 static const size_t page_max = 16 << 20, curve_bytes = 1 << 20;
 
 #define STAMP "<footer>"
+/* of a column that is there if the jobs have several owners */
+#define OWNER_HEAD "user:owner"
 
 /* Rules in addition to those of a run's page. */
 static const char style[] =
@@ -121,6 +123,13 @@ static void add_text_cell(const char *class, const char *value, struct text *out
     text_adds(out, "</td>");
 }
 
+static void add_owner(const struct overview *overview, const struct listed *listed,
+                      struct text *out)
+{
+    if (overview->several)
+        add_text_cell("user", listed->user, out);
+}
+
 static void begin_section(const char *id, const char *title, size_t count,
                           struct text *out)
 {
@@ -131,7 +140,8 @@ static void begin_section(const char *id, const char *title, size_t count,
 }
 
 /* headings: NULL-ended, each with its class before a colon. */
-static void begin_table(const char *label, const char *const headings[], struct text *out)
+static void begin_table(const struct overview *overview, const char *label,
+                        const char *const headings[], struct text *out)
 {
     text_addf(out,
               "<div class=\"scroll\" role=\"region\" aria-label=\"%s\" tabindex=\"0\">\n"
@@ -140,6 +150,8 @@ static void begin_table(const char *label, const char *const headings[], struct 
     for (; *headings; headings++) {
         const char *name = strchr(*headings, ':');
 
+        if (strcmp(*headings, OWNER_HEAD) == 0 && !overview->several)
+            continue;
         text_addf(out, "<th scope=\"col\" class=\"%.*s\">%s</th>",
                   (int)(name - *headings), *headings, name + 1);
     }
@@ -243,10 +255,11 @@ static void add_left(double seconds, struct text *out)
 static void add_running(const struct overview *overview, const char *base,
                         struct text *out)
 {
-    static const char *const headings[] = { ":job",         ":device",
-                                            "number:steps", "number:loss",
-                                            ":loss curve",  "number:tokens/s",
-                                            "number:left",  NULL };
+    static const char *const headings[] = {
+        ":job",        OWNER_HEAD,    ":device",         "number:steps",
+        "number:loss", ":loss curve", "number:tokens/s", "number:left",
+        NULL
+    };
     size_t shown = least(overview->running_count, RUNNING_MAX);
 
     begin_section("running", "Running", overview->running_count, out);
@@ -254,7 +267,7 @@ static void add_running(const struct overview *overview, const char *base,
         text_adds(out, "<p class=\"note\">No job runs.</p>\n</section>\n");
         return;
     }
-    begin_table("Running jobs", headings, out);
+    begin_table(overview, "Running jobs", headings, out);
     for (size_t i = 0; i < shown; i++) {
         const struct listed *listed = overview->running[i];
         struct recent recent;
@@ -264,6 +277,7 @@ static void add_running(const struct overview *overview, const char *base,
         recent_read(&job, curve_bytes, &recent);
         text_adds(out, "<tr>");
         add_name(listed, base, out);
+        add_owner(overview, listed, out);
         add_text_cell("device", listed->record.device, out);
         add_progress(&listed->record, out);
         add_number(listed->record.loss, HTML_PLAIN, out);
@@ -282,8 +296,9 @@ static void add_running(const struct overview *overview, const char *base,
 static void add_waiting(const struct overview *overview, const char *base,
                         struct text *out)
 {
-    static const char *const headings[] = { "number:turn", ":job",  "number:priority",
-                                            "time:since",  ":note", NULL };
+    static const char *const headings[] = {
+        "number:turn", ":job", OWNER_HEAD, "number:priority", "time:since", ":note", NULL
+    };
     size_t shown = least(overview->waiting_count, WAITING_MAX);
 
     begin_section("queue", "Queue", overview->waiting_count, out);
@@ -291,7 +306,7 @@ static void add_waiting(const struct overview *overview, const char *base,
         text_adds(out, "<p class=\"note\">No job waits.</p>\n</section>\n");
         return;
     }
-    begin_table("Waiting jobs", headings, out);
+    begin_table(overview, "Waiting jobs", headings, out);
     for (size_t i = 0; i < shown; i++) {
         const struct listed *listed = overview->waiting[i];
 
@@ -300,6 +315,7 @@ static void add_waiting(const struct overview *overview, const char *base,
             text_addf(out, "%zu", i + 1);
         text_adds(out, "</td>");
         add_name(listed, base, out);
+        add_owner(overview, listed, out);
         text_addf(out, "<td class=\"number\">%" PRId64 "</td>", listed->record.priority);
         add_time(listed->record.queued, out);
         add_text_cell("text", listed_reason(listed), out);
@@ -310,9 +326,9 @@ static void add_waiting(const struct overview *overview, const char *base,
 
 static void add_ended(const struct overview *overview, const char *base, struct text *out)
 {
-    static const char *const headings[] = { ":job",        ":state",     "number:steps",
-                                            "number:loss", "time:ended", ":reason",
-                                            NULL };
+    static const char *const headings[] = { ":job",         OWNER_HEAD,    ":state",
+                                            "number:steps", "number:loss", "time:ended",
+                                            ":reason",      NULL };
     size_t shown = least(overview->ended_count, ENDED_MAX);
 
     begin_section("ended", "Other jobs", overview->ended_count, out);
@@ -320,13 +336,14 @@ static void add_ended(const struct overview *overview, const char *base, struct 
         text_adds(out, "<p class=\"note\">No job has ended.</p>\n</section>\n");
         return;
     }
-    begin_table("Other jobs", headings, out);
+    begin_table(overview, "Other jobs", headings, out);
     for (size_t i = 0; i < shown; i++) {
         const struct listed *listed = overview->ended[i];
         const struct job_record *record = &listed->record;
 
         text_adds(out, "<tr>");
         add_name(listed, base, out);
+        add_owner(overview, listed, out);
         add_state(listed, out);
         add_number(record->total > 0 ? (double)record->step : NAN, HTML_WHOLE, out);
         add_number(record->loss, HTML_PLAIN, out);

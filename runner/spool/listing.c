@@ -18,6 +18,8 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/owner.h"
+#include "base/user.h"
 #include "runner/job/record.h"
 #include "runner/options/names.h"
 #include "runner/spool/pause.h"
@@ -28,6 +30,8 @@ enum { SILENCE_SECONDS = 60 };
 struct listing_folder {
     char *path; /* "": the working directory */
     int fd;
+    bool shared; /* several users may drop jobs there */
+    uid_t owner;
     char *paused;            /* why none of its jobs starts; NULL: it is not paused */
     struct fleet_view *view; /* malloc'ed; NULL: no watch runs there */
 };
@@ -54,6 +58,7 @@ void listing_clear(struct listing *listing)
     }
     free(listing->entries);
     free(listing->folders);
+    user_names_free(listing->names);
     *listing = (struct listing) { 0 };
 }
 
@@ -128,6 +133,12 @@ static struct fleet_view *read_view(const char *spool)
 static void add_folder(struct listing *listing, const char *path, int fd,
                        const char *spool)
 {
+    struct stat st;
+    int fault;
+    bool known = fd >= 0 && fstat(fd, &st) == 0;
+
+    if (!listing->names)
+        listing->names = user_names_new();
     if (listing->folder_count == listing->folder_room) {
         listing->folder_room = listing->folder_room ? 2 * listing->folder_room : 4;
         listing->folders = memory_resize(listing->folders, listing->folder_room,
@@ -136,6 +147,8 @@ static void add_folder(struct listing *listing, const char *path, int fd,
     listing->folders[listing->folder_count++] =
         (struct listing_folder) { .path = memory_strdup(path),
                                   .fd = fd,
+                                  .shared = !known || owner_shares(&st, &fault),
+                                  .owner = known ? st.st_uid : USER_NONE,
                                   .paused = fd >= 0 ? read_pause(fd, ".")
                                                     : read_pause(AT_FDCWD, spool),
                                   .view = read_view(spool) };
@@ -396,6 +409,25 @@ static void read_record(const struct listing_folder *folder, const char *run,
     free(state);
 }
 
+/* In a folder of one user, all jobs run as that user, and need not be looked at. */
+static void read_owner(const struct listing *listing, const struct listing_folder *folder,
+                       const char *file, struct listed *out)
+{
+    struct stat st = { .st_uid = folder->owner };
+
+    out->owner = USER_NONE;
+    out->user[0] = 0;
+    if (folder->shared && fstatat(folder->fd, file, &st, AT_SYMLINK_NOFOLLOW) != 0)
+        return;
+    out->owner = st.st_uid;
+    user_names_find(listing->names, out->owner, out->user);
+}
+
+bool listing_shows(const struct listing *listing, const struct listed *job)
+{
+    return !listing->chosen || job->owner == listing->only;
+}
+
 bool listing_read(const struct listing *listing, size_t index, struct listed *out)
 {
     const struct listing_entry *entry = &listing->entries[index];
@@ -409,6 +441,7 @@ bool listing_read(const struct listing *listing, size_t index, struct listed *ou
     out->waits[0] = 0;
     out->gate = GATE_OPEN;
     read_record(folder, run, out);
+    read_owner(listing, folder, entry->removed ? run : entry->file, out);
     free(run);
     if (!entry->removed || out->unread || out->record.state == JOB_RUNNING ||
         out->record.state == JOB_READY)

@@ -6,6 +6,7 @@
 #ifndef RUNNER_SPOOL_LISTING_H
 #define RUNNER_SPOOL_LISTING_H
 
+#include "base/user_names.h"
 #include "runner/job/gate.h"
 #include "runner/job/job.h"
 #include "runner/spool/fleet_view.h"
@@ -16,15 +17,20 @@ struct listing {
     struct listing_folder *folders; /* malloc'ed, as is the next */
     struct listing_entry *entries;
     size_t folder_count, folder_room, count, room;
+    struct user_names *names;
+    bool chosen; /* show only the jobs of the user `only` */
+    uid_t only;
 };
 
 struct listed {
     char *path, *name; /* malloc'ed */
     struct job_record record;
-    char waits[160];     /* what it waits for, as the watch says; "": unknown */
-    enum gate_kind gate; /* what keeps it from starting; record.reason says more */
-    bool unread;         /* its state is unknown; record.reason says why */
-    bool running;        /* the lock is held */
+    uid_t owner;               /* the user as which it runs */
+    char user[USER_NAME_ROOM]; /* the owner's name or number; "": unknown */
+    char waits[160];           /* what it waits for, as the watch says; "": unknown */
+    enum gate_kind gate;       /* what keeps it from starting; record.reason says more */
+    bool unread;               /* its state is unknown; record.reason says why */
+    bool running;              /* the lock is held */
 };
 
 /* Add the jobs of a folder, which stays open.  Return false if it cannot be read. */
@@ -36,6 +42,10 @@ void listing_clear(struct listing *listing);
  * file was removed, and it neither runs nor waits. */
 bool listing_read(const struct listing *listing, size_t index, struct listed *out);
 void listed_clear(struct listed *job);
+
+/* Return whether a job that was read is one of those to show (`chosen`); the others have
+ * their turns too. */
+bool listing_shows(const struct listing *listing, const struct listed *job);
 
 /* Return the folder that a job was found in, the same pointer for all its jobs; "" for a
  * single job. */

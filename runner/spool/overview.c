@@ -86,6 +86,8 @@ bool overview_read(const char *dir, struct overview *out, struct error *err)
     for (size_t i = 0; i < listing.count; i++)
         if (reading.shown[i])
             reading.jobs[out->count++] = reading.jobs[i];
+    for (size_t i = 1; i < out->count; i++)
+        out->several |= reading.jobs[i].owner != reading.jobs[0].owner;
     out->jobs = reading.jobs;
     paused = listing_paused(&listing, 0, &path);
     out->paused = paused ? memory_strdup(paused) : NULL;

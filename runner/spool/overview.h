@@ -11,6 +11,7 @@ struct overview {
     const struct listed **waiting; /* in the order in which a watch takes them */
     const struct listed **ended;   /* the last one to end first; all other jobs */
     size_t running_count, waiting_count, ended_count;
+    bool several; /* the jobs belong to several users */
     char *paused; /* why no job starts: malloc'ed, NULL: the spool is not paused */
     struct fleet_view *view; /* malloc'ed; NULL: no watch runs */
 };

@@ -95,6 +95,42 @@ static void add_states(const struct overview *overview, struct text *out)
     }
 }
 
+static int by_owner(const void *a, const void *b)
+{
+    const uid_t one = (*(const struct listed *const *)a)->owner;
+    const uid_t two = (*(const struct listed *const *)b)->owner;
+
+    return (one > two) - (one < two);
+}
+
+static void add_user_family(const char *name, const char *help,
+                            const struct listed *const jobs[], size_t count,
+                            struct text *out)
+{
+    const struct listed **list = memory_resize(NULL, count + 1, sizeof(*list));
+    size_t to;
+
+    memcpy(list, jobs, count * sizeof(*list));
+    qsort(list, count, sizeof(*list), by_owner);
+    add_family(out, name, "gauge", help);
+    for (size_t from = 0; from < count; from = to) {
+        for (to = from + 1; to < count && list[to]->owner == list[from]->owner;)
+            to++;
+        add_sample(out, name, "user", list[from]->user, (double)(to - from));
+    }
+    free(list);
+}
+
+static void add_users(const struct overview *overview, struct text *out)
+{
+    if (!overview->several)
+        return;
+    add_user_family("user_jobs_running", "Jobs that run, by user.", overview->running,
+                    overview->running_count, out);
+    add_user_family("user_jobs_waiting", "Jobs that wait, by user.", overview->waiting,
+                    overview->waiting_count, out);
+}
+
 static void add_pause(const struct overview *overview, struct text *out)
 {
     add_family(out, "paused", "gauge", "1 while the spool is paused: no job starts.");
@@ -304,6 +340,7 @@ bool spool_metrics_write(const struct spool_counters *counters,
     struct active *list = read_active(overview);
 
     add_states(overview, out);
+    add_users(overview, out);
     add_pause(overview, out);
     add_oldest(overview, out);
     add_waits(counters, out);

@@ -15,6 +15,8 @@
 #include "runner/output/report.h"
 #include "runner/spool/queue.h"
 
+#define OWNER_HEAD "OWNER"
+
 enum { SHORTEST_NAME = 12, LONGEST_NAME = 40, LINES_AT_ONCE = 128 };
 
 static void read_lines(void *context, size_t from, size_t to)
@@ -56,21 +58,42 @@ static void number_turns(struct status_line *lines, size_t count)
     free(waiting);
 }
 
+static size_t fit(size_t columns, size_t len)
+{
+    return len > columns ? (len < LONGEST_NAME ? len : LONGEST_NAME) : columns;
+}
+
+/* Find the width of the owners, if there are several. */
+static void measure_users(struct status_table *table)
+{
+    size_t columns = strlen(OWNER_HEAD);
+    bool several = false;
+
+    for (size_t i = 0; i < table->count; i++) {
+        columns = fit(columns, strlen(table->lines[i].job.user));
+        several |= table->lines[i].job.owner != table->lines[0].job.owner;
+    }
+    table->users = several ? columns : 0;
+}
+
 /* Find the width of the names, and drop what is not shown. */
 static void measure(struct status_table *table)
 {
     table->names = SHORTEST_NAME;
     for (size_t i = 0; i < table->listing->count; i++) {
-        const struct status_line *line = &table->lines[i];
-        size_t len = line->shown ? strlen(line->job.name) : 0;
+        struct status_line *line = &table->lines[i];
 
         if (!line->shown)
             continue;
-        table->names =
-            len > table->names ? (len < LONGEST_NAME ? len : LONGEST_NAME) : table->names;
+        if (!listing_shows(table->listing, &line->job)) {
+            listed_clear(&line->job);
+            continue;
+        }
+        table->names = fit(table->names, strlen(line->job.name));
         table->unread |= line->job.unread;
         table->lines[table->count++] = *line;
     }
+    measure_users(table);
 }
 
 void status_table_read(struct status_table *table, const struct listing *listing)
@@ -148,6 +171,8 @@ void status_table_add_line(const struct status_table *table,
 
     text_init(&cell, 0);
     add_cell(out, line->job.name, table->names);
+    if (table->users > 0)
+        add_cell(out, line->job.user[0] ? line->job.user : "-", table->users);
     text_adds(out, color_code ? color_code : "");
     add_cell(out, listed_state(&line->job), 8);
     text_adds(out, color_code ? "\033[0m" : "");
@@ -179,6 +204,9 @@ void status_table_add_line(const struct status_table *table,
 
 void status_table_add_heads(const struct status_table *table, struct text *out)
 {
-    text_addf(out, "%-*s  %-8s  %-11s  %-7s  %-7s  %-20s  %s\n", (int)table->names,
-              "NAME", "STATE", "STEP", "LOSS", "LEFT", "DEVICE", "REASON");
+    add_cell(out, "NAME", table->names);
+    if (table->users > 0)
+        add_cell(out, OWNER_HEAD, table->users);
+    text_addf(out, "%-8s  %-11s  %-7s  %-7s  %-20s  %s\n", "STATE", "STEP", "LOSS",
+              "LEFT", "DEVICE", "REASON");
 }

@@ -14,6 +14,7 @@ struct status_table {
     const struct listing *listing;
     struct status_line *lines; /* of the jobs that are shown; malloc'ed */
     size_t count, names;       /* names: columns */
+    size_t users;              /* columns; 0: all jobs belong to one user */
     bool unread;               /* the state of some job is unknown */
 };
 

@@ -74,7 +74,7 @@ ok $? "another watch finds it running"
 stop_watch
 wait_until 20 state_is s/a.yaml ready
 ok $? "and pauses it when it ends"
-background "$trainspool" watch s
+background "$trainspool" watch --metrics m.prom s
 wait_until 20 has_reached s/a.yaml 1
 expect_status "the owner can cancel it" 0 as $one "$trainspool" cancel s/a.yaml
 wait_until 20 state_is s/a.yaml stopped
@@ -113,6 +113,9 @@ STEPS=2000 drop $one s/b.yaml
 wait_until 20 has_reached s/b.yaml 1
 drop $two s/c.yaml
 wait_until 20 state_is s/c.yaml ready
+wait_until 20 grep -qx "trainspool_user_jobs_waiting{user=\"$two\"} 1" m.prom
+ok $? "metrics count the jobs of each user that wait"
+expect "and those that run" grep -qx "trainspool_user_jobs_running{user=\"$one\"} 1" m.prom
 mkdir rootdir
 cp -r s/c.run/. rootdir
 chown -R 0 rootdir

@@ -20,8 +20,8 @@ drop() { # USER NAME
     as "$1" mv "s/$2.new" "s/$2.yaml"
 }
 : >daemon.log
-start_watch() { # DIR
-    background "$trainspool" watch "$1"
+start_watch() { # DIR [OPTIONS...]
+    background "$trainspool" watch "$@"
     wait_until 30 grep -q "pid $daemon\$" daemon.log
 }
 rejections() { grep -c 'job a: rejected' daemon.log; }
@@ -33,6 +33,22 @@ expect_status "another user sees the jobs" 0 as $two "$trainspool" status s
 expect_output "also those of others" '^a  *rejected'
 grep -q 'no watch' out
 expect "and that a watch runs" [ $? -eq 1 ]
+grep -q OWNER out
+expect "with jobs of one user, the owner is not shown" [ $? -eq 1 ]
+drop $two b
+wait_until 60 state_is s/b.yaml rejected
+as $two "$trainspool" status s >out 2>&1
+expect_output "with jobs of several, it is" '^NAME  *OWNER  *STATE'
+expect_output "by number if the user has no name" "^a  *$one  *rejected"
+"$trainspool" status --json s >out
+expect "JSON has it" jq_accepts -es "map(.owner) == [\"$one\", \"$two\"]" out
+"$trainspool" status --user $two s >out
+expect_output "--user shows the jobs of one user" '^b  *rejected'
+grep -q -e '^a ' -e OWNER out
+expect "and no others" [ $? -eq 1 ]
+expect "also as JSON" [ "$("$trainspool" status --user root --json s | wc -l)" = 0 ]
+expect_status "a user must exist" 2 "$trainspool" status --user nemo s
+expect_error "or the message says so" 'there is no user nemo$'
 : >s/.trainspool/wake # the next scan is half a minute away
 as $one "$trainspool" retry s/a.yaml >out 2>&1
 expect_output "a command of a user succeeds" 'a.yaml: queued again$'
@@ -53,7 +69,10 @@ pids="$pids $!"
 wait_until 20 sh -c '! flock -n s/.trainspool/alive true'
 as $one "$trainspool" status s >out 2>&1
 expect_output "a user cannot pretend that a watch runs" '^no watch is running on this folder$'
-start_watch s
+start_watch s --page "$T/page.html"
+wait_until 20 grep -q ">owner</th>" page.html
+ok $? "the page shows the owners"
+expect "of each job" grep -q "<td class=\"user\">$two</td>" page.html
 as $one "$trainspool" retry s/a.yaml >out 2>&1
 expect_output "nor prevent the next one" 'a.yaml: queued again$'
 wait_until 20 sh -c "[ \$(grep -c 'job a: rejected' daemon.log) -gt $before ]"
