@@ -453,7 +453,7 @@ void fleet_choose(struct fleet *fleet, struct queue *queue, double now,
         choice.waiting[i] = &choice.jobs[i]->waiting;
     out->stalled = fleet->count == 0;
     if (!measure_gpus(fleet, &choice, now)) {
-        out->stalled &= isinf(prober_due(&fleet->prober));
+        out->probing = !isinf(prober_due(&fleet->prober));
         leave_gpu_jobs(fleet, &choice);
     }
     measure_cpu(fleet);
@@ -464,7 +464,7 @@ void fleet_choose(struct fleet *fleet, struct queue *queue, double now,
         return;
     out->job = choice.jobs[chosen];
     out->devices = answers[chosen].devices;
-    out->stalled = false;
+    out->stalled = out->probing = false;
     describe_choice(fleet, &placement, out);
 }
 

@@ -74,6 +74,7 @@ struct fleet_choice {
     struct queued *job;    /* NULL: none starts */
     struct queued *misfit; /* one that fits nowhere, and was not examined again */
     bool stalled;          /* jobs wait, though none runs */
+    bool probing;          /* for jobs that wait: they may start when it answers */
     device_set devices;
     char name[64]; /* for --device; "": as the job says */
     int threads;   /* for --threads; 0: as the job says */

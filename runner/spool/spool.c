@@ -473,7 +473,10 @@ static char *next_fitting(struct spool *spool, struct spool_next *out)
 
     spool->looked_at = now;
     fleet_choose(spool->fleet, queue, now, &choice);
-    spool->stalled_since = choice.stalled ? fmin(spool->stalled_since, now) : INFINITY;
+    if (!choice.stalled)
+        spool->stalled_since = INFINITY;
+    else if (!choice.probing)
+        spool->stalled_since = fmin(spool->stalled_since, now);
     if (choice.misfit) {
         release(spool, choice.misfit->name, 0)->fit = FIT_UNKNOWN;
         queue_remove(queue, choice.misfit->name);
