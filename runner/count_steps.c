@@ -8,8 +8,11 @@
 
 #include "base/file.h"
 #include "base/limits.h"
+#include "patcher/setting.h"
+#include "runner/job/containment.h"
 #include "runner/job/inspect.h"
 #include "runner/job/job.h"
+#include "runner/job/outputs.h"
 #include "runner/output/report.h"
 #include "runner/job/steps.h"
 #include "train/chat/chat.h"
@@ -116,19 +119,46 @@ static void count(const struct plan *plan, struct steps *out, struct error *err)
     tokenizer_close(tokenizer);
 }
 
+/* Before a file that the job names is read. A text that is no job names none. */
+static bool contain(const struct inspect_options *how, const struct job *job,
+                    const struct text *text, struct error *err)
+{
+    struct containment containment = { .on = containment_is_wanted(),
+                                       .machine = how->machine };
+    struct arena *arena = arena_new();
+    const char *data = text->data ? text->data : "";
+    struct text with;
+    size_t len = text->len;
+    struct plan plan;
+    bool ok = !how->set || setting_apply(how->set, arena, &data, &len, err);
+
+    text_init(&with, 0);
+    text_add(&with, data, len);
+    outputs_bind_plan(job, &with, arena, &plan);
+    ok = ok && containment_enter_reader(&containment, &plan, NULL, err);
+    text_clear(&with);
+    arena_free(arena);
+    return ok;
+}
+
 static bool inspect(const struct inspect_options *how, bool frozen,
                     struct inspection *inspection, struct error *err)
 {
+    struct error unreadable = { 0 };
     struct job job;
     struct text text;
     bool ok;
 
-    if (!frozen)
-        return inspect_job(how, inspection, err);
     job_init(&job, how->job);
     text_init(&text, DOCUMENT_MAX_BYTES);
-    ok = file_read(job.frozen, DOCUMENT_MAX_BYTES, &text, NULL, err) &&
-         inspect_text(how, text.data, text.len, inspection, err);
+    ok = file_read(frozen ? job.frozen : job.path, DOCUMENT_MAX_BYTES, &text, NULL,
+                   &unreadable);
+    if (!ok && frozen)
+        error_set(err, unreadable.code, "%s", unreadable.text);
+    else
+        ok = contain(how, &job, &text, err) &&
+             (frozen ? inspect_text(how, text.data, text.len, inspection, err)
+                     : inspect_job(how, inspection, err));
     text_clear(&text);
     job_clear(&job);
     return ok;

@@ -11,7 +11,10 @@
 #include <unistd.h>
 
 #include "base/spawn.h"
+#include "runner/job/child_environment.h"
 #include "runner/output/report.h"
+
+extern char **environ;
 
 static int cmd_generate(const struct options *options);
 
@@ -38,7 +41,7 @@ static int cmd_generate(const struct options *options)
     char **words = options_argv(options, options->command, program, "--generate");
     struct error err = { 0 };
 
-    execv(program, words);
+    execve(program, words, options->no_sandbox ? environ : child_environment(NULL));
     error_errno(&err, "cannot start %s", program);
     report_error(options->program, &err);
     for (size_t i = 0; words[i]; i++)

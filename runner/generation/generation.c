@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/stop.h"
 #include "runner/generation/generation_internal.h"
+#include "runner/job/containment.h"
 #include "train/chat/chat.h"
 #include "train/generation/prompt.h"
 #include "train/model/shapes.h"
@@ -334,13 +335,32 @@ static bool check(const struct generator *g, struct error *err)
     return true;
 }
 
+/* Before the model and the data are read. */
+static bool contain(const struct generator *g, const struct machine *machine,
+                    struct error *err)
+{
+    const struct options *options = g->options;
+    struct containment containment = { .on = !options->no_sandbox, .machine = machine };
+    char *folder = options->output ? path_dir(options->output) : NULL;
+    const struct contained_path more[] = {
+        { g->target.folder, LANDLOCK_READ },
+        { options->prompts ? options->prompts : g->target.folder, LANDLOCK_READ },
+        { folder, LANDLOCK_WRITE },
+        { NULL, LANDLOCK_READ },
+    };
+    bool ok = containment_enter_reader(&containment, &g->target.plan, more, err);
+
+    free(folder);
+    return ok;
+}
+
 static bool run(struct generator *g, const struct machine *machine, struct error *err)
 {
     struct plan *plan = &g->target.plan;
     const char *output = g->options->output;
 
     if (!generation_target_open(&g->target, machine, g->options->operands[0], err) ||
-        !check(g, err))
+        !check(g, err) || !contain(g, machine, err))
         return false;
     apply_options(g);
     if (!is_in_range(g, err) ||

@@ -276,12 +276,18 @@ static void add_output(struct contained_paths *paths, const char *path)
     free(dir);
 }
 
+/* Only what the job takes from there. */
+static bool is_folder_of_data(const struct key *key)
+{
+    return strcmp(key->name, "dataset_dir") == 0;
+}
+
 static void add_path(void *context, const struct key *key, const char *path)
 {
     struct contained_paths *paths = context;
 
-    if (strcmp(key->name, "dataset_dir") == 0)
-        return; /* only what the job takes from there */
+    if (is_folder_of_data(key))
+        return;
     if (key->written)
         add_output(paths, path);
     else if (key->type == KEY_PATH || strcmp(path, "true") != 0)
@@ -317,6 +323,21 @@ void contained_paths_add_plan(struct contained_paths *paths, const struct plan *
     contained_paths_add(paths, plan->run_dir, LANDLOCK_WRITE);
     contained_paths_add(paths, plan->output_dir, LANDLOCK_WRITE);
     outputs_each_path(plan, add_path, paths);
+    add_datasets(paths, plan, plan->dataset);
+    add_datasets(paths, plan, plan->eval_dataset);
+}
+
+static void read_path(void *context, const struct key *key, const char *path)
+{
+    if (!is_folder_of_data(key))
+        add_input(context, path);
+}
+
+void contained_paths_add_inputs(struct contained_paths *paths, const struct plan *plan)
+{
+    contained_paths_add(paths, plan->job, LANDLOCK_READ);
+    contained_paths_add(paths, plan->run_dir, LANDLOCK_READ);
+    outputs_each_path(plan, read_path, paths);
     add_datasets(paths, plan, plan->dataset);
     add_datasets(paths, plan, plan->eval_dataset);
 }

@@ -34,5 +34,7 @@ void contained_paths_add_gpu(struct contained_paths *paths);
  * of a Hugging Face cache: what a downloaded folder links to need not be meant for the
  * job. */
 void contained_paths_add_plan(struct contained_paths *paths, const struct plan *plan);
+/* The same for a process that writes none of them. */
+void contained_paths_add_inputs(struct contained_paths *paths, const struct plan *plan);
 
 #endif

@@ -27,30 +27,21 @@ static bool has_gpu(const struct machine *machine, const struct plan *plan)
     return !cpu && machine->probe.count > 1;
 }
 
-/* Landlock: the paths that the text names, and those that every run needs. */
-static bool enter_landlock(struct containment *containment, const struct plan *plan,
-                           struct arena *arena, struct error *err)
+/* Landlock: these paths, and those that every run needs. */
+static bool enter_landlock(struct containment *containment, struct contained_paths *paths,
+                           struct error *err)
 {
     const bool network = containment->gpu && containment->ranks;
-    struct contained_paths paths;
     struct landlock list;
     bool ok = landlock_open(&list, network, err);
 
-    contained_paths_init(&paths, arena);
-    fault_clear();
     if (ok) {
-        outputs_create(plan); /* the trainer reports one that is missing */
-        ok = fault_none(err);
-    }
-    if (ok) {
-        contained_paths_add_system(&paths);
+        contained_paths_add_system(paths);
         if (containment->gpu)
-            contained_paths_add_gpu(&paths);
-        contained_paths_add_plan(&paths, plan);
-        ok = fault_answered(err);
+            contained_paths_add_gpu(paths);
     }
-    for (size_t i = 0; i < paths.count && ok; i++)
-        ok = landlock_allow(&list, paths.list[i].path, paths.list[i].access, err);
+    for (size_t i = 0; i < paths->count && ok; i++)
+        ok = landlock_allow(&list, paths->list[i].path, paths->list[i].access, err);
     ok = ok && landlock_enter(&list, err);
     landlock_close(&list);
     containment->landlock = ok ? list.version : 0;
@@ -146,22 +137,21 @@ static bool leave_out(struct log *log, const struct error *why, struct error *er
     return true;
 }
 
-static bool contain(struct containment *containment, const struct plan *plan,
-                    struct log *log, struct error *err)
+/* calls: further ones to refuse. */
+static bool contain(struct containment *containment, struct contained_paths *paths,
+                    unsigned calls, struct log *log, struct error *err)
 {
-    struct arena *arena = arena_new();
-    struct error files = { 0 }, calls = { 0 };
-    bool ok =
-        enter_landlock(containment, plan, arena, &files) || leave_out(log, &files, err);
+    struct error files = { 0 }, why = { 0 };
+    bool ok = enter_landlock(containment, paths, &files) || leave_out(log, &files, err);
 
-    containment->seccomp = ok && seccomp_refuse(refused_calls(containment), &calls);
-    arena_free(arena);
-    return ok && (containment->seccomp || leave_out(log, &calls, err));
+    containment->seccomp = ok && seccomp_refuse(refused_calls(containment) | calls, &why);
+    return ok && (containment->seccomp || leave_out(log, &why, err));
 }
 
 bool containment_enter(struct containment *containment, const struct job *job,
                        const struct text *text, struct log *log, struct error *err)
 {
+    struct contained_paths paths;
     struct arena *arena;
     struct plan plan;
     bool ok;
@@ -169,27 +159,65 @@ bool containment_enter(struct containment *containment, const struct job *job,
     if (!containment->on)
         return true;
     arena = arena_new();
+    contained_paths_init(&paths, arena);
     outputs_bind_plan(job, text, arena, &plan);
     containment->ranks = plan_ranks(&plan) > 1;
     containment->gpu = has_gpu(containment->machine, &plan);
     limits_fix_files();
     limit_memory(containment, &plan);
-    ok = leaves_gpu_alone(containment) || contain(containment, &plan, log, err);
+    ok = leaves_gpu_alone(containment);
+    if (!ok) {
+        outputs_create(&plan); /* the trainer reports one that is missing */
+        contained_paths_add_plan(&paths, &plan);
+        ok = contain(containment, &paths, 0, log, err);
+    }
     arena_free(arena);
     return ok;
+}
+
+/* Refuse programs, and processes unless the GPU's driver may need them. */
+static unsigned starts(const struct containment *containment)
+{
+    return SECCOMP_PROGRAMS | (containment->gpu ? 0 : SECCOMP_PROCESSES);
+}
+
+bool containment_enter_reader(struct containment *containment, const struct plan *plan,
+                              const struct contained_path more[], struct error *err)
+{
+    struct contained_paths paths;
+    struct arena *arena;
+    bool ok;
+
+    if (!containment->on)
+        return true;
+    arena = arena_new();
+    contained_paths_init(&paths, arena);
+    containment->gpu = has_gpu(containment->machine, plan);
+    limits_fix_files();
+    contained_paths_add_inputs(&paths, plan);
+    for (size_t i = 0; more && more[i].path; i++)
+        contained_paths_add(&paths, more[i].path, more[i].access);
+    ok = leaves_gpu_alone(containment) ||
+         contain(containment, &paths, starts(containment), NULL, err);
+    arena_free(arena);
+    return ok;
+}
+
+bool containment_is_wanted(void)
+{
+    const char *wish = getenv("TRAINSPOOL_SANDBOX");
+
+    return !(wish && text_equal(wish, "0"));
 }
 
 /* The driver may start processes; a program that it starts stays contained. */
 void containment_close(struct containment *containment, struct log *log)
 {
     struct error err = { 0 };
-    unsigned calls = SECCOMP_PROGRAMS;
 
     if (!containment->on || !containment->seccomp || leaves_gpu_alone(containment))
         return;
-    if (!containment->gpu)
-        calls |= SECCOMP_PROCESSES;
-    if (!seccomp_refuse(calls, &err))
+    if (!seccomp_refuse(starts(containment), &err))
         report_lack(log, &err);
 }
 

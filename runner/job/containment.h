@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "runner/job/contained_paths.h"
 #include "runner/job/job.h"
 #include "runner/job/machine.h"
 #include "train/plan.h"
@@ -31,6 +32,14 @@ struct containment {
  * that the text names. Do nothing unless `on`. Only a fault of the machine is an error. */
 bool containment_enter(struct containment *containment, const struct job *job,
                        const struct text *text, struct log *log, struct error *err);
+/* Contain a process that reads the model and the data of a plan, and writes nothing but
+ * what `more` allows, a list that ends with a NULL path; NULL: none. Nothing reports what
+ * the kernel lacks. */
+bool containment_enter_reader(struct containment *containment, const struct plan *plan,
+                              const struct contained_path more[], struct error *err);
+/* Return whether processes without --no-sandbox of their own are contained:
+ * TRAINSPOOL_SANDBOX is not 0. */
+bool containment_is_wanted(void);
 /* Refuse new programs, once the ranks have started. */
 void containment_close(struct containment *containment, struct log *log);
 

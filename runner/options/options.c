@@ -176,8 +176,8 @@ static const struct option_row rows[OPTION_IDS] = {
                        "give the files of jobs to this group, which may read them" },
     [OPTION_NO_SANDBOX] = { "no-sandbox", 0, OPTION_IS_SWITCH, NULL, NULL,
                             INTO(no_sandbox),
-                            "do not contain the job: let it use every file and system "
-                            "call that its user may" },
+                            "do not contain the process: let it use every file and "
+                            "system call that its user may" },
     [OPTION_GENERATE] = { "generate", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(generate),
                           "complete prompts instead of training" },
     [OPTION_PROMPT] = { "prompt", 'p', OPTION_IS_LIST, "TEXT", NULL, INTO(prompt),

@@ -118,6 +118,22 @@ trainer=$(children "$daemon")
 expect "watch --no-sandbox does not contain jobs" status_is "$trainer" NoNewPrivs 0
 end
 
+# ---- Generation ----
+# The process waits for prompts, contained.
+mkfifo prompts
+exec 8<>prompts
+"$trainspool" generate "$model" --prompts - -o answers.jsonl --max-new-tokens 4 <prompts >>daemon.log 2>&1 8>&- &
+daemon=$!
+pids="$pids $daemon"
+wait_until 30 status_is "$daemon" NoNewPrivs 1
+ok $? "generate contains itself before it reads the prompts"
+has_variable "$daemon" 'secret'
+ok $((! $?)) "it gets no secrets"
+echo 'Tom has' >&8
+exec 8>&-
+wait "$daemon"
+expect "and writes its output" test -s answers.jsonl
+
 # ---- Files ----
 echo '{"a": 1}' >private.txt
 mkdir linked
@@ -148,5 +164,11 @@ if dmesg 2>/dev/null | grep -q landlock || [ -e /sys/kernel/security/landlock ] 
     expect_status "a link of a model to any other file is not followed" 3 "$trainspool" run sly.yaml
     expect_error "the error names the file" 'sly/tokenizer.json: Permission denied'
     expect_status "it is followed without the sandbox" 0 "$trainspool" run --no-sandbox sly.yaml
+    expect_status "nor does generate follow it" 3 "$trainspool" generate sly -p Tom --max-new-tokens 4
+    expect_error "the error names the file, too" 'sly/tokenizer.json: Permission denied'
+    expect_status "but without the sandbox" 0 "$trainspool" generate --no-sandbox sly -p Tom --max-new-tokens 4
+    expect_status "nor does the process that counts the data" 3 "$train" --steps sly.yaml
+    expect_error "whose error names the file, too" 'sly/tokenizer.json: Permission denied'
+    expect_status "TRAINSPOOL_SANDBOX=0 lets it" 0 env TRAINSPOOL_SANDBOX=0 "$train" --steps sly.yaml
 fi
 plan
