@@ -93,6 +93,20 @@ static size_t find_longer(const struct check *check, const char *name, const cha
     return count <= room ? count : 0;
 }
 
+/* Return where a key belongs that is on the wrong side of the block; NULL: it is not. */
+static const char *misplaced(const struct check *check, const char *name)
+{
+    const bool inside = check->of == &schema_block;
+    const struct key *key = inside ? schema_find(name)
+                            : check->of == &schema_job
+                                ? schema_find_in(&schema_block, name)
+                                : NULL;
+
+    if (!key || key->use != KEY_USED)
+        return NULL;
+    return inside ? "it belongs outside the block" : "it belongs in the block trainspool";
+}
+
 void check_unknown(const struct check *check, const struct entry *entry)
 {
     const char *near[4];
@@ -129,13 +143,14 @@ void check_unknown(const struct check *check, const struct entry *entry)
                                     check_visible(check, name)) },
             entry);
     } else {
-        const char *lookalike = lookalike_in_text(name, entry->key->len, check->arena);
+        const char *more = misplaced(check, name);
 
+        if (!more)
+            more = lookalike_in_text(name, entry->key->len, check->arena);
         check_remark_name(check, "TS703", entry,
                           arena_printf(check->arena, "%s is not a key %s%s%s",
                                        check_visible(check, name), where,
-                                       lookalike ? "; " : "",
-                                       lookalike ? lookalike : ""));
+                                       more ? "; " : "", more ? more : ""));
     }
 }
 

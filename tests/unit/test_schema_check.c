@@ -225,6 +225,11 @@ static void test_schema_suggests_several_equally_near_keys(void **state)
         { "gradient_accumulation: 8\n",
           "gradient_accumulation is not a key of a job; did you mean "
           "gradient_accumulation_steps?" },
+        { "max_retries: 3\n",
+          "max_retries is not a key of a job; it belongs in the block trainspool" },
+        { "trainspool:\n  memory_limit: 3GiB\n",
+          "memory_limit is not a key of the block trainspool; it belongs outside the "
+          "block" },
         { "save: 8\n", "save is not a key of a job" }, /* too many keys begin with it */
     };
 
