@@ -421,9 +421,10 @@ static bool open_daemon(struct daemon *daemon, bool *busy, struct error *err)
     daemon->signals = open_signals(daemon->reloads);
     if (daemon->signals < 0)
         return error_errno(err, "cannot wait for signals");
-    daemon->spool =
-        spool_open(daemon->options->operands[0], &daemon->machine,
-                   &(struct spool_options) { daemon->log, &daemon->fleet }, busy, err);
+    daemon->spool = spool_open(daemon->options->operands[0], &daemon->machine,
+                               &(struct spool_options) { daemon->log, &daemon->fleet,
+                                                         !daemon->options->no_sandbox },
+                               busy, err);
     if (!daemon->spool)
         return false;
     spool_set_access(daemon->spool, daemon->workers.roots, group);

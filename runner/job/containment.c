@@ -203,6 +203,27 @@ bool containment_enter_reader(struct containment *containment, const struct plan
     return ok;
 }
 
+bool containment_enter_examiner(const struct machine *machine, struct error *err)
+{
+    struct containment containment = { .on = true,
+                                       .machine = machine,
+                                       .gpu = machine->probe.count > 1 };
+    struct contained_paths paths;
+    struct arena *arena;
+    bool ok;
+
+    limits_fix_files();
+    if (leaves_gpu_alone(&containment))
+        return true;
+    arena = arena_new();
+    contained_paths_init(&paths, arena);
+    contained_paths_add(&paths, "/", LANDLOCK_RUN);
+    contained_paths_add(&paths, ".", LANDLOCK_WRITE);
+    ok = contain(&containment, &paths, 0, NULL, err);
+    arena_free(arena);
+    return ok;
+}
+
 bool containment_is_wanted(void)
 {
     const char *wish = getenv("TRAINSPOOL_SANDBOX");

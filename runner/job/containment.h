@@ -37,6 +37,10 @@ bool containment_enter(struct containment *containment, const struct job *job,
  * the kernel lacks. */
 bool containment_enter_reader(struct containment *containment, const struct plan *plan,
                               const struct contained_path more[], struct error *err);
+/* Contain a process that examines jobs and patches them: it writes only below the working
+ * directory and opens no socket, nor does the process that counts the data of a job, which
+ * contains itself further. */
+bool containment_enter_examiner(const struct machine *machine, struct error *err);
 /* Return whether processes without --no-sandbox of their own are contained:
  * TRAINSPOOL_SANDBOX is not 0. */
 bool containment_is_wanted(void);

@@ -23,6 +23,7 @@
 #include "base/limits.h"
 #include "base/user.h"
 #include "runner/job/child_environment.h"
+#include "runner/job/containment.h"
 
 extern char **environ;
 
@@ -79,6 +80,15 @@ static bool take_user(const struct user *user, struct error *err)
     return user_become(user, err);
 }
 
+/* In the folder of the watch, which is the only one that it writes to. */
+static bool contain(const struct examine_how *how, struct error *err)
+{
+    if (how->contained)
+        return containment_enter_examiner(how->machine, err);
+    setenv("TRAINSPOOL_SANDBOX", "0", true); /* for the processes that it starts */
+    return true;
+}
+
 /* Never return. It ends with the watch, or when the watch closes the socket. It keeps
  * the watch's mask of signals, so that only the watch ends it. */
 static void serve(const struct examiners *examiners, int socket, const struct user *user,
@@ -86,7 +96,7 @@ static void serve(const struct examiners *examiners, int socket, const struct us
 {
     struct examine_request request;
     struct error none = { 0 };
-    bool is_user = take_user(user, &none);
+    bool is_user = take_user(user, &none) && contain(examiners->how, &none);
     uint64_t data = limits_data_bytes();
 
     /* only now: another user's process would forget it */

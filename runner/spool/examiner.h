@@ -61,6 +61,7 @@ struct examine_how {
     const struct examine_limits *limits;
     const char *const *roots; /* of watch: where jobs may write */
     gid_t group; /* of watch: that may read the files of jobs; or GROUP_NONE */
+    bool contained;
 };
 
 /* *how and what it names stay the caller's. An examiner knows the machine as it was when

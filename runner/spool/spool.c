@@ -259,7 +259,8 @@ struct spool *spool_open(const char *path, const struct machine *machine,
     struct spool *spool = memory_alloc(sizeof(*spool));
 
     *spool = (struct spool) { .path = spool_folder_path(path),
-                              .how = { claim_examine, machine, &examine_limits, NULL, 0 },
+                              .how = { claim_examine, machine, &examine_limits, NULL, 0,
+                                       options->contained },
                               .fleet = options->fleet,
                               .intake = { .dir = -1, .log = options->log },
                               .stalled_since = INFINITY,

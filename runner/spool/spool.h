@@ -22,6 +22,7 @@ struct spool;
 struct spool_options {
     struct log *log;
     struct fleet *fleet; /* the devices, which stay the caller's */
+    bool contained;      /* processes that examine jobs are */
 };
 
 /* Open the spool.  NULL: *busy if another watch has the folder, else *err. */

@@ -110,12 +110,20 @@ trainer=$(children "$daemon")
 expect "a job of a spool is contained" status_is "$trainer" NoNewPrivs 1
 has_variable "$trainer" '^HF_TOKEN='
 ok $((! $?)) "a job of a spool gets no secrets"
+# the processes that examine jobs for the watch
+examiners() {
+    for examiner in $(grep -lx trainspool-exam /proc/[0-9]*/comm 2>/dev/null | cut -d/ -f3); do
+        [ "$(status_of "$examiner" PPid)" != "$daemon" ] || echo "$examiner"
+    done
+}
+expect "the process that examined it is contained" status_is "$(examiners)" NoNewPrivs 1
 end
 rm -rf spool/long.run
 background "$trainspool" watch --no-sandbox spool
 wait_until 30 has_reached spool/long.yaml 5
 trainer=$(children "$daemon")
 expect "watch --no-sandbox does not contain jobs" status_is "$trainer" NoNewPrivs 0
+expect "nor what examines them" status_is "$(examiners)" NoNewPrivs 0
 end
 
 # ---- Generation ----

@@ -384,6 +384,34 @@ static void test_a_limit_is_given_as_the_reason(void **state)
     assert_string_equal(other.text, "no data");
 }
 
+/* As it works in the folder of a watch, on jobs whose models and data may be anywhere. */
+static bool examiner_is_contained(void)
+{
+    const struct machine machine = { .probe = { .count = 1 } };
+    char outside[] = "/tmp/trainspool-outside";
+
+    return mkdir("spool", 0755) == 0 && chdir("spool") == 0 &&
+           containment_enter_examiner(&machine, NULL) &&
+           opens("job.yaml.tmp", O_WRONLY | O_CREAT) &&
+           rename("job.yaml.tmp", "job.yaml") == 0 && opens("../private", O_RDONLY) &&
+           !opens("../private", O_WRONLY) && errno == EACCES &&
+           !opens(outside, O_WRONLY | O_CREAT) && errno == EACCES &&
+           refuses(rename("job.yaml", outside)) &&
+           refuses(socket(AF_INET, SOCK_STREAM, 0)) &&
+           refuses(socket(AF_UNIX, SOCK_STREAM, 0)) && refuses(unshare(CLONE_NEWUSER)) &&
+           system("exit 3") == 3 << 8;
+}
+
+static void test_an_examiner_writes_only_to_its_folder(void **state)
+{
+    const struct trial trial = { false, "", 1, examiner_is_contained };
+
+    (void)state;
+    if (landlock_version() == 0)
+        skip();
+    expect(&trial);
+}
+
 static void test_nothing_is_refused_without_the_sandbox(void **state)
 {
     const struct trial trial = { false, "", 1, nothing_is_contained };
@@ -427,6 +455,7 @@ int main(void)
         cmocka_unit_test(test_memory_of_a_cpu_is_limited),
         cmocka_unit_test(test_limits_hold_for_good),
         cmocka_unit_test(test_a_limit_is_given_as_the_reason),
+        cmocka_unit_test(test_an_examiner_writes_only_to_its_folder),
         cmocka_unit_test(test_nothing_is_refused_without_the_sandbox),
         cmocka_unit_test(test_a_gpu_without_its_driver_is_contained_only_on_request),
         cmocka_unit_test(test_a_gpu_may_use_sockets),
