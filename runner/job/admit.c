@@ -101,6 +101,9 @@ static void note_need(const struct patch *patch, struct job_record *record)
     const bool on_cpu = device->kind == DEVICE_CPU;
 
     record->wanted[0] = record->devices[0] = 0;
+    if (on_cpu &&
+        !patch_rejected(patch)) /* the watch need not write that before the start */
+        strcpy(record->devices, "cpu");
     record->capability = on_cpu ? 0 : 10 * device->major + device->minor;
     record->ranks = plan_trains(plan) ? (int64_t)plan_ranks(plan) : 1;
     record->threads = plan->threads;

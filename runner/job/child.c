@@ -230,13 +230,15 @@ bool child_start(const struct child_start *start, struct child *out, struct erro
     int log = start->spooled ? job_open_log(start->job, err) : -1;
     bool ok;
 
-    *out = (struct child) { .fd = -1, .kills = cgroup_oom_kills("") };
+    *out = (struct child) { .fd = -1, .kills = -1 };
     if (start->spooled && log < 0)
         return false;
     if (start->user && !user_is_own(start->user->id))
         ok = spawn_as(start, log, out, err);
     else
         ok = spawn(start, log, out, err);
+    if (ok) /* once it runs: it runs sooner, and has allocated nothing yet */
+        out->kills = cgroup_oom_kills("");
     if (log >= 0)
         close(log);
     return ok;

@@ -189,7 +189,8 @@ static bool patch_file(const struct inspect_options *options, struct patch_optio
     if (!doors[writes ? INSPECT_LOOK : options->edit](how, &out->patch, err) ||
         !count_data(options, out, &data, &again, err))
         return false;
-    if (!again && !writes)
+    /* a file that needs no edit is not read and checked once more */
+    if (!again && (!writes || (!out->patch.changed && !how->set)))
         return true;
     patch_clear(&out->patch);
     how->data = again ? &data : NULL;

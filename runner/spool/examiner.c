@@ -369,8 +369,11 @@ enum examine_answer examiners_ask(struct examiners *examiners,
     reap_dying(examiners);
     if (!examiner && !may_examine(examiners, request->suspect))
         return EXAMINERS_FULL;
-    if (!examiner)
+    if (!examiner) {
         examiner = assign(examiners, request, &out->err);
+        if (examiner && examiners->how->meanwhile)
+            examiners->how->meanwhile(examiners->how->context);
+    }
     if (!examiner)
         return EXAMINERS_ANSWERED;
     return collect(examiners, examiner, until, out) ? EXAMINERS_ANSWERED : EXAMINERS_WORK;

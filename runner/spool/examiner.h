@@ -62,6 +62,9 @@ struct examine_how {
     const char *const *roots; /* of watch: where jobs may write */
     gid_t group; /* of watch: that may read the files of jobs; or GROUP_NONE */
     bool contained;
+    /* what the watch does while it waits for an answer; or NULL */
+    void (*meanwhile)(void *context);
+    void *context;
 };
 
 /* *how and what it names stay the caller's. An examiner knows the machine as it was when

@@ -14,11 +14,13 @@
 #include "runner/spool/intake.h"
 
 /* Seconds. */
-static const double fresh_seconds = 1, probe_every = 5;
+static const double fresh_seconds = 1, fresh_cpu_seconds = 0.1, probe_every = 5;
 /* How long a GPU that jobs lost gets no job; twice as long each time. */
 static const double pause_first = 60, pause_longest = 3600;
 
 enum { LOSSES_MAX = 2 };
+/* A job on the CPU is large if it takes this part of what is free. */
+static const uint64_t large_share = 32;
 
 static bool is_on_cpu(const struct placement_need *need)
 {
@@ -139,12 +141,21 @@ void fleet_adopt(struct fleet *fleet, const char *name)
     fleet_add(fleet, name, &need, placement_read(&placement, record.devices));
 }
 
+/* Return whether the memory that the job on the CPU leaves matters to others. */
+static bool is_large(const struct fleet *fleet, const struct placement_need *need)
+{
+    return need->memory == 0 ||
+           need->memory > fleet->devices[0].device.available / large_share;
+}
+
 void fleet_remove(struct fleet *fleet, const char *name)
 {
     for (size_t i = 0; i < fleet->count; i++)
         if (strcmp(fleet->jobs[i].name, name) == 0) {
             if (!is_on_cpu(&fleet->running[i].need))
                 fleet->left = clock_seconds();
+            else if (is_large(fleet, &fleet->running[i].need))
+                fleet->measured = 0;
             free(fleet->jobs[i].name);
             fleet->count--;
             fleet->jobs[i] = fleet->jobs[fleet->count];
@@ -188,8 +199,16 @@ static void note_measured(struct fleet *fleet, bool on_cpu)
             fleet->running[i].measured = true;
 }
 
-static void measure_cpu(struct fleet *fleet)
+static bool is_cpu_fresh(const struct fleet *fleet)
 {
+    return fleet->measured > 0 && clock_seconds() - fleet->measured < fresh_cpu_seconds;
+}
+
+void fleet_measure_cpu(struct fleet *fleet)
+{
+    if (is_cpu_fresh(fleet))
+        return;
+    fleet->measured = clock_seconds();
     look_at_jobs(fleet, true);
     probe_cpu_memory(&fleet->devices[0].device);
     note_measured(fleet, true);
@@ -437,6 +456,32 @@ static void note_answers(const struct choice *choice, size_t chosen,
     }
 }
 
+static bool waits_for_memory(const struct placement_answer answers[], size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (answers[i].verdict == PLACEMENT_MEMORY && answers[i].device == 0)
+            return true;
+    return false;
+}
+
+/* Return the index of the job that starts, or the number of jobs. What is free now may be
+ * more than what was measured. */
+static size_t place(struct fleet *fleet, const struct placement *placement,
+                    const struct choice *choice, double now,
+                    struct placement_answer answers[])
+{
+    const bool known = is_cpu_fresh(fleet);
+    size_t chosen;
+
+    fleet_measure_cpu(fleet);
+    chosen = placement_choose(placement, choice->waiting, choice->count, now, answers);
+    if (!known || chosen < choice->count || !waits_for_memory(answers, chosen))
+        return chosen;
+    fleet->measured = 0;
+    fleet_measure_cpu(fleet);
+    return placement_choose(placement, choice->waiting, choice->count, now, answers);
+}
+
 void fleet_choose(struct fleet *fleet, struct queue *queue, double now,
                   struct fleet_choice *out)
 {
@@ -456,9 +501,8 @@ void fleet_choose(struct fleet *fleet, struct queue *queue, double now,
         out->probing = !isinf(prober_due(&fleet->prober));
         leave_gpu_jobs(fleet, &choice);
     }
-    measure_cpu(fleet);
     placement = placement_of(fleet);
-    chosen = placement_choose(&placement, choice.waiting, choice.count, now, answers);
+    chosen = place(fleet, &placement, &choice, now, answers);
     note_answers(&choice, chosen, answers, out);
     if (chosen == choice.count)
         return;

@@ -43,6 +43,7 @@ struct fleet {
     struct prober prober;
     /* by clock_seconds: the last probe began and answered; a job left a GPU */
     double asked, answered, left;
+    double measured; /* when the memory of the CPU last was, by clock_seconds */
 };
 
 /* Take the devices of a probe: those of the list (--devices; NULL: all). The other GPUs
@@ -79,6 +80,9 @@ struct fleet_choice {
     char name[64]; /* for --device; "": as the job says */
     int threads;   /* for --threads; 0: as the job says */
 };
+
+/* Measure the memory of the CPU, for a choice that follows soon. */
+void fleet_measure_cpu(struct fleet *fleet);
 
 /* Choose the job of the queue that starts now. The answers for the jobs that wait are in
  * the queue. */

@@ -252,6 +252,12 @@ static void close_dir(struct spool *spool)
     spool->pending = spool->last = NULL;
 }
 
+/* A job that is admitted is placed next. */
+static void measure(void *context)
+{
+    fleet_measure_cpu(context);
+}
+
 struct spool *spool_open(const char *path, const struct machine *machine,
                          const struct spool_options *options, bool *busy,
                          struct error *err)
@@ -259,8 +265,12 @@ struct spool *spool_open(const char *path, const struct machine *machine,
     struct spool *spool = memory_alloc(sizeof(*spool));
 
     *spool = (struct spool) { .path = spool_folder_path(path),
-                              .how = { claim_examine, machine, &examine_limits, NULL, 0,
-                                       options->contained },
+                              .how = { .examine = claim_examine,
+                                       .machine = machine,
+                                       .limits = &examine_limits,
+                                       .contained = options->contained,
+                                       .meanwhile = measure,
+                                       .context = options->fleet },
                               .fleet = options->fleet,
                               .intake = { .dir = -1, .log = options->log },
                               .stalled_since = INFINITY,
