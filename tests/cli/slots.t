@@ -41,7 +41,7 @@ sleep 1
 expect "a job waits for memory that another program uses" waits late
 expect "status shows for what" wait_until 5 shows '^late  *ready .* waits for .* MiB on cuda:0, next$'
 expect_status "status --json succeeds" 0 "$trainspool" status --json s
-expect_output "and shows it too" '"name":"late","state":"ready","reason":"waits for .* on cuda:0"'
+expect_output "and shows it too" '"name":"late",.*"state":"ready","reason":"waits for .* on cuda:0"'
 cards 1024
 expect "it starts once the memory is free" wait_until 20 runs late
 kill -9 "$daemon"
