@@ -272,6 +272,7 @@ unit_tests += %D%/unit/test_watch
 unit_tests += %D%/unit/test_weights
 unit_tests += %D%/unit/test_guard
 unit_tests += %D%/unit/test_items
+unit_tests += %D%/unit/test_spool_metrics
 unit_tests += %D%/unit/test_worker
 
 # fuzz targets of the parsers, run on their corpora

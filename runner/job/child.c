@@ -318,8 +318,8 @@ static const struct {
 } hints[] = {
     { SIGKILL, "; unless someone sent it, the machine ran out of memory" },
     { SIGSEGV, "; this is a bug in trainspool" },
-    { SIGALRM, "; the GPU driver did not respond: look for Xid messages in dmesg, and "
-               "reset the GPU or restart the machine" },
+    { SIGALRM, "; unless someone sent it, the GPU driver did not respond: look for Xid "
+               "messages in dmesg, and reset the GPU or restart the machine" },
     { SIGABRT, "; this is a bug in trainspool" },
     { SIGBUS, "; a file was truncated while in use, or this is a bug in trainspool" },
 };

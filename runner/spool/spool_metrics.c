@@ -243,13 +243,62 @@ static double value_of(const struct active *job, enum quantity quantity)
     return NAN;
 }
 
-/* Return whether an earlier job runs on the same device, which is summed there. */
-static bool is_repeated(const struct active *list, size_t index)
+/* A device of a job, by its name for --device; of a job that no watch started, by that of its
+ * kind. */
+struct used_device {
+    const struct active *job;
+    char name[80];
+};
+
+/* "cuda:0,2" is a list of two. Return the number of devices of the job. */
+static size_t name_devices(const struct active *job, struct used_device *out, size_t room)
 {
-    for (size_t i = 0; i < index; i++)
-        if (strcmp(list[i].device, list[index].device) == 0)
-            return true;
-    return false;
+    const char *all = job->record->devices, *at = strchr(all, ':');
+    size_t count = 0;
+
+    if (!at) {
+        out[0].job = job;
+        snprintf(out[0].name, sizeof(out[0].name), "%s", all[0] ? all : job->device);
+        return 1;
+    }
+    for (const char *next = at; next && count < room; next = strchr(next + 1, ',')) {
+        const size_t len = strcspn(next + 1, ",");
+
+        out[count].job = job;
+        snprintf(out[count].name, sizeof(out[count].name), "%.*s:%.*s", (int)(at - all),
+                 all, (int)len, next + 1);
+        count++;
+    }
+    return count;
+}
+
+static size_t list_devices(const struct active *list, size_t count,
+                           struct used_device **out)
+{
+    size_t used = 0;
+
+    *out = memory_alloc((count + 1) * DEVICE_RANKS_MAX * sizeof(**out));
+    for (size_t i = 0; i < count; i++)
+        used += name_devices(&list[i], *out + used, DEVICE_RANKS_MAX);
+    return used;
+}
+
+/* Return the sum over the jobs of a device; NAN if it is listed before. */
+static double sum_of(const struct used_device *list, size_t count, size_t index,
+                     enum quantity quantity)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        double value = value_of(list[i].job, quantity);
+
+        if (strcmp(list[i].name, list[index].name) != 0)
+            continue;
+        if (i < index)
+            return NAN;
+        sum += isnan(value) ? 0 : value;
+    }
+    return sum;
 }
 
 static void add_devices(const struct active *list, size_t count, struct text *out)
@@ -262,23 +311,19 @@ static void add_devices(const struct active *list, size_t count, struct text *ou
           "Memory that the running jobs need according to their plans." },
         { USED, "device_memory_used_bytes", "Memory that the running jobs have used." },
     };
+    struct used_device *devices;
+    const size_t used = list_devices(list, count, &devices);
 
     for (size_t f = 0; f < TS_COUNT(families); f++) {
         add_family(out, families[f].name, "gauge", families[f].help);
-        for (size_t i = 0; i < count; i++) {
-            double sum = 0;
+        for (size_t i = 0; i < used; i++) {
+            double sum = sum_of(devices, used, i, families[f].quantity);
 
-            if (is_repeated(list, i))
-                continue;
-            for (size_t j = i; j < count; j++) {
-                double value = value_of(&list[j], families[f].quantity);
-
-                if (strcmp(list[j].device, list[i].device) == 0 && !isnan(value))
-                    sum += value;
-            }
-            add_sample(out, families[f].name, "device", list[i].device, sum);
+            if (!isnan(sum))
+                add_sample(out, families[f].name, "device", devices[i].name, sum);
         }
     }
+    free(devices);
 }
 
 static void add_jobs(const struct active *list, size_t count, struct text *out)
