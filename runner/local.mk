@@ -120,6 +120,7 @@ librunner_a_SOURCES += %D%/spool/intake.c %D%/spool/intake.h
 librunner_a_SOURCES += %D%/spool/items.c %D%/spool/items.h
 librunner_a_SOURCES += %D%/spool/listing.c %D%/spool/listing.h
 librunner_a_SOURCES += %D%/spool/pause.c %D%/spool/pause.h
+librunner_a_SOURCES += %D%/spool/people.c %D%/spool/people.h
 librunner_a_SOURCES += %D%/spool/placement.c %D%/spool/placement.h
 librunner_a_SOURCES += %D%/spool/mail.c %D%/spool/mail.h
 librunner_a_SOURCES += %D%/spool/notify.c %D%/spool/notify.h

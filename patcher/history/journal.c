@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "patcher/history/backup.h"
 #include "patcher/document/document.h"
 #include "patcher/history/jobfile.h"
@@ -161,6 +162,26 @@ json_t *journal_read(const char *job, struct error *err)
     text_clear(&text);
     free(path);
     return out;
+}
+
+bool journal_names(const char *job, const char *digest, bool *known, struct error *err)
+{
+    json_t *journal, *line;
+    size_t i;
+
+    fault_clear();
+    journal = journal_read(job, NULL);
+    *known = false;
+    json_array_foreach(journal, i, line)
+    {
+        const char *before = json_string_value(json_object_get(line, "before"));
+        const char *after = json_string_value(json_object_get(line, "after"));
+
+        *known |= (before && strcmp(before, digest) == 0) ||
+                  (after && strcmp(after, digest) == 0);
+    }
+    json_decref(journal);
+    return fault_none(err);
 }
 
 /* ---- Undo ---- */

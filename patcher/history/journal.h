@@ -30,7 +30,11 @@ bool journal_add(const char *job, const struct journal_entry *entry, struct erro
  * write).  The caller json_decrefs it. */
 json_t *journal_read(const char *job, struct error *err);
 
-/* The same, for a text. */
+/* Find out whether a patch or an undo of the job wrote the text with this digest, or
+ * replaced it. ERROR_FAULT if that is not known for now. */
+bool journal_names(const char *job, const char *digest, bool *known, struct error *err);
+
+/* The same as journal_read, for a text. */
 json_t *journal_parse(const char *data, size_t len);
 
 /*

@@ -41,10 +41,13 @@ const struct command command_watch = {
     .max_operands = 1,
     .options =
         (const enum option_id[]) {
-            OPTION_ONCE, OPTION_SLOTS, OPTION_DEVICES, OPTION_ON_END, OPTION_MAIL,
-            OPTION_NOTIFY_TIMEOUT, OPTION_GRACE, OPTION_HANG, OPTION_METRICS, OPTION_PAGE,
-            OPTION_LOG, OPTION_KEEP_DAYS, OPTION_MAX_BYTES, OPTION_ROOT,
-            OPTION_NO_SANDBOX, OPTION_GROUP, OPTION_END },
+            OPTION_ONCE,        OPTION_SLOTS,      OPTION_DEVICES,
+            OPTION_MAX_RUNNING, OPTION_MAX_QUEUED, OPTION_GPU_HOURS,
+            OPTION_ON_END,      OPTION_MAIL,       OPTION_NOTIFY_TIMEOUT,
+            OPTION_GRACE,       OPTION_HANG,       OPTION_METRICS,
+            OPTION_PAGE,        OPTION_LOG,        OPTION_KEEP_DAYS,
+            OPTION_MAX_BYTES,   OPTION_ROOT,       OPTION_NO_SANDBOX,
+            OPTION_GROUP,       OPTION_END },
     .help = "patch and train every job dropped into a folder",
     .details =
         "A job is taken when it is complete: at once if it was renamed into the "
@@ -410,6 +413,7 @@ static bool open_daemon(struct daemon *daemon, bool *busy, struct error *err)
         return error_set(err, ERROR_USAGE, "--slots must be at least 1");
     if (!group_open(options->group, &group, err) || !find_roots(daemon, err) ||
         !machine_open(NULL, &daemon->machine, err) ||
+        !people_limits_read(options, &daemon->fleet.people.limits, err) ||
         !fleet_open(&daemon->fleet, &daemon->machine.probe, options->devices, slots, err))
         return false;
     daemon->machine.whole = true; /* what is free now decides only when a job starts */

@@ -48,7 +48,7 @@ static int rank(const struct status_line *line)
     };
 
     return ranks[line->job.record.state] +
-           (line->job.record.state == JOB_READY && line->turn == 0);
+           (line->job.record.state == JOB_READY && line->job.gate != GATE_OPEN);
 }
 
 static int compare_numbers(double a, double b)

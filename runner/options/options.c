@@ -93,6 +93,15 @@ static const struct option_row rows[OPTION_IDS] = {
                        "run at most N jobs at once; those on the CPU share its cores" },
     [OPTION_DEVICES] = { "devices", 0, OPTION_IS_TEXT, "LIST", NULL, INTO(devices),
                          "use only these devices: cpu, cuda, cuda:N,M, or cpu,cuda:N" },
+    [OPTION_MAX_RUNNING] = { "max-running", 0, OPTION_IS_NUMBER, "N", NULL,
+                             INTO(max_running),
+                             "run at most N jobs of one user at once" },
+    [OPTION_MAX_QUEUED] = { "max-queued", 0, OPTION_IS_NUMBER, "N", NULL,
+                            INTO(max_queued),
+                            "reject jobs of a user who has N waiting ones" },
+    [OPTION_GPU_HOURS] = { "gpu-hours", 0, OPTION_IS_TEXT, "HOURS", NULL, INTO(gpu_hours),
+                           "start no job of a user who has used GPUs for so many hours "
+                           "in 7 days, or as in 40/14d or 8/24h" },
     [OPTION_ON_END] = { "on-end", 0, OPTION_IS_TEXT, "PROGRAM", NULL, INTO(on_end),
                         "run this program when a job ends, with the arguments job, "
                         "state, reason and path" },

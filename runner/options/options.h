@@ -31,6 +31,9 @@ enum option_id {
     OPTION_ONCE,
     OPTION_SLOTS,
     OPTION_DEVICES,
+    OPTION_MAX_RUNNING,
+    OPTION_MAX_QUEUED,
+    OPTION_GPU_HOURS,
     OPTION_ON_END,
     OPTION_MAIL,
     OPTION_NOTIFY_TIMEOUT,
@@ -165,6 +168,8 @@ struct options {
     /* of watch */
     const char *on_end, *mail, *metrics, *page, *log, *max_bytes;
     int64_t notify_timeout, grace, hang, keep_days; /* -1: not given */
+    int64_t max_running, max_queued;                /* -1: not given */
+    const char *gpu_hours;
 
     /* of generate */
     const char *const *prompt;

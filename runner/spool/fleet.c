@@ -10,6 +10,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/instant.h"
 #include "runner/job/record.h"
 #include "runner/spool/intake.h"
 
@@ -83,7 +84,8 @@ static void keep_listed(struct probe *probe, const char *list)
 bool fleet_open(struct fleet *fleet, struct probe *probe, const char *list, size_t slots,
                 struct error *err)
 {
-    *fleet = (struct fleet) { .slots = slots < FLEET_JOBS_MAX ? slots : FLEET_JOBS_MAX,
+    *fleet = (struct fleet) { .people.limits = fleet->people.limits,
+                              .slots = slots < FLEET_JOBS_MAX ? slots : FLEET_JOBS_MAX,
                               .asked = clock_seconds(),
                               .answered = clock_seconds() };
     if (list && !list_is_valid(probe, list, err))
@@ -103,6 +105,7 @@ void fleet_close(struct fleet *fleet)
     for (size_t i = 0; i < fleet->count; i++)
         free(fleet->jobs[i].name);
     fleet->count = 0;
+    people_close(&fleet->people);
     prober_close(&fleet->prober);
 }
 
@@ -115,21 +118,91 @@ static struct placement placement_of(const struct fleet *fleet)
                                 .slots = fleet->slots };
 }
 
-void fleet_add(struct fleet *fleet, const char *name, const struct placement_need *need,
-               device_set devices)
-{
-    if (fleet->count == FLEET_JOBS_MAX)
-        return;
-    fleet->jobs[fleet->count] = (struct fleet_job) { memory_strdup(name), -1, false };
-    fleet->running[fleet->count++] = (struct placement_running) {
-        .need = *need, .devices = devices, .started = clock_seconds()
-    };
-}
+/* ---- What users use ---- */
 
-void fleet_adopt(struct fleet *fleet, const char *name)
+static void charge(struct fleet *fleet, size_t i, double seconds)
 {
     const struct placement placement = placement_of(fleet);
-    struct placement_need need;
+    const struct placement_running *job = &fleet->running[i];
+    const int gpus = __builtin_popcount(job->devices & ~(device_set)1);
+    double cores = 1;
+
+    if (!fleet->people.on || seconds <= 0)
+        return;
+    if (is_on_cpu(&job->need))
+        cores = placement_cores(&placement, &job->need) /
+                fmax(fleet->devices[0].device.threads, 1);
+    people_charge(&fleet->people, fleet->jobs[i].user, gpus * seconds,
+                  (gpus > 0 ? gpus : cores) * seconds);
+}
+
+static void charge_until(struct fleet *fleet, size_t i, double now)
+{
+    charge(fleet, i, now - fleet->jobs[i].charged);
+    fleet->jobs[i].charged = now;
+}
+
+static void charge_all(struct fleet *fleet)
+{
+    const double now = clock_seconds();
+
+    for (size_t i = 0; i < fleet->count; i++)
+        charge_until(fleet, i, now);
+}
+
+void fleet_account(struct fleet *fleet)
+{
+    struct error err = { 0 };
+
+    charge_all(fleet);
+    if (!people_save(&fleet->people, &err))
+        log_line(fleet->log, LOG_ERROR, "watch: %s", err.text);
+}
+
+/* Count the jobs of each user that run, and what they used until now. */
+static void count_use(struct fleet *fleet)
+{
+    struct people *people = &fleet->people;
+
+    charge_all(fleet);
+    for (size_t i = 0; i < people->count; i++)
+        people->list[i].running = 0;
+    for (size_t i = 0; i < fleet->count; i++)
+        people_find(people, fleet->jobs[i].user)->running++;
+    people_refresh(people);
+}
+
+/* The job ran while no watch did. The record is the user's: no more than a month counts. */
+static void charge_past(struct fleet *fleet, const char *since)
+{
+    static const double month = 31 * 86400.0;
+    struct instant started;
+    double seconds;
+
+    if (!instant_read(since, &started, NULL) || started.relative)
+        return;
+    seconds = clock_wall() - fmax(started.seconds, fleet->people.saved);
+    charge(fleet, fleet->count - 1, fmin(seconds, month));
+}
+
+void fleet_add(struct fleet *fleet, const char *name, uid_t user,
+               const struct placement_running *job)
+{
+    const double now = clock_seconds();
+
+    if (fleet->count == FLEET_JOBS_MAX)
+        return;
+    fleet->jobs[fleet->count] = (struct fleet_job) {
+        .name = memory_strdup(name), .step = -1, .user = user, .charged = now
+    };
+    fleet->running[fleet->count] = *job;
+    fleet->running[fleet->count++].started = now;
+}
+
+void fleet_adopt(struct fleet *fleet, const char *name, uid_t user)
+{
+    const struct placement placement = placement_of(fleet);
+    struct placement_running found = { .devices = 0 };
     struct job_record record;
     struct job job;
 
@@ -137,8 +210,10 @@ void fleet_adopt(struct fleet *fleet, const char *name)
     if (!job_read(&job, &record, NULL))
         record_init(&record);
     job_clear(&job);
-    need = intake_need(&record);
-    fleet_add(fleet, name, &need, placement_read(&placement, record.devices));
+    found.need = intake_need(&record);
+    found.devices = placement_read(&placement, record.devices);
+    fleet_add(fleet, name, user, &found);
+    charge_past(fleet, record.started);
 }
 
 /* Return whether the memory that the job on the CPU leaves matters to others. */
@@ -152,6 +227,7 @@ void fleet_remove(struct fleet *fleet, const char *name)
 {
     for (size_t i = 0; i < fleet->count; i++)
         if (strcmp(fleet->jobs[i].name, name) == 0) {
+            charge_until(fleet, i, clock_seconds());
             if (!is_on_cpu(&fleet->running[i].need))
                 fleet->left = clock_seconds();
             else if (is_large(fleet, &fleet->running[i].need))
@@ -351,7 +427,11 @@ static double ill_due(const struct fleet *fleet)
 
 double fleet_due(const struct fleet *fleet)
 {
-    return fleet->prober.pid ? prober_due(&fleet->prober) : ill_due(fleet);
+    double due = fleet->prober.pid ? prober_due(&fleet->prober) : ill_due(fleet);
+
+    return fleet->people.on && (fleet->count > 0 || fleet->people.changed)
+               ? fmin(due, fleet->people.save_at)
+               : due;
 }
 
 void fleet_poll(struct fleet *fleet)
@@ -363,6 +443,8 @@ void fleet_poll(struct fleet *fleet)
         take_answer(fleet, &probe);
     if (state != PROBER_WORKS && clock_seconds() >= ill_due(fleet))
         start_probe(fleet);
+    if (fleet->people.on && clock_seconds() >= fleet->people.save_at)
+        fleet_account(fleet);
 }
 
 /* ---- Choosing ---- */
@@ -491,7 +573,11 @@ void fleet_choose(struct fleet *fleet, struct queue *queue, double now,
     size_t chosen;
 
     *out = (struct fleet_choice) { 0 };
-    choice.count = queue_list(queue, now, choice.jobs, PLACEMENT_LOOK);
+    if (fleet->people.on)
+        count_use(fleet);
+    choice.count = queue_list(queue, fleet->people.on ? &fleet->people : NULL, now,
+                              choice.jobs, PLACEMENT_LOOK);
+    out->stalled = choice.count == 0 && fleet->count == 0 && queue_is_barred(queue);
     if (choice.count == 0 || fleet->count == FLEET_JOBS_MAX)
         return;
     for (size_t i = 0; i < choice.count; i++)
@@ -512,12 +598,14 @@ void fleet_choose(struct fleet *fleet, struct queue *queue, double now,
     describe_choice(fleet, &placement, out);
 }
 
-void fleet_describe_wait(const struct fleet *fleet, const struct queued *job,
-                         char out[160])
+void fleet_describe_wait(struct fleet *fleet, const struct queued *job, char out[160])
 {
     const struct placement placement = placement_of(fleet);
 
-    placement_describe(&placement, &job->waiting.need, &job->answer, out);
+    if (job->barred)
+        people_describe(&fleet->people, job->user, job->answer.verdict, out);
+    else
+        placement_describe(&placement, &job->waiting.need, &job->answer, out);
 }
 
 struct placement_load fleet_load(const struct fleet *fleet, size_t device)

@@ -20,6 +20,8 @@ struct fleet_job {
     char *name;
     int64_t step; /* in its state when it was first looked at while it ran */
     bool settled; /* it has allocated its memory */
+    uid_t user;
+    double charged; /* clock_seconds until which its owner was charged */
 };
 
 /* A GPU is ill if the probe does not find it or says so, or if two jobs in a row ended
@@ -39,6 +41,7 @@ struct fleet {
     struct placement_running running[FLEET_JOBS_MAX];
     struct fleet_job jobs[FLEET_JOBS_MAX]; /* the same, in the same order */
     size_t count;
+    struct people people;
     struct log *log;
     struct prober prober;
     /* by clock_seconds: the last probe began and answered; a job left a GPU */
@@ -56,10 +59,10 @@ void fleet_close(struct fleet *fleet);
 double fleet_due(const struct fleet *fleet);
 
 /* Note a job that starts, or that runs; no devices: they are not known. */
-void fleet_add(struct fleet *fleet, const char *name, const struct placement_need *need,
-               device_set devices);
+void fleet_add(struct fleet *fleet, const char *name, uid_t user,
+               const struct placement_running *job);
 /* Note a job that was found running, by its record. */
-void fleet_adopt(struct fleet *fleet, const char *name);
+void fleet_adopt(struct fleet *fleet, const char *name, uid_t user);
 void fleet_remove(struct fleet *fleet, const char *name);
 /* Note, before fleet_remove, how a job ended: lost, because its device does not work, for
  * the reason; or well. */
@@ -67,7 +70,10 @@ void fleet_note_loss(struct fleet *fleet, const char *name, const char *reason);
 void fleet_note_success(struct fleet *fleet, const char *name);
 /* Forget what is known of the health of the GPUs, and probe them. */
 void fleet_recheck(struct fleet *fleet);
-/* Do what is due at fleet_due: take the answer of a probe, probe GPUs that are ill. */
+/* Charge the owners of the jobs that run, and save what all have used. */
+void fleet_account(struct fleet *fleet);
+/* Do what is due at fleet_due: take the answer of a probe, probe GPUs that are ill, save
+ * what users have used. */
 void fleet_poll(struct fleet *fleet);
 
 /* Where a job starts. */
@@ -90,8 +96,7 @@ void fleet_choose(struct fleet *fleet, struct queue *queue, double now,
                   struct fleet_choice *out);
 
 /* Write what a queued job waits for; "": that is not known. */
-void fleet_describe_wait(const struct fleet *fleet, const struct queued *job,
-                         char out[160]);
+void fleet_describe_wait(struct fleet *fleet, const struct queued *job, char out[160]);
 struct placement_load fleet_load(const struct fleet *fleet, size_t device);
 
 #endif

@@ -63,8 +63,7 @@ static void add_device(const struct fleet *fleet, size_t i, struct text *out)
     text_adds(out, "}");
 }
 
-static void add_waits(const struct fleet *fleet, const struct queue *queue,
-                      struct text *out)
+static void add_waits(struct fleet *fleet, const struct queue *queue, struct text *out)
 {
     const char *before = "";
     char reason[160];
@@ -82,8 +81,7 @@ static void add_waits(const struct fleet *fleet, const struct queue *queue,
     }
 }
 
-static void make_view(const struct fleet *fleet, const struct queue *queue,
-                      struct text *out)
+static void make_view(struct fleet *fleet, const struct queue *queue, struct text *out)
 {
     text_addf(out, "{\"slots\":%zu,\"running\":%zu,\"devices\":[", fleet->slots,
               fleet->count);
@@ -110,7 +108,7 @@ static bool replace(const struct text *text)
     return ok && walk_rename(temporary, VIEW_FILE) == 0;
 }
 
-void fleet_writer_poll(struct fleet_writer *writer, const struct fleet *fleet,
+void fleet_writer_poll(struct fleet_writer *writer, struct fleet *fleet,
                        const struct queue *queue)
 {
     const double now = clock_seconds();

@@ -32,7 +32,7 @@ struct fleet_writer {
 };
 /* Write the view into the current directory's SPOOL_INNER if it has changed, at most twice a
  * second. A failure is no fault of the watch. */
-void fleet_writer_poll(struct fleet_writer *writer, const struct fleet *fleet,
+void fleet_writer_poll(struct fleet_writer *writer, struct fleet *fleet,
                        const struct queue *queue);
 /* Return when to call it again, by clock_seconds. */
 double fleet_writer_due(const struct fleet_writer *writer);

@@ -25,16 +25,6 @@ static const double again_after_fault = DROP_RETRY_SECONDS, again_while_held = 1
                     again_after_change = 0.2, again_while_examined = 0.02,
                     again_while_full = 1, again_after_hang = 60, patience = 600;
 
-void item_free(void *freed)
-{
-    struct item *item = freed;
-
-    free(item->waits_for);
-    free(item->trouble);
-    free(item->name);
-    free(item);
-}
-
 /* Check the item again later, also if its file stays as it is; log a new reason once. */
 static void put_off(struct intake *intake, struct item *item, const struct error *why,
                     double seconds)
@@ -94,28 +84,6 @@ static bool is_unchanged(const struct item *item, const struct job *job)
         return false;
     state_source(job, state);
     return strcmp(state, item->known_state) == 0;
-}
-
-/* Find out whether one of our patches or undos wrote this text, or replaced it. */
-static bool is_our_change(const struct job *job, const char *digest, bool *ours,
-                          struct error *err)
-{
-    json_t *journal, *line;
-    size_t i;
-
-    fault_clear();
-    journal = journal_read(job->path, NULL);
-    *ours = false;
-    json_array_foreach(journal, i, line)
-    {
-        const char *before = json_string_value(json_object_get(line, "before"));
-        const char *after = json_string_value(json_object_get(line, "after"));
-
-        *ours |= (before && strcmp(before, digest) == 0) ||
-                 (after && strcmp(after, digest) == 0);
-    }
-    json_decref(journal);
-    return fault_none(err);
 }
 
 struct placement_need intake_need(const struct job_record *record)
@@ -213,6 +181,7 @@ void intake_find(struct intake *intake, struct item *item)
 
 void intake_find_running(struct intake *intake, struct item *item)
 {
+    struct job_record record;
     struct stat st;
     struct job job;
 
@@ -220,8 +189,12 @@ void intake_find_running(struct intake *intake, struct item *item)
         return;
     item->user = drop_user(intake->dir, st.st_uid);
     job_init(&job, item->name);
-    if (job_check_dir(&job, item->user, NULL) && job_is_locked(&job))
-        intake_find(intake, item);
+    if (job_check_dir(&job, item->user, NULL)) {
+        if (job_is_locked(&job))
+            intake_find(intake, item);
+        else if (intake->people->limits.queued >= 0 && job_read(&job, &record, NULL))
+            item_count(item, intake->people, record.state == JOB_READY);
+    }
     job_clear(&job);
 }
 
@@ -274,6 +247,7 @@ static bool follow(struct intake *intake, const struct comparison *text,
         return true;
     if (!settle(intake, text, record, err))
         return false;
+    item_count(text->item, intake->people, record->state == JOB_READY);
     if (record->state == JOB_READY) {
         queue_open(intake, text->item, job, record);
         return true;
@@ -324,6 +298,7 @@ static void take_in(struct intake *intake, struct item *item, const struct job *
 {
     note_known(item, job, result->record.source);
     item->news = true;
+    item_count(item, intake->people, result->record.state == JOB_READY);
     log_admission(intake, job, &result->record, result->edits);
     intake->failures +=
         result->record.state == JOB_REJECTED || result->record.state == JOB_FAILED;
@@ -410,12 +385,17 @@ static bool examine(struct intake *intake, struct item *item, const struct job *
     return !waited && !item->finish;
 }
 
+/* A job that a patch remedies has waited before. */
 static bool claim(struct intake *intake, struct item *item, const struct job *job,
-                  const struct drop *drop)
+                  const struct comparison *text)
 {
     struct examine_request request;
+    bool healing = text->record.state == JOB_NEW && text->record.ailment[0];
 
-    make_request(intake, item, drop, &request);
+    make_request(intake, item, text->drop, &request);
+    if (!request.refused[0] && !item->counted && !healing &&
+        people_may_queue(intake->people, item->user, request.refused))
+        item_count(item, intake->people, true);
     return examine(intake, item, job, &request);
 }
 
@@ -451,7 +431,7 @@ static bool compare_text(int dir, const struct comparison *text, bool *known,
     *known = strcmp(digest, record->digest) == 0;
     /* an undo after the end is not a new job; for a rejected job it may be the fix */
     return *known || record->state == JOB_REJECTED ||
-           is_our_change(text->job, digest, known, err);
+           journal_names(text->job->path, digest, known, err);
 }
 
 static bool handle(struct intake *intake, struct item *item, const struct job *job,
@@ -468,11 +448,11 @@ static bool handle(struct intake *intake, struct item *item, const struct job *j
         return false;
     }
     if (ok && (!known || item->fit == FIT_UNKNOWN))
-        return claim(intake, item, job, drop);
+        return claim(intake, item, job, &text);
     ok = ok && follow(intake, &text, &text.record, &err);
     if (ok && item->finish) {
         item->finish = false;
-        return claim(intake, item, job, drop);
+        return claim(intake, item, job, &text);
     }
     if (ok)
         note_known(item, job, item->history.source);
@@ -532,6 +512,7 @@ static bool handle_name(struct intake *intake, struct item *item)
     item->gone = verdict == DROP_GONE;
     if (verdict == DROP_GONE || is_duplicate(intake, item)) {
         waiters_remove(&intake->waiters, item); /* it is checked when it comes back */
+        item_count(item, intake->people, false);
         forget_trouble(item);
         return true;
     }

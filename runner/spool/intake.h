@@ -37,10 +37,12 @@ struct item {
     bool finish;         /* a sweep, whose jobs have ended */
     /* whether it was reported that a new text waits for the end of the run */
     bool reported;
-    uint64_t seen;     /* used by items.h: the last scan that found its file */
-    bool gone;         /* its file was gone at the last check or scan */
-    bool found;        /* running, and not adopted yet */
-    bool current;      /* used by the spool: a worker has the job */
+    uint64_t seen; /* used by items.h: the last scan that found its file */
+    bool gone;     /* its file was gone at the last check or scan */
+    bool found;    /* running, and not adopted yet */
+    bool current;  /* used by the spool: a worker has the job */
+    bool counted;  /* as one that waits (item_count), of this user */
+    uid_t counted_for;
     bool pending;      /* used by the spool: a check is due */
     struct item *next; /* used by the spool */
     bool flush;        /* its frozen text still has to be flushed */
@@ -62,6 +64,7 @@ struct intake {
     struct item *flush;
     size_t failures; /* number of jobs rejected */
     struct waiters waiters;
+    struct people *people;
     /* called for a job that ended without the watch waiting for it; NULL: none */
     void (*ended)(void *context, const char *path, const struct job_record *record);
     void *ended_context;
@@ -80,5 +83,7 @@ struct placement_need intake_need(const struct job_record *record);
 void intake_flush(struct intake *intake);
 void intake_clear(struct intake *intake);
 void item_free(void *item);
+/* Count a job of its user as one that waits, or no longer. */
+void item_count(struct item *item, struct people *people, bool waits);
 
 #endif

@@ -3,10 +3,34 @@
 
 #include "runner/spool/items.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/user.h"
+
+void item_free(void *freed)
+{
+    struct item *item = freed;
+
+    free(item->waits_for);
+    free(item->trouble);
+    free(item->name);
+    free(item);
+}
+
+void item_count(struct item *item, struct people *people, bool waits)
+{
+    struct person *person;
+
+    if (!people->on || item->counted == waits)
+        return;
+    if (waits)
+        item->counted_for = item->user;
+    person = people_find(people, item->counted_for);
+    person->queued += waits ? 1 : (size_t)-1;
+    item->counted = waits;
+}
 
 /* Names that may be kept in vain, besides as many as there are files. */
 enum { FEW = 64 };

@@ -80,7 +80,11 @@ enum placement_verdict {
     PLACEMENT_SLOTS,    /* as many jobs run as may */
     PLACEMENT_ILL,      /* its devices are not usable now */
     PLACEMENT_ABSENT,   /* there are not as many such devices */
-    PLACEMENT_NEVER     /* it is too large for any device of this machine */
+    PLACEMENT_NEVER,    /* it is too large for any device of this machine */
+    /* not by placement_choose, but by people_judge: as many jobs of its owner run as may;
+     * the owner has used the GPUs for as long as they may */
+    PLACEMENT_RUNNING,
+    PLACEMENT_HOURS
 };
 
 struct placement_answer {

@@ -70,6 +70,9 @@ void placement_describe(const struct placement *placement,
     case PLACEMENT_NEVER:
         snprintf(out, 160, "%s has %s, which is too little", device, bytes);
         break;
+    case PLACEMENT_RUNNING:
+    case PLACEMENT_HOURS:
+        break;
     }
 }
 

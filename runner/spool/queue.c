@@ -100,18 +100,105 @@ void queue_add(struct queue *queue, const struct queued *job)
     queue->count++;
 }
 
-size_t queue_list(struct queue *queue, double now, struct queued *out[], size_t most)
+/* ---- Several users ---- */
+
+struct turn {
+    struct queued *job;
+    double key;
+};
+
+static int by_key(const void *a, const void *b)
 {
-    size_t end = queue->head + queue->count, count = 0;
+    const struct turn *one = a, *two = b;
+
+    if (one->key != two->key)
+        return one->key < two->key ? -1 : 1;
+    return (one->job > two->job) - (one->job < two->job);
+}
+
+static bool is_due(const struct queue *queue, const struct queued *job, bool tried,
+                   double now)
+{
+    return job->not_before <= now && (job->tried == queue_round(queue)) == tried;
+}
+
+/* Note who has jobs that may start, and what the others wait for. */
+static void judge_all(struct queue *queue, struct people *people, double now)
+{
+    for (size_t i = 0; i < people->count; i++)
+        people->list[i].waits = false;
+    for (size_t at = queue->head; at < queue->head + queue->count; at++) {
+        struct queued *job = &queue->list[at];
+        struct person *person = people_find(people, job->user);
+        const enum placement_verdict verdict =
+            people_judge(people, person, &job->waiting.need);
+
+        if (job->barred || verdict != PLACEMENT_STARTS)
+            job->answer = (struct placement_answer) { .verdict = verdict };
+        job->barred = verdict != PLACEMENT_STARTS;
+        person->waits |= !job->barred && job->not_before <= now;
+    }
+    people_rank(people);
+}
+
+/* Append the jobs by the use of their owners. */
+static size_t list_fairly(struct queue *queue, struct people *people, bool tried,
+                          double now, struct queued *out[], size_t most)
+{
+    struct turn *turns = memory_resize(NULL, queue->count + 1, sizeof(*turns));
+    size_t count = 0;
+
+    for (size_t at = queue->head; at < queue->head + queue->count; at++) {
+        struct queued *job = &queue->list[at];
+        double arrived = isnan(job->arrived) ? 0 : job->arrived;
+
+        if (!job->barred && is_due(queue, job, tried, now))
+            turns[count++] = (struct turn) {
+                job, arrived - (double)job->priority * QUEUE_PRIORITY_SECONDS +
+                         (double)people_find(people, job->user)->rank * QUEUE_USE_SECONDS
+            };
+    }
+    qsort(turns, count, sizeof(*turns), by_key);
+    count = count < most ? count : most;
+    for (size_t i = 0; i < count; i++)
+        out[i] = turns[i].job;
+    free(turns);
+    return count;
+}
+
+static size_t list_in_order(struct queue *queue, bool tried, double now,
+                            struct queued *out[], size_t most)
+{
+    size_t count = 0;
+
+    for (size_t at = queue->head; at < queue->head + queue->count && count < most; at++)
+        if (is_due(queue, &queue->list[at], tried, now))
+            out[count++] = &queue->list[at];
+    return count;
+}
+
+size_t queue_list(struct queue *queue, struct people *people, double now,
+                  struct queued *out[], size_t most)
+{
+    size_t count = 0;
 
     if (now < queue->paused_until)
         return 0;
+    if (people)
+        judge_all(queue, people, now);
     for (int tried = 0; tried <= 1; tried++)
-        for (size_t at = queue->head; at < end && count < most; at++)
-            if (queue->list[at].not_before <= now &&
-                (queue->list[at].tried == queue_round(queue)) == tried)
-                out[count++] = &queue->list[at];
+        count += people
+                     ? list_fairly(queue, people, tried, now, out + count, most - count)
+                     : list_in_order(queue, tried, now, out + count, most - count);
     return count;
+}
+
+bool queue_is_barred(const struct queue *queue)
+{
+    for (size_t at = queue->head; at < queue->head + queue->count; at++)
+        if (queue->list[at].barred)
+            return true;
+    return false;
 }
 
 char *queue_take(struct queue *queue, struct queued *job)

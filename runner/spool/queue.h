@@ -10,11 +10,14 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "runner/spool/placement.h"
+#include "runner/spool/people.h"
 
 /* A job with a higher priority goes before those that arrived up to this many seconds
  * earlier for each step of priority, so that no job waits forever. */
 #define QUEUE_PRIORITY_SECONDS 600
+/* A job goes before those that arrived up to this many seconds earlier for each user that
+ * has used more than its owner: the same way, use never makes a job wait forever. */
+#define QUEUE_USE_SECONDS 86400
 
 struct queued {
     const char *name;
@@ -24,6 +27,7 @@ struct queued {
     double not_before; /* clock_seconds: a job that crashed waits for a while */
     uint64_t tried;    /* the round in which it could not be started; 0: none */
     bool examined;     /* again, because it fits nowhere */
+    bool barred;       /* used by queue_list: by a limit of its owner */
     struct placement_waiting waiting;
     struct placement_answer answer; /* the last one; STARTS: none yet */
 };
@@ -47,8 +51,13 @@ void queue_clear(struct queue *queue);
 void queue_add(struct queue *queue, const struct queued *job);
 void queue_remove(struct queue *queue, const char *name);
 /* List the jobs that are due in the order in which they may start; return how many, at
- * most `most`. They stay valid until the queue is changed. */
-size_t queue_list(struct queue *queue, double now, struct queued *out[], size_t most);
+ * most `most`. They stay valid until the queue is changed. people: refreshed, or NULL;
+ * jobs that may not start because of a limit of their owner are left out, and have that
+ * as their answer. */
+size_t queue_list(struct queue *queue, struct people *people, double now,
+                  struct queued *out[], size_t most);
+/* Return whether a limit of its owner kept a job out of the last list. */
+bool queue_is_barred(const struct queue *queue);
 /* Remove a job of the list and return its name, malloc'ed. */
 char *queue_take(struct queue *queue, struct queued *job);
 void queue_pause(struct queue *queue, double until);

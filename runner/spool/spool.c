@@ -47,7 +47,7 @@ struct spool {
     struct item *pending, *last; /* a list, first come first */
     struct intake intake;
     double scan_at, reopen_wait;
-    double scanned_at, scan_took; /* when the last scan ended, in seconds */
+    double rest_until; /* before the next scan: every user of a shared folder can ask */
     bool absent;
     struct pause pause;
     bool woken;       /* since spool_was_woken was called */
@@ -156,8 +156,9 @@ static void scan(struct spool *spool)
     const double from = clock_seconds();
     bool ok = read_names(spool, &err);
 
-    spool->scanned_at = clock_seconds();
-    spool->scan_took = spool->scanned_at - from;
+    spool->rest_until =
+        clock_seconds() +
+        rest_share * (clock_seconds() - from + check_seconds * spool->items.names.count);
     read_pause(spool);
     if (!ok && !spool->unread)
         log_line(spool->intake.log, LOG_ERROR, "watch: %s; trying again every %d s",
@@ -170,15 +171,6 @@ static void scan(struct spool *spool)
     else if (spool->watch && spool->items.names.count > CROWD)
         every = scan_crowd_every;
     spool->scan_at = clock_seconds() + every;
-}
-
-/* Scan now, but not all the time: in a shared folder, every user can ask for it. */
-static void scan_soon(struct spool *spool)
-{
-    const double took =
-        spool->scan_took + check_seconds * (double)spool->items.names.count;
-
-    spool->scan_at = fmin(spool->scan_at, spool->scanned_at + rest_share * took);
 }
 
 /* Find the jobs that an earlier watch left running, before any other job is started. */
@@ -233,6 +225,7 @@ static bool open_dir(struct spool *spool, bool *busy, struct error *err)
     spool->intake.waiters.found = on_found;
     spool->intake.waiters.context = spool;
     spool->intake.examiners = examiners_new(&spool->how);
+    people_open(spool->intake.people, spool_folder_is_shared(spool->dir));
     scan(spool);
     find_running(spool);
     return true;
@@ -240,6 +233,8 @@ static bool open_dir(struct spool *spool, bool *busy, struct error *err)
 
 static void close_dir(struct spool *spool)
 {
+    fleet_account(spool->fleet);
+    people_close(spool->intake.people);
     fleet_writer_close(&spool->writer);
     watch_close(spool->watch);
     spool->watch = NULL;
@@ -277,6 +272,7 @@ struct spool *spool_open(const char *path, const struct machine *machine,
                               .dir = -1,
                               .inner = { -1, -1, -1 },
                               .reopen_wait = reopen_first };
+    spool->intake.people = &options->fleet->people;
     if (open_dir(spool, busy, err))
         return spool;
     spool_close(spool);
@@ -336,7 +332,7 @@ void spool_read(struct spool *spool)
     if (news.overflow)
         log_line(spool->intake.log, LOG_WARN, "watch: too many events at once; scanning");
     if (news.overflow || news.woken)
-        scan_soon(spool);
+        spool->scan_at = fmin(spool->scan_at, spool->rest_until);
     spool->woken |= news.woken;
 }
 
@@ -452,8 +448,8 @@ static char *next_found(struct spool *spool, struct spool_next *out)
 
     intake->found_count--;
     memmove(intake->found, intake->found + 1, intake->found_count * sizeof(char *));
-    fleet_adopt(spool->fleet, name);
     item = items_find(&spool->items, name);
+    fleet_adopt(spool->fleet, name, item->user);
     item->found = false;
     out->user = item->user;
     return name;
@@ -498,7 +494,9 @@ static char *next_fitting(struct spool *spool, struct spool_next *out)
     snprintf(out->devices, sizeof(out->devices), "%s", choice.name);
     out->threads = choice.threads;
     out->user = choice.job->user;
-    fleet_add(spool->fleet, choice.job->name, &choice.job->waiting.need, choice.devices);
+    fleet_add(spool->fleet, choice.job->name, out->user,
+              &(struct placement_running) { .need = choice.job->waiting.need,
+                                            .devices = choice.devices });
     return queue_take(queue, choice.job);
 }
 
@@ -521,6 +519,7 @@ char *spool_next(struct spool *spool, struct spool_next *out)
         name = next_fitting(spool, out);
     if (name) {
         items_find(&spool->items, name)->current = true;
+        item_count(items_find(&spool->items, name), spool->intake.people, false);
         spool->intake.current++;
     }
     return name;

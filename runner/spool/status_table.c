@@ -41,19 +41,23 @@ static int compare_turn(const void *a, const void *b)
     return queue_precedes(&two, &one) - queue_precedes(&one, &two);
 }
 
-/* Number the jobs in the order in which a watch takes them. */
+/* Number the jobs in the order in which a watch takes them. That of several users depends
+ * on what they have used, which only the watch knows. */
 static void number_turns(struct status_line *lines, size_t count)
 {
     struct status_line **waiting =
         memory_resize(NULL, count + 1, sizeof(struct status_line *));
     size_t waits = 0;
+    bool several = false;
 
     for (size_t i = 0; i < count; i++)
         if (lines[i].shown && lines[i].job.record.state == JOB_READY &&
             lines[i].job.gate == GATE_OPEN)
             waiting[waits++] = &lines[i];
     qsort(waiting, waits, sizeof(struct status_line *), compare_turn);
-    for (size_t i = 0; i < waits; i++)
+    for (size_t i = 1; i < waits; i++)
+        several |= waiting[i]->job.owner != waiting[0]->job.owner;
+    for (size_t i = 0; i < waits && !several; i++)
         waiting[i]->turn = i + 1;
     free(waiting);
 }

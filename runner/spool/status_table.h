@@ -7,7 +7,8 @@
 struct status_line {
     struct listed job;
     bool shown;
-    size_t turn; /* its position among the waiting jobs of its folder, from 1; 0: none */
+    /* its position among the waiting jobs of its folder, from 1; 0: none, or not known */
+    size_t turn;
 };
 
 struct status_table {

@@ -22,7 +22,7 @@ static void add(struct queue *queue, const char *name, int64_t priority,
 static void expect_next(struct queue *queue, double now, const char *name)
 {
     struct queued *first;
-    char *got = queue_list(queue, now, &first, 1) ? queue_take(queue, first) : NULL;
+    char *got = queue_list(queue, NULL, now, &first, 1) ? queue_take(queue, first) : NULL;
 
     if (name)
         assert_string_equal(got, name);
@@ -92,12 +92,12 @@ static void test_queue_lists_all_that_are_due(void **state)
     add(&queue, "later", 0, 100);
     add(&queue, "b", 0, 0);
     list[0] = NULL;
-    assert_int_equal(queue_list(&queue, 50, list, 4), 2);
+    assert_int_equal(queue_list(&queue, NULL, 50, list, 4), 2);
     assert_string_equal(list[0]->name, "a");
     assert_string_equal(list[1]->name, "b");
     list[1]->waiting.passes = 3;
     add(&queue, "b", 0, 0); /* a scan found it again */
-    assert_int_equal(queue_list(&queue, 50, list, 4), 2);
+    assert_int_equal(queue_list(&queue, NULL, 50, list, 4), 2);
     assert_int_equal(list[1]->waiting.passes, 3);
     assert_true(queue_due_again(&queue, 50, 55) == 55);
     assert_true(queue_due_again(&queue, 50, 155) == 100);

@@ -1,0 +1,286 @@
+/* runner/spool/people.c - a list of the users, and their use as lines of text. */
+#include "config.h"
+
+#include "runner/spool/people.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "runner/spool/spool.h"
+
+#define USAGE_FILE SPOOL_INNER "/usage"
+
+enum { HOURS_MAX = 31 * 24, WEEK = 7 * 24, FILE_MODE = 0600 };
+
+static const double half_life = 24;  /* hours after which use counts half */
+static const double save_every = 30; /* seconds */
+static const size_t file_most = 16 << 20;
+
+struct people_hour {
+    int64_t hour; /* since 1970 */
+    double gpu_seconds, device_seconds;
+};
+
+/* ---- Limits ---- */
+
+static bool gpu_hours_read(const char *text, struct people_limits *out)
+{
+    char *end;
+    double hours = strtod(text, &end), window = WEEK;
+
+    if (end == text || !(hours >= 0) || isinf(hours))
+        return false;
+    if (*end == '/') {
+        const char *from = end + 1;
+
+        window = strtod(from, &end);
+        if (end == from || !(window > 0) || (*end != 'd' && *end != 'h') || end[1])
+            return false;
+        window *= *end == 'd' ? 24 : 1;
+    } else if (*end) {
+        return false;
+    }
+    out->gpu_seconds = hours * 3600;
+    out->window = (int64_t)ceil(window);
+    return window <= HOURS_MAX;
+}
+
+bool people_limits_read(const struct options *options, struct people_limits *out,
+                        struct error *err)
+{
+    *out = (struct people_limits) { .running = options->max_running,
+                                    .queued = options->max_queued,
+                                    .gpu_seconds = -1,
+                                    .window = WEEK };
+    if (options->max_running == 0)
+        return error_set(err, ERROR_USAGE, "--max-running must be at least 1");
+    if (options->gpu_hours && !gpu_hours_read(options->gpu_hours, out))
+        return error_set(err, ERROR_USAGE,
+                         "--gpu-hours must be hours such as 40, 40/7d or 8/24h, in at "
+                         "most 31 days, not %s",
+                         options->gpu_hours);
+    return true;
+}
+
+/* ---- The list ---- */
+
+struct person *people_find(struct people *people, uid_t user)
+{
+    for (size_t i = 0; i < people->count; i++)
+        if (people->list[i].user == user)
+            return &people->list[i];
+    if (people->count == people->room) {
+        people->room = people->room ? 2 * people->room : 8;
+        people->list = memory_resize(people->list, people->room, sizeof(*people->list));
+    }
+    people->list[people->count] = (struct person) { .user = user };
+    return &people->list[people->count++];
+}
+
+void people_close(struct people *people)
+{
+    for (size_t i = 0; i < people->count; i++)
+        free(people->list[i].hours);
+    free(people->list);
+    *people = (struct people) { .limits = people->limits };
+}
+
+/* Return the hour; after the clock was set back, the last one. */
+static struct people_hour *find_hour(struct person *person, int64_t hour)
+{
+    const size_t count = person->hour_count;
+
+    if (count > 0 && person->hours[count - 1].hour >= hour)
+        return &person->hours[count - 1];
+    if (count == person->hour_room) {
+        person->hour_room = person->hour_room ? 2 * person->hour_room : 8;
+        person->hours =
+            memory_resize(person->hours, person->hour_room, sizeof(*person->hours));
+    }
+    person->hours[count] = (struct people_hour) { .hour = hour };
+    person->hour_count++;
+    return &person->hours[count];
+}
+
+static int64_t hour_now(void)
+{
+    return (int64_t)floor(clock_wall() / 3600);
+}
+
+static void forget_old(struct person *person, int64_t now)
+{
+    size_t old = 0;
+
+    while (old < person->hour_count && person->hours[old].hour <= now - HOURS_MAX)
+        old++;
+    person->hour_count -= old;
+    memmove(person->hours, person->hours + old,
+            person->hour_count * sizeof(*person->hours));
+}
+
+void people_charge(struct people *people, uid_t user, double gpu_seconds,
+                   double device_seconds)
+{
+    struct people_hour *hour = find_hour(people_find(people, user), hour_now());
+
+    hour->gpu_seconds += gpu_seconds;
+    hour->device_seconds += device_seconds;
+    people->changed |= device_seconds > 0;
+}
+
+/* ---- The file ---- */
+
+/* A line that is broken is ignored. */
+static void read_line(struct people *people, const char *line)
+{
+    struct people_hour read, *hour;
+    uint32_t user;
+
+    if (sscanf(line, "%" SCNu32 " %" SCNd64 " %lf %lf", &user, &read.hour,
+               &read.gpu_seconds, &read.device_seconds) != 4 ||
+        !(read.gpu_seconds >= 0) || !(read.device_seconds >= 0))
+        return;
+    hour = find_hour(people_find(people, user), read.hour);
+    hour->gpu_seconds += read.gpu_seconds;
+    hour->device_seconds += read.device_seconds;
+}
+
+void people_open(struct people *people, bool shared)
+{
+    struct text text;
+    char *line;
+
+    people->on = shared || people->limits.running >= 0 || people->limits.queued >= 0 ||
+                 people->limits.gpu_seconds >= 0;
+    if (!people->on)
+        return;
+    text_init(&text, file_most);
+    if (file_read_at(AT_FDCWD, USAGE_FILE, file_most, &text, NULL, NULL) &&
+        text.len > 0) {
+        if (sscanf(text.data, "saved %lf", &people->saved) != 1)
+            people->saved = 0;
+        for (line = strchr(text.data, '\n'); line; line = strchr(line + 1, '\n'))
+            read_line(people, line + 1);
+    }
+    text_clear(&text);
+}
+
+bool people_save(struct people *people, struct error *err)
+{
+    const double wall = clock_wall();
+    struct text text;
+    bool ok;
+
+    if (!people->changed)
+        return true;
+    text_init(&text, 0);
+    text_addf(&text, "saved %.3f\n", wall);
+    for (size_t i = 0; i < people->count; i++) {
+        struct person *person = &people->list[i];
+
+        forget_old(person, hour_now());
+        for (size_t j = 0; j < person->hour_count; j++)
+            text_addf(&text, "%ju %" PRId64 " %.3f %.3f\n", (uintmax_t)person->user,
+                      person->hours[j].hour, person->hours[j].gpu_seconds,
+                      person->hours[j].device_seconds);
+    }
+    ok = file_replace(USAGE_FILE, text.data, text.len, FILE_MODE, err);
+    text_clear(&text);
+    people->save_at = clock_seconds() + save_every;
+    people->saved = ok ? wall : people->saved;
+    people->changed = !ok;
+    return ok;
+}
+
+/* ---- Turns ---- */
+
+void people_refresh(struct people *people)
+{
+    const double now = clock_wall() / 3600;
+    const int64_t from = (int64_t)floor(now) - people->limits.window;
+
+    for (size_t i = 0; i < people->count; i++) {
+        struct person *person = &people->list[i];
+
+        person->gpu_seconds = person->use = 0;
+        for (size_t j = 0; j < person->hour_count; j++) {
+            const struct people_hour *hour = &person->hours[j];
+            const double age = fmax(now - (double)hour->hour - 1, 0);
+
+            person->use += hour->device_seconds * exp2(-age / half_life);
+            person->gpu_seconds += hour->hour > from ? hour->gpu_seconds : 0;
+        }
+    }
+}
+
+void people_rank(struct people *people)
+{
+    for (size_t i = 0; i < people->count; i++) {
+        struct person *person = &people->list[i];
+
+        person->rank = 0;
+        for (size_t j = 0; j < people->count; j++)
+            person->rank += people->list[j].waits && people->list[j].use < person->use;
+    }
+}
+
+static bool is_limited(uid_t user)
+{
+    return user != 0;
+}
+
+enum placement_verdict people_judge(const struct people *people,
+                                    const struct person *person,
+                                    const struct placement_need *need)
+{
+    const struct people_limits *limits = &people->limits;
+
+    if (!is_limited(person->user))
+        return PLACEMENT_STARTS;
+    if (limits->running >= 0 && person->running >= (size_t)limits->running)
+        return PLACEMENT_RUNNING;
+    if (limits->gpu_seconds >= 0 && strcmp(need->wanted, "cpu") != 0 &&
+        person->gpu_seconds >= limits->gpu_seconds)
+        return PLACEMENT_HOURS;
+    return PLACEMENT_STARTS;
+}
+
+void people_describe(struct people *people, uid_t user, enum placement_verdict verdict,
+                     char out[160])
+{
+    const struct people_limits *limits = &people->limits;
+
+    if (verdict == PLACEMENT_RUNNING)
+        snprintf(out, 160,
+                 "waits for another job of its owner: %" PRId64 " may run (max_running)",
+                 limits->running);
+    else
+        snprintf(out, 160,
+                 "waits: its owner has used %.1f of %g GPU hours in %" PRId64
+                 " %s (gpu_hours)",
+                 people_find(people, user)->gpu_seconds / 3600,
+                 limits->gpu_seconds / 3600,
+                 limits->window % 24 ? limits->window : limits->window / 24,
+                 limits->window % 24 ? "hours" : "days");
+}
+
+bool people_may_queue(struct people *people, uid_t user, char out[256])
+{
+    const int64_t most = people->limits.queued;
+
+    if (!people->on || most < 0 || !is_limited(user) ||
+        people_find(people, user)->queued < (size_t)most)
+        return true;
+    snprintf(out, 256,
+             "its owner has %" PRId64 " jobs in the queue, as many as may wait "
+             "(max_queued); retry it when one of them has started",
+             most);
+    return false;
+}
