@@ -52,3 +52,11 @@ size_t backend_devices(const char *wanted, struct device *out, size_t room, char
     snprintf(note, note_room, "this build has no CUDA");
     return 0;
 }
+
+void backend_examine(struct device *list, size_t count)
+{
+    const struct backend_ops *ops = backend_for(DEVICE_CUDA);
+
+    if (ops && ops->examine)
+        ops->examine(list, count);
+}

@@ -53,6 +53,8 @@ struct backend_ops {
     /* As backend_devices; NULL if the kind has no devices to find. */
     size_t (*devices)(const char *wanted, struct device *out, size_t room, char *note,
                       size_t note_room);
+    /* As backend_examine; NULL if nothing is known of their state. */
+    void (*examine)(struct device *list, size_t count);
     struct backend *(*open)(const struct backend_options *options, struct error *err);
     void (*close)(struct backend *be);
     /* One line for the log: "cpu: 2 threads, avx512, oneDNN 2.6.3". */
@@ -122,5 +124,8 @@ void backend_close(struct backend *be); /* NULL is allowed */
  */
 size_t backend_devices(const char *wanted, struct device *out, size_t room, char *note,
                        size_t note_room);
+/* Write into `ill` of the GPUs why they should get no job, if their driver says that they
+ * do not work. No context is needed. */
+void backend_examine(struct device *list, size_t count);
 
 #endif

@@ -60,6 +60,7 @@ static int print_probe(void)
     struct text out;
 
     probe_here("cuda", &probe);
+    backend_examine(probe.devices + 1, probe.count - 1);
     text_init(&out, 0);
     probe_write(&probe, &out);
     fwrite(out.data, 1, out.len, stdout);

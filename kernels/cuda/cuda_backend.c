@@ -243,6 +243,7 @@ const struct backend_ops backend_cuda = {
     .kind = DEVICE_CUDA,
     .alignment = 256,
     .devices = cuda_devices,
+    .examine = cuda_examine,
     .open = cuda_open,
     .close = cuda_close,
     .describe = cuda_describe,

@@ -200,4 +200,9 @@ bool cuda_record(struct cuda_backend *cuda, const struct cuda_operation *kind,
 size_t cuda_devices(const char *wanted, struct device *out, size_t room, char *note,
                     size_t note_room);
 
+/* ---- cuda_health.c: their state ---- */
+
+/* As backend_examine. */
+void cuda_examine(struct device *list, size_t count);
+
 #endif

@@ -75,6 +75,17 @@ void emulation_break_capture(cudaError_t status);
 /* Deny graphs memory on the device from now on: the upload, or else the first launch,
  * returns this status. */
 void emulation_break_graph(cudaError_t status);
+/* What NVML says of a card. find and query: statuses of finding it and of the rest; recovery:
+ * the action it needs; missing, old: there is no NVML, or one with few functions. */
+struct emulation_health {
+    long card;
+    int find, query;
+    unsigned long long errors;
+    unsigned recovery;
+    bool bad_rows, missing, old;
+};
+/* Zeroed: all are well. */
+void emulation_set_health(const struct emulation_health *of_card);
 /* Stop executing work in streams; a call that waits for it ends the test. */
 void emulation_hang(bool hangs);
 /* Make cudaMalloc block forever from now on. */

@@ -25,7 +25,7 @@ emulation_kernels = $(patsubst $(srcdir)/kernels/cuda/%.cu,%,$(wildcard $(srcdir
 	emulation_samples
 emulation_c = $(patsubst $(srcdir)/kernels/cuda/%.c,%,$(wildcard $(srcdir)/kernels/cuda/*.c))
 emulation_objects = $(patsubst %,%D%/machine/%.o,$(emulation_parts) backend machines_cuda \
-	$(filter-out cuda_group_none cuda_cudnn cuda_library cuda_nccl,$(emulation_c)))
+	$(filter-out cuda_group_none cuda_cudnn cuda_library cuda_nccl cuda_nvml,$(emulation_c)))
 
 # The parts that take most of the time do not access a kernel's memory: no sanitizers.
 EMULATION_SANITIZE = $(SANITIZE)

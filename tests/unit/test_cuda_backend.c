@@ -95,6 +95,51 @@ static void test_cuda_backend_lists_the_devices_it_has_code_for(void **state)
     emulation_reset(NULL, 0);
 }
 
+static void test_cuda_backend_examines_the_health_of_cards(void **state)
+{
+    static const struct {
+        struct emulation_health health; /* of the third card */
+        const char *ill;
+    } cases[] = {
+        { { .card = 2 }, "" },
+        { { .card = 2, .errors = 3 },
+          "3 uncorrectable memory errors since the driver was loaded: reset it" },
+        { { .card = 2, .errors = 1 },
+          "1 uncorrectable memory error since the driver was loaded: reset it" },
+        { { .card = 2, .bad_rows = true, .errors = 1 }, "cannot be remapped" },
+        { { .card = 2, .recovery = 1, .bad_rows = true }, "requires a reset" },
+        { { .card = 2, .recovery = 2 }, "requires a restart of the machine" },
+        { { .card = 2, .recovery = 4 }, "asks for no more work" },
+        { { .card = 2, .find = 15 }, "the driver has lost it" },
+        { { .card = 2, .find = 16 }, "the driver requires a reset" },
+        { { .card = 2, .query = 15 }, "the driver has lost it" },
+        /* not supported, or too old, or not there */
+        { { .card = 2, .query = 3, .errors = 3, .bad_rows = true, .recovery = 1 }, "" },
+        { { .card = 2, .find = 6, .errors = 3 }, "" },
+        { { .card = 2, .old = true, .errors = 3 }, "" },
+        { { .card = 2, .missing = true, .errors = 3 }, "" },
+    };
+    struct device devices[8];
+    char note[160];
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        emulation_reset(NULL, 0);
+        emulation_set_health(&cases[i].health);
+        assert_int_equal(cuda_devices("cpu", devices, 8, note, sizeof(note)), 5);
+        cuda_examine(devices, 5);
+        assert_int_equal(emulation_contexts(), 0);
+        if (!strstr(devices[2].ill, cases[i].ill) ||
+            (!cases[i].ill[0] && devices[2].ill[0]))
+            fail_msg("case %zu: %s", i, devices[2].ill);
+        /* `query` concerns all cards here */
+        if (cases[i].health.query == 0)
+            assert_string_equal(devices[1].ill, "");
+    }
+    emulation_set_health(&(struct emulation_health) { 0 });
+    emulation_reset(NULL, 0);
+}
+
 static void test_cuda_backend_omits_an_unusable_card(void **state)
 {
     struct device devices[8];
@@ -462,6 +507,7 @@ int main(void)
         cmocka_unit_test(test_cuda_backend_describes_itself),
         cmocka_unit_test(test_cuda_backend_opens_only_runnable_devices),
         cmocka_unit_test(test_cuda_backend_lists_the_devices_it_has_code_for),
+        cmocka_unit_test(test_cuda_backend_examines_the_health_of_cards),
         cmocka_unit_test(test_cuda_backend_omits_an_unusable_card),
         cmocka_unit_test(test_cuda_backend_touches_only_the_requested_cards),
         cmocka_unit_test(test_cuda_backend_memory_is_zeroed_and_aligned),
