@@ -99,4 +99,11 @@ expect "its process does not know the manager" sh -c "! tr '\\0' '\\n' </proc/$t
 kill -TERM "$daemon"
 expect "SIGTERM ends the watch after the job has saved" exited_with "$daemon" 143
 expect "it asks for time to do so" wait_until 5 heard_at_least third '^EXTEND_TIMEOUT_USEC=[0-9]*|' 1
+# /bin/kill is in a package that a small system does not have
+for unit in "$source"/service/*.service.in; do
+    sh -c "kill() { echo \"\$@\" >reloads; }; MAINPID=12; $(sed -n "s/^ExecReload=.bin.sh -c '\(.*\)'$/\1/p" "$unit")"
+    ok $? "${unit##*/} reloads by a command of the shell"
+    expect "which sends SIGHUP to the watch" grep -qx -e '-HUP 12' reloads
+    rm -f reloads
+done
 plan
