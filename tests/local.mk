@@ -390,6 +390,7 @@ script_tests += %D%/cli/pause.t
 script_tests += %D%/cli/prequantized.t
 script_tests += %D%/cli/previous.t
 script_tests += %D%/cli/people.t
+script_tests += %D%/cli/people_care.t
 script_tests += %D%/cli/people_quota.t
 script_tests += %D%/cli/people_watch.t
 script_tests += %D%/cli/plan.t

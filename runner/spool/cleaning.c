@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/user.h"
 #include "patcher/document/document.h"
 #include "patcher/history/jobfile.h"
 #include "patcher/history/journal.h"
@@ -55,6 +56,7 @@ struct used_path {
 struct used {
     struct used_path *list; /* malloc'ed */
     size_t count;
+    bool unknown; /* a job could not be read */
 };
 
 static void add_used(void *context, const struct key *key, const char *path)
@@ -108,7 +110,7 @@ static bool is_used(const struct used *used, const struct old_file *file)
 {
     char *path = path_join(file->folder, file->name), *real = realpath(path, NULL);
     char *folder = realpath(file->folder, NULL);
-    bool found = !real || !folder;
+    bool found = !real || !folder || used->unknown;
 
     for (size_t i = 0; !found && i < used->count; i++)
         found = used->list[i].written ? strcmp(used->list[i].real, folder) == 0
@@ -137,22 +139,48 @@ static bool is_same(const struct old_file *one, const struct old_file *two)
     return strcmp(one->folder, two->folder) == 0 && strcmp(one->name, two->name) == 0;
 }
 
+/* What root does about a job of another user, it does with the rights of the owner of its
+ * file, or of its NAME.run if the file was removed. */
+static bool enter_owner(const struct job *job, struct user_scope *scope)
+{
+    struct stat st;
+    const bool found = file_lstat(job->path, &st) || file_lstat(job->run_dir, &st);
+
+    scope->entered = false;
+    if (geteuid() != 0)
+        return true;
+    return found && user_enter(st.st_uid, scope, NULL);
+}
+
+static void collect_job(const struct listed *listed, struct old_files *files,
+                        struct used *used)
+{
+    struct job_record record;
+    struct user_scope scope;
+    struct job job;
+
+    job_init(&job, listed->path);
+    if (enter_owner(&job, &scope)) {
+        if (!listed->running && old_files_may_go(&job, &record))
+            old_files_find(listed->path, files);
+        else
+            add_job(listed->path, used);
+        user_leave(&scope);
+    } else {
+        used->unknown = true;
+    }
+    job_clear(&job);
+}
+
 static void collect(const struct listing *listing, struct old_files *files,
                     struct used *used)
 {
     for (size_t i = 0; i < listing->count; i++) {
-        struct job_record record;
         struct listed listed;
-        struct job job;
 
         if (!listing_read(listing, i, &listed))
             continue;
-        job_init(&job, listed.path);
-        if (!listed.running && old_files_may_go(&job, &record))
-            old_files_find(listed.path, files);
-        else
-            add_job(listed.path, used);
-        job_clear(&job);
+        collect_job(&listed, files, used);
         listed_clear(&listed);
     }
     if (files->count > 0)
@@ -251,12 +279,14 @@ static void remove_of_job(struct cleaning *cleaning, const char *path,
                           const struct old_file *const *files, size_t count)
 {
     struct job_record record;
+    struct user_scope scope;
     struct job job;
     bool busy = false;
-    int lock, patch = -1;
+    int lock = -1, patch = -1;
 
     job_init(&job, path);
-    lock = job_lock(&job, &busy, NULL);
+    if (enter_owner(&job, &scope))
+        lock = job_lock(&job, &busy, NULL);
     if (lock >= 0 && old_files_may_go(&job, &record))
         patch = jobfile_lock(path, NULL);
     if (patch >= 0)
@@ -265,6 +295,7 @@ static void remove_of_job(struct cleaning *cleaning, const char *path,
         close(patch);
     if (lock >= 0)
         close(lock);
+    user_leave(&scope);
     job_clear(&job);
 }
 
