@@ -15,6 +15,7 @@ libbase_a_SOURCES += %D%/heartbeat.c %D%/heartbeat.h
 libbase_a_SOURCES += %D%/instant.c %D%/instant.h
 libbase_a_SOURCES += %D%/holders.c %D%/holders.h
 libbase_a_SOURCES += %D%/json.c %D%/json.h
+libbase_a_SOURCES += %D%/json_scan.c %D%/json_scan.h
 libbase_a_SOURCES += %D%/json_edit.c %D%/json_edit.h
 libbase_a_SOURCES += %D%/landlock.c %D%/landlock.h
 libbase_a_SOURCES += %D%/leftovers.c %D%/leftovers.h

@@ -45,6 +45,7 @@ unit_tests += %D%/unit/test_holders
 unit_tests += %D%/unit/test_leftovers
 unit_tests += %D%/unit/test_json
 unit_tests += %D%/unit/test_json_edit
+unit_tests += %D%/unit/test_json_scan
 unit_tests += %D%/unit/test_link
 unit_tests += %D%/unit/test_log
 unit_tests += %D%/unit/test_lookalike

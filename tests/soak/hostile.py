@@ -207,7 +207,7 @@ class Case:
         self.name, self.text, self.make, self.may_fail = name, text, make, may_fail
 
 
-LARGE = ("79 MiB of header",)  # check takes a minute
+LARGE = ("79 MiB of header",)  # takes a while to write
 
 
 def cases():

@@ -88,7 +88,8 @@ static void test_weights_that_are_missing_or_of_another_shape_are_named(void **s
 
 static void test_weights_of_another_dtype_are_rejected(void **state)
 {
-    const struct stored_tensor t = { "w", FORMAT_COUNT, "I8", 1, { 4 }, 4, NULL, "f" };
+    static const size_t shape[] = { 4 };
+    const struct stored_tensor t = { "w", FORMAT_COUNT, "I8", 1, shape, 4, NULL, "f" };
     struct error err = { 0 };
 
     (void)state;

@@ -15,12 +15,14 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_scan.h"
 #include "base/size.h"
 
 #define HEADER_MAX \
     ((uint64_t)100 * 1000 * 1000) /* huggingface/safetensors: MAX_HEADER_SIZE */
 #define INDEX_MAX  ((size_t)64 << 20)
 #define SHARDS_MAX 1000
+#define RANK_MAX   8
 
 /* Every dtype of the format, with its size; computations use the first three. */
 static const struct dtype_row {
@@ -53,6 +55,16 @@ struct safetensors {
     const struct stored_tensor **sorted; /* by name */
 };
 
+/* The bytes of a tensor, to check that the tensors fill the file without gap or
+ * overlap. */
+struct span {
+    uint64_t begin, end;
+    const char *name;
+};
+
+/* Of a tensor whose offsets were not read yet. */
+#define UNREAD UINT64_MAX
+
 /* One file while it is being read. */
 struct header {
     const char *file; /* its name, in the set's arena */
@@ -60,13 +72,9 @@ struct header {
     uint64_t bytes; /* of the file */
     uint64_t at;    /* offset of the data */
     const unsigned char *data;
-};
-
-/* The bytes of a tensor, to check that the tensors fill the file without gap or
- * overlap. */
-struct span {
-    uint64_t begin, end;
-    const char *name;
+    struct json_scan scan;
+    struct span *spans; /* of its tensors */
+    size_t span_count, span_room;
 };
 
 static bool broken(const struct header *h, struct error *err, const char *what,
@@ -75,6 +83,14 @@ static bool broken(const struct header *h, struct error *err, const char *what,
     return error_set(err, ERROR_DATA, "%s: %s%s%s; the file is damaged or incomplete",
                      h->file, what, tensor_name ? ": " : "",
                      tensor_name ? tensor_name : "");
+}
+
+/* Report a value of another kind than the format has, unless it is no JSON at all. */
+static bool unfit(struct header *h, struct error *err, const char *what,
+                  const char *tensor_name)
+{
+    return json_scan_skip(&h->scan) ? broken(h, err, what, tensor_name)
+                                    : json_scan_end(&h->scan, h->file, err);
 }
 
 static bool read_bytes(const struct header *h, void *to, size_t bytes, off_t at,
@@ -113,70 +129,99 @@ size_t safetensors_dtype_bytes(const char *dtype)
     return row ? row->bytes : 0;
 }
 
-/* Parse and check the shape; compute its bytes. */
-static bool read_shape(const struct header *h, const json_t *shape, size_t item,
+/* Read and check the shape; compute its elements. */
+static bool read_shape(struct safetensors *set, struct header *h,
                        struct stored_tensor *out, struct error *err)
 {
-    size_t bytes = item;
+    size_t shape[RANK_MAX];
+    uint64_t number;
 
-    out->rank = json_array_size(shape);
-    if (!json_is_array(shape) || out->rank > TS_COUNT(out->shape))
-        return broken(h, err, "a shape must be a list of at most 8 numbers", out->name);
-    for (size_t i = 0; i < out->rank; i++) {
-        const json_t *number = json_array_get(shape, i);
-
-        if (!json_is_integer(number) || json_integer_value(number) < 0)
-            return broken(h, err, "a shape must contain only numbers", out->name);
-        out->shape[i] = (size_t)json_integer_value(number);
-        if (!size_mul(bytes, out->shape[i], &bytes))
+    if (!json_scan_open(&h->scan, '['))
+        return unfit(h, err, "a shape must be a list of at most 8 numbers", out->name);
+    out->rank = 0;
+    out->bytes = 1;
+    while (json_scan_item(&h->scan)) {
+        if (out->rank == RANK_MAX)
+            return broken(h, err, "a shape must be a list of at most 8 numbers",
+                          out->name);
+        if (!json_scan_count(&h->scan, &number))
+            return unfit(h, err, "a shape must contain only numbers", out->name);
+        shape[out->rank++] = (size_t)number;
+        if (!size_mul(out->bytes, (size_t)number, &out->bytes))
             return broken(h, err, "a shape is too large", out->name);
     }
-    out->bytes = bytes;
+    out->shape = memcpy(arena_array(set->arena, out->rank, sizeof(*shape)), shape,
+                        out->rank * sizeof(*shape));
     return true;
 }
 
-static bool read_span(const struct header *h, const json_t *offsets,
-                      const struct stored_tensor *tensor, struct span *out,
-                      struct error *err)
+static bool read_offsets(struct header *h, const struct stored_tensor *tensor,
+                         struct span *out, struct error *err)
 {
-    const json_t *begin = json_array_get(offsets, 0), *end = json_array_get(offsets, 1);
+    struct json_scan *scan = &h->scan;
+    bool ok = json_scan_open(scan, '[') && json_scan_item(scan) &&
+              json_scan_count(scan, &out->begin) && json_scan_item(scan) &&
+              json_scan_count(scan, &out->end) && !json_scan_item(scan);
 
-    if (json_array_size(offsets) != 2 || !json_is_integer(begin) ||
-        !json_is_integer(end) || json_integer_value(begin) < 0 ||
-        json_integer_value(end) < json_integer_value(begin))
-        return broken(h, err, "data_offsets are not two numbers in order", tensor->name);
-    *out = (struct span) { .begin = (uint64_t)json_integer_value(begin),
-                           .end = (uint64_t)json_integer_value(end),
-                           .name = tensor->name };
-    if (out->end > h->bytes - h->at)
-        return broken(h, err, "a tensor ends after the end of the file", tensor->name);
-    if (out->end - out->begin != tensor->bytes)
-        return broken(h, err, "data_offsets do not fit dtype and shape", tensor->name);
+    return (ok && out->begin <= out->end) || scan->why ||
+           broken(h, err, "data_offsets are not two numbers in order", tensor->name);
+}
+
+/* Complete a tensor whose shape, in elements so far, and offsets were read. */
+static bool place_tensor(const struct header *h, struct stored_tensor *out,
+                         const struct span *span, struct error *err)
+{
+    const struct dtype_row *dtype = find_dtype(out->dtype);
+
+    if (!dtype)
+        return broken(h, err, "an unknown dtype", out->name);
+    if (!out->shape)
+        return broken(h, err, "a shape must be a list of at most 8 numbers", out->name);
+    if (span->end == UNREAD)
+        return broken(h, err, "data_offsets are not two numbers in order", out->name);
+    out->dtype = dtype->name;
+    out->format = dtype->format;
+    if (!size_mul(out->bytes, dtype->bytes, &out->bytes))
+        return broken(h, err, "a shape is too large", out->name);
+    if (span->end > h->bytes - h->at)
+        return broken(h, err, "a tensor ends after the end of the file", out->name);
+    if (span->end - span->begin != out->bytes)
+        return broken(h, err, "data_offsets do not fit dtype and shape", out->name);
+    if (h->data)
+        out->data = h->data + h->at + span->begin;
     return true;
 }
 
-static bool read_tensor(struct safetensors *set, const struct header *h, const char *name,
-                        const json_t *entry, struct span *span, struct error *err)
+/* Read the entry of a tensor. Keys that the format does not have are skipped. */
+static bool read_tensor(struct safetensors *set, struct header *h, const char *name,
+                        struct error *err)
 {
     struct stored_tensor *out = &set->tensors[set->count];
-    const struct dtype_row *dtype =
-        find_dtype(json_string_value(json_object_get(entry, "dtype")));
+    struct span *span = &h->spans[h->span_count];
+    const char *key;
+    bool ok = true;
 
     *out = (struct stored_tensor) { .name = arena_strdup(set->arena, name),
                                     .file = h->file };
-    if (!json_is_object(entry))
-        return broken(h, err, "an entry of the header must be an object", name);
-    if (!dtype)
-        return broken(h, err, "an unknown dtype", name);
-    out->dtype = dtype->name;
-    out->format = dtype->format;
-    if (!read_shape(h, json_object_get(entry, "shape"), dtype->bytes, out, err) ||
-        !read_span(h, json_object_get(entry, "data_offsets"), out, span, err))
+    *span = (struct span) { .end = UNREAD, .name = out->name };
+    if (!json_scan_open(&h->scan, '{'))
+        return unfit(h, err, "an entry of the header must be an object", name);
+    while (ok && json_scan_key(&h->scan, &key)) {
+        if (strcmp(key, "dtype") == 0 && !out->dtype)
+            ok = json_scan_string(&h->scan, &out->dtype) ||
+                 unfit(h, err, "an unknown dtype", out->name);
+        else if (strcmp(key, "shape") == 0 && !out->shape)
+            ok = read_shape(set, h, out, err);
+        else if (strcmp(key, "data_offsets") == 0 && span->end == UNREAD)
+            ok = read_offsets(h, out, span, err);
+        else
+            json_scan_skip(&h->scan);
+    }
+    if (!ok || h->scan.why)
         return false;
-    if (h->data)
-        out->data = h->data + h->at + span->begin;
     set->count++;
-    return true;
+    h->span_count++;
+    return place_tensor(h, out, span, err);
 }
 
 static int span_compare(const void *a, const void *b)
@@ -188,66 +233,70 @@ static int span_compare(const void *a, const void *b)
     return (x->end > y->end) - (x->end < y->end);
 }
 
+/* Writers sort by offset, which is usual and takes no time. */
+static bool is_sorted(const struct span *spans, size_t count)
+{
+    for (size_t i = 1; i < count; i++)
+        if (span_compare(&spans[i - 1], &spans[i]) > 0)
+            return false;
+    return true;
+}
+
 /* Check that the sorted tensors fill the data from its first to its last byte. */
-static bool check_spans(const struct header *h, struct span *spans, size_t count,
-                        struct error *err)
+static bool check_spans(const struct header *h, struct error *err)
 {
     uint64_t at = 0;
 
-    qsort(spans, count, sizeof(*spans), span_compare);
-    for (size_t i = 0; i < count; i++) {
-        if (spans[i].begin != at)
+    if (!is_sorted(h->spans, h->span_count))
+        qsort(h->spans, h->span_count, sizeof(*h->spans), span_compare);
+    for (size_t i = 0; i < h->span_count; i++) {
+        if (h->spans[i].begin != at)
             return broken(h, err,
-                          spans[i].begin < at ? "tensors overlap" : "a gap before",
-                          spans[i].name);
-        at = spans[i].end;
+                          h->spans[i].begin < at ? "tensors overlap" : "a gap before",
+                          h->spans[i].name);
+        at = h->spans[i].end;
     }
     if (at != h->bytes - h->at)
         return broken(h, err, "the file size does not match the header", NULL);
     return true;
 }
 
-static bool check_metadata(const struct header *h, const json_t *metadata,
-                           struct error *err)
+static bool check_metadata(struct header *h, struct error *err)
 {
-    const char *key;
-    json_t *value;
+    const char *key, *value;
 
-    if (!json_is_object(metadata))
-        return broken(h, err, "__metadata__ must be an object", NULL);
-    json_object_foreach((json_t *)metadata, key, value) if (
-        !json_is_string(
-            value)) return broken(h, err, "__metadata__ must contain only strings", key);
+    if (!json_scan_open(&h->scan, '{'))
+        return unfit(h, err, "__metadata__ must be an object", NULL);
+    while (json_scan_key(&h->scan, &key))
+        if (!json_scan_string(&h->scan, &value))
+            return unfit(h, err, "__metadata__ must contain only strings", key);
     return true;
 }
 
-static bool read_entries(struct safetensors *set, const struct header *h, json_t *root,
-                         struct error *err)
+static void make_room(struct safetensors *set, struct header *h)
 {
-    size_t entries = json_object_size(root), spans = 0;
-    struct span *list;
-    const char *name;
-    json_t *entry;
-    bool ok = true;
-
-    if (!json_is_object(root))
-        return broken(h, err, "its header must be a JSON object", NULL);
-    if (set->count + entries > set->room) {
-        set->room = set->count + entries;
+    if (set->count == set->room) {
+        set->room = 2 * set->room + 64;
         set->tensors = memory_resize(set->tensors, set->room, sizeof(*set->tensors));
     }
-    list = memory_alloc((entries + 1) * sizeof(*list));
-    json_object_foreach(root, name, entry)
-    {
-        if (strcmp(name, "__metadata__") == 0)
-            ok = check_metadata(h, entry, err);
-        else
-            ok = read_tensor(set, h, name, entry, &list[spans++], err);
-        if (!ok)
-            break;
+    if (h->span_count == h->span_room) {
+        h->span_room = 2 * h->span_room + 64;
+        h->spans = memory_resize(h->spans, h->span_room, sizeof(*h->spans));
     }
-    ok = ok && check_spans(h, list, spans, err);
-    free(list);
+}
+
+static bool read_entries(struct safetensors *set, struct header *h, struct error *err)
+{
+    const char *name;
+    bool ok = true;
+
+    if (!json_scan_open(&h->scan, '{'))
+        return unfit(h, err, "its header must be a JSON object", NULL);
+    while (ok && json_scan_key(&h->scan, &name)) {
+        make_room(set, h);
+        ok = strcmp(name, "__metadata__") == 0 ? check_metadata(h, err)
+                                               : read_tensor(set, h, name, err);
+    }
     return ok;
 }
 
@@ -279,20 +328,20 @@ static bool read_header(struct safetensors *set, struct header *h, struct error 
 {
     uint64_t length = 0;
     char *text;
-    json_t *root;
     bool ok;
 
     if (!read_length(h, &length, err))
         return false;
     text = memory_alloc(length + 1);
-    if (!read_bytes(h, text, length, 8, err)) {
-        free(text);
-        return false;
+    ok = read_bytes(h, text, length, 8, err);
+    if (ok) {
+        json_scan_init(&h->scan, text, length);
+        ok = read_entries(set, h, err) || h->scan.why;
+        ok = ok && json_scan_end(&h->scan, h->file, err);
     }
-    root = json_read_text(text, length, h->file, 1, err);
     free(text);
-    ok = root && read_entries(set, h, root, err);
-    json_decref(root);
+    ok = ok && check_spans(h, err);
+    free(h->spans);
     return ok;
 }
 

@@ -14,7 +14,8 @@ struct stored_tensor {
     /* FP32, FP16 or BF16; FORMAT_COUNT for a dtype that is not used in computations */
     enum format format;
     const char *dtype; /* as in the file: "F32" */
-    size_t rank, shape[8];
+    size_t rank;
+    const size_t *shape; /* at most 8 sizes */
     size_t bytes;
     const void *data; /* mapped read-only */
     const char *file; /* the file of the set that has it */
