@@ -211,6 +211,8 @@ struct plan {
     enum healing healing;
     int64_t max_heals;
     double timeout_seconds;   /* 0: none */
+    int64_t keep_days;        /* of old files of the job; -1: any age */
+    const char *max_bytes;    /* of all of them, as written; NULL: any size */
     const char *memory_limit; /* as written; NULL: 95 % of the free memory */
 
     /* the device, and the memory that the run takes */

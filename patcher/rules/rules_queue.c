@@ -1,6 +1,6 @@
 /*
- * patcher/rules/rules_queue.c - TS720, TS721, TS722: a job of a watched folder that waits
- * for other jobs or for a time, or that makes jobs.
+ * patcher/rules/rules_queue.c - TS720 to TS723: a job of a watched folder that waits for
+ * other jobs or for a time, that makes jobs, or that limits what is kept.
  */
 #include "config.h"
 
@@ -232,6 +232,23 @@ static void rule_sweep(struct rule_context *context)
                        entry);
 }
 
+/* The value of another kind is TS704. */
+static void rule_max_bytes(struct rule_context *context)
+{
+    const struct proposal to = rule_proposal(context);
+    const struct entry *entry = rule_block_entry(context, "max_bytes");
+
+    if (!entry || !context->plan->max_bytes || !strchr(context->plan->max_bytes, '%'))
+        return;
+    propose_remark(&to,
+                   &(struct finding) { .rule = "TS723",
+                                       .severity = SEVERITY_ERROR,
+                                       .message =
+                                           "max_bytes must be a size such as 20GB, "
+                                           "not a share" },
+                   entry);
+}
+
 static const struct rule rows[] = {
     { .id = "TS720",
       .title = "job to wait for that does not exist, or waits for this one",
@@ -271,6 +288,17 @@ static const struct rule rows[] = {
           "most 8 keys can vary, and at most 256 jobs are made. Each value must be valid "
           "for its key; keys of the block trainspool: cannot vary. The jobs are made by a "
           "watched folder, so `run` refuses a job with a sweep.",
+      .source = "trainspool-job(5)" },
+    { .id = "TS723",
+      .title = "max_bytes is a share",
+      .severity = SEVERITY_ERROR,
+      .mandatory = true,
+      .run = rule_max_bytes,
+      .explain =
+          "trainspool.max_bytes limits the size of the old files of a job that has ended: "
+          "backups between the first and the newest, TensorBoard files of earlier attempts, "
+          "checkpoints other than the last and the best. It is a size, such as 20GB: of what "
+          "80% would be a share is not defined.",
       .source = "trainspool-job(5)" },
 };
 

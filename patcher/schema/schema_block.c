@@ -90,6 +90,16 @@ static const struct key rows[] = {
                 "the model; the time in the queue does not. trainspool retry and run "
                 "--resume start again from 0. A number is in seconds; the suffixes s, m, "
                 "h and d are supported: 30m, 12h, 2d." },
+    { TS_USED("keep_days", KEY_INT, "-1"), .min = -1, .max = 36500,
+      .into = TS_FIELD(keep_days),
+      .help = "days after which old files of the ended job are removed; -1 keeps them",
+      .manual =
+          "watch and trainspool clean remove what clean names in trainspool(1), never "
+          "the model or the last checkpoint. --keep-days and --max-bytes apply as "
+          "well." },
+    { TS_USED("max_bytes", KEY_SIZE, NULL), .into = TS_FIELD(max_bytes),
+      .help = "size of all old files of the ended job, such as 20GB, beyond which the "
+              "oldest are removed" },
     { TS_USED("eval_questions", KEY_INT, "0"), .min = 0, .max = TS_NO_MAX,
       .into = TS_FIELD(eval_questions),
       .help = "number of prompts that predict_with_generate answers in each "

@@ -22,8 +22,8 @@ const struct command command_clean = {
                                           OPTION_DRY_RUN, OPTION_END },
     .help = "remove old backups, event files and checkpoints of ended jobs",
     .details =
-        "Only what exceeds --keep-days or --max-bytes goes, and only what trainspool made "
-        "and that is unchanged: backups between the first and the newest, TensorBoard files "
+        "Only what exceeds --keep-days, --max-bytes or the limits of its job goes, and only "
+        "what trainspool made and that is unchanged: backups between the first and the newest, TensorBoard files "
         "of earlier attempts, checkpoints other than the last and the best.",
     .run = cmd_clean,
 };

@@ -393,10 +393,8 @@ static void free_roots(struct daemon *daemon)
 
 static bool open_cleaner(struct daemon *daemon, struct error *err)
 {
-    struct cleaning_limits limits;
+    struct old_limits limits;
 
-    if (daemon->options->keep_days < 0 && !daemon->options->max_bytes)
-        return true;
     if (!cleaning_limits_read(daemon->options, &limits, err))
         return false;
     daemon->cleaner = cleaner_new(&limits, daemon->log);

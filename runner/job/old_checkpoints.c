@@ -193,8 +193,10 @@ void old_checkpoints_add(const struct job *job, const char *folder,
     if (listing && !kept.last[0])
         find_newest(dir, &kept);
     while (listing && (entry = readdir(listing))) {
-        struct old_file file = { OLD_CHECKPOINT,        job->path, (char *)folder,
-                                 (char *)entry->d_name, 0,         0 };
+        struct old_file file = { .kind = OLD_CHECKPOINT,
+                                 .job = job->path,
+                                 .folder = (char *)folder,
+                                 .name = (char *)entry->d_name };
 
         if (is_removed(entry->d_name))
             add_rest(dir, &file, own ? record->frozen : NULL, out);

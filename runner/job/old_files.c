@@ -15,6 +15,7 @@
 #include "patcher/history/backup.h"
 #include "patcher/history/journal.h"
 #include "runner/job/old_checkpoints.h"
+#include "precision/device.h"
 #include "runner/job/outputs.h"
 #include "patcher/document/document.h"
 #include "train/files/manifest.h"
@@ -101,7 +102,10 @@ static void add_backups(const struct job *job, struct old_files *out)
 
         if (strcmp(name, target) != 0)
             add_file(dir,
-                     &(struct old_file) { OLD_BACKUP, job->path, folder, name, 0, 0 },
+                     &(struct old_file) { .kind = OLD_BACKUP,
+                                          .job = job->path,
+                                          .folder = folder,
+                                          .name = name },
                      out);
         free(name);
     }
@@ -144,8 +148,10 @@ static void add_events(const struct job *job, int run, struct old_files *out)
         if (text_starts(entry->d_name, EVENTS_START) &&
             text_ends(entry->d_name, EVENTS_END))
             add_file(run,
-                     &(struct old_file) { OLD_EVENTS, job->path, job->run_dir,
-                                          (char *)entry->d_name, 0, 0 },
+                     &(struct old_file) { .kind = OLD_EVENTS,
+                                          .job = job->path,
+                                          .folder = job->run_dir,
+                                          .name = (char *)entry->d_name },
                      out);
     drop_newest(out, from);
     if (folder)
@@ -154,32 +160,42 @@ static void add_events(const struct job *job, int run, struct old_files *out)
 
 /* ---- Checkpoints ---- */
 
-/* Return the folder that the job's text names for its output, malloc'ed; NULL: it is
- * NAME.run, or unknown. */
-static char *output_folder(const struct job *job, const struct job_record *record)
+/* What the text of a job says: the folder for its output, malloc'ed; NULL: it is NAME.run,
+ * or unknown; and its limits. */
+struct wish {
+    char *output;
+    struct old_limits limits;
+};
+
+static void read_wish(const struct job *job, const struct job_record *record,
+                      struct wish *out)
 {
     struct arena *arena = arena_new();
     struct text text;
     struct plan plan;
-    char *folder = NULL;
+    uint64_t bytes;
 
+    *out = (struct wish) { .limits = { -1, -1 } };
     text_init(&text, DOCUMENT_MAX_BYTES);
     if (record->frozen[0] && job_read_frozen(job, record->frozen, &text, NULL)) {
         outputs_bind_plan(job, &text, arena, &plan);
         if (plan.output_dir && strcmp(plan.output_dir, job->run_dir) != 0)
-            folder = memory_strdup(plan.output_dir);
+            out->output = memory_strdup(plan.output_dir);
+        out->limits.keep_days = plan.keep_days;
+        if (plan.max_bytes && device_parse_bytes(plan.max_bytes, &bytes))
+            out->limits.max_bytes = bytes < INT64_MAX ? (int64_t)bytes : -1;
     }
     text_clear(&text);
     arena_free(arena);
-    return folder;
 }
 
 void old_files_find(const char *path, struct old_files *out)
 {
     struct job_record record;
+    struct wish wish;
     struct job job;
+    const size_t from = out->count;
     int run = -1;
-    char *output;
 
     job_init(&job, path);
     if (old_files_may_go(&job, &record) && !job_is_locked(&job))
@@ -189,10 +205,12 @@ void old_files_find(const char *path, struct old_files *out)
         add_events(&job, run, out);
         /* whatever is in NAME.run belongs to the job, also from an earlier text of it */
         old_checkpoints_add(&job, job.run_dir, &record, false, out);
-        output = output_folder(&job, &record);
-        if (output)
-            old_checkpoints_add(&job, output, &record, true, out);
-        free(output);
+        read_wish(&job, &record, &wish);
+        if (wish.output)
+            old_checkpoints_add(&job, wish.output, &record, true, out);
+        for (size_t i = from; i < out->count; i++)
+            out->list[i].own = wish.limits;
+        free(wish.output);
         close(run);
     }
     job_clear(&job);

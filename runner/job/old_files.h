@@ -11,6 +11,12 @@
 
 #include "runner/job/job.h"
 
+/* keep_days: remove what is older; max_bytes: of all old files together, the oldest go first.
+ * -1: any. */
+struct old_limits {
+    int64_t keep_days, max_bytes;
+};
+
 enum old_kind { OLD_BACKUP, OLD_EVENTS, OLD_CHECKPOINT };
 
 struct old_file {
@@ -18,7 +24,8 @@ struct old_file {
     char *job;    /* the path of its job; malloc'ed, as are the next */
     char *folder; /* that it is in */
     char *name;
-    int64_t bytes, made; /* made: seconds since 1970 */
+    int64_t bytes, made;   /* made: seconds since 1970 */
+    struct old_limits own; /* of its job */
 };
 
 struct old_files {

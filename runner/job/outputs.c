@@ -20,7 +20,8 @@ void outputs_bind_plan(const struct job *job, const struct text *text,
 
     *plan = (struct plan) { .job = job->path,
                             .dir = arena_strdup(arena, dir),
-                            .run_dir = job->run_dir };
+                            .run_dir = job->run_dir,
+                            .keep_days = -1 };
     free(dir);
     document_read(text->data, text->len, arena, &document);
     if (document.root)

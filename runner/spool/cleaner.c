@@ -22,12 +22,14 @@
 
 /* Seconds; jump: by how much the clock may be set forward unnoticed, distrust: how long
  * ages mean nothing after that. */
-static const double every = 3600, listen_every = 0.5, jump = 3600, distrust = 24 * 3600;
+static const double every = 3600, later = 60, listen_every = 0.5, jump = 3600,
+                    distrust = 24 * 3600;
 
 enum { POLITE = 10 }; /* nice(1) */
 
 struct cleaner {
-    struct cleaning_limits limits;
+    struct old_limits limits;
+    bool no_ages; /* in this pass */
     struct log *log;
     pid_t pid;         /* 0: none */
     int lines;         /* end of a pipe */
@@ -36,7 +38,7 @@ struct cleaner {
     double clock, trusted; /* wall time at clock_seconds 0; when to believe it again */
 };
 
-struct cleaner *cleaner_new(const struct cleaning_limits *limits, struct log *log)
+struct cleaner *cleaner_new(const struct old_limits *limits, struct log *log)
 {
     struct cleaner *cleaner = memory_alloc(sizeof(*cleaner));
 
@@ -44,6 +46,8 @@ struct cleaner *cleaner_new(const struct cleaning_limits *limits, struct log *lo
                                   .log = log,
                                   .lines = -1,
                                   .clock = clock_wall() - clock_seconds() };
+    if (limits->keep_days < 0 && limits->max_bytes < 0)
+        cleaner->next = clock_seconds() + later;
     text_init(&cleaner->heard, 0);
     return cleaner;
 }
@@ -86,6 +90,7 @@ static void serve(const struct cleaner *cleaner, pid_t watch, int lines)
 {
     int out = STDERR_FILENO + 1;
     struct cleaning cleaning = { .limits = cleaner->limits,
+                                 .no_ages = cleaner->no_ages,
                                  .report = write_line,
                                  .context = &out };
     struct listing listing = { 0 };
@@ -132,10 +137,8 @@ static void start(struct cleaner *cleaner)
     int ends[2];
 
     cleaner->next = clock_seconds() + every;
-    if (!clock_is_trusted(cleaner))
-        child.limits.keep_days = -1;
-    if ((child.limits.keep_days < 0 && child.limits.max_bytes < 0) ||
-        pipe2(ends, O_CLOEXEC) != 0)
+    child.no_ages = !clock_is_trusted(cleaner);
+    if (pipe2(ends, O_CLOEXEC) != 0)
         return;
     cleaner->pid = fork();
     if (cleaner->pid == 0)

@@ -10,7 +10,8 @@
 
 struct cleaner; /* NULL is allowed everywhere: it cleans nothing */
 
-struct cleaner *cleaner_new(const struct cleaning_limits *limits, struct log *log);
+/* Without limits, only those of jobs count, and the first pass comes later. */
+struct cleaner *cleaner_new(const struct old_limits *limits, struct log *log);
 /* Kills the child: its next pass continues. */
 void cleaner_free(struct cleaner *cleaner);
 

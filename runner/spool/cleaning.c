@@ -26,14 +26,12 @@
 
 enum { DAY = 24 * 3600 };
 
-bool cleaning_limits_read(const struct options *options, struct cleaning_limits *out,
+bool cleaning_limits_read(const struct options *options, struct old_limits *out,
                           struct error *err)
 {
     uint64_t bytes;
 
-    *out = (struct cleaning_limits) { .keep_days = options->keep_days, .max_bytes = -1 };
-    if (options->keep_days < 0 && !options->max_bytes)
-        return error_set(err, ERROR_USAGE, "give --keep-days, --max-bytes or both");
+    *out = (struct old_limits) { .keep_days = options->keep_days, .max_bytes = -1 };
     if (options->keep_days > INT64_MAX / DAY)
         return error_set(err, ERROR_USAGE, "--keep-days is too large");
     if (!options->max_bytes)
@@ -187,25 +185,83 @@ static void collect(const struct listing *listing, struct old_files *files,
         qsort(files->list, files->count, sizeof(*files->list), oldest_first);
 }
 
-/* Return how many of the files, which are in order of age, exceed the limits. */
-static size_t count_excess(const struct cleaning_limits *limits,
-                           const struct old_files *files)
+/* Return whether the limits are those of this file: of all, or of its job (path). */
+static bool concerns(const struct old_file *file, const char *path)
+{
+    return !path || strcmp(file->job, path) == 0;
+}
+
+/* Mark what exceeds the limits. The files are in order of age; path: of the job whose files
+ * count; NULL: all. */
+static void mark(const struct old_limits *limits, const struct old_files *files,
+                 const char *path, bool *marks)
 {
     const int64_t now = (int64_t)clock_wall();
     int64_t left = 0;
-    size_t count = 0;
 
     for (size_t i = 0; i < files->count; i++)
-        left += files->list[i].bytes;
-    for (; count < files->count; count++) {
-        const struct old_file *file = &files->list[count];
+        if (!marks[i] && concerns(&files->list[i], path))
+            left += files->list[i].bytes;
+    for (size_t i = 0; i < files->count; i++) {
+        const struct old_file *file = &files->list[i];
         bool old = limits->keep_days >= 0 && now - file->made > limits->keep_days * DAY;
 
+        if (marks[i] || !concerns(file, path))
+            continue;
         if (!old && (limits->max_bytes < 0 || left <= limits->max_bytes))
             break;
         left -= file->bytes;
+        marks[i] = true;
     }
-    return count;
+}
+
+static struct old_limits limits_of(const struct cleaning *cleaning,
+                                   const struct old_limits *limits)
+{
+    return (struct old_limits) { cleaning->no_ages ? -1 : limits->keep_days,
+                                 limits->max_bytes };
+}
+
+/* Mark what exceeds the limits of its own job. */
+static void mark_by_job(const struct cleaning *cleaning, const struct old_files *files,
+                        bool *marks)
+{
+    bool *seen = memory_alloc(files->count + 1);
+
+    for (size_t i = 0; i < files->count; i++) {
+        const struct old_file *file = &files->list[i];
+        const struct old_limits own = limits_of(cleaning, &file->own);
+
+        if (seen[i] || (own.keep_days < 0 && own.max_bytes < 0))
+            continue;
+        mark(&own, files, file->job, marks);
+        for (size_t j = i; j < files->count; j++)
+            seen[j] |= concerns(&files->list[j], file->job);
+    }
+    free(seen);
+}
+
+/* Move the files that exceed a limit to the front, in order; return their number. */
+static size_t choose(const struct cleaning *cleaning, struct old_files *files)
+{
+    const struct old_limits all = limits_of(cleaning, &cleaning->limits);
+    struct old_file *list = memory_alloc((files->count + 1) * sizeof(*list));
+    bool *marks = memory_alloc(files->count + 1);
+    size_t count = 0, excess;
+
+    mark_by_job(cleaning, files, marks);
+    mark(&all, files, NULL, marks);
+    for (size_t i = 0; i < files->count; i++)
+        if (marks[i])
+            list[count++] = files->list[i];
+    excess = count;
+    for (size_t i = 0; i < files->count; i++)
+        if (!marks[i])
+            list[count++] = files->list[i];
+    memcpy(files->list, list, count * sizeof(*list));
+    free(marks);
+    free(list);
+    return excess;
 }
 
 /* ---- Their removal, job by job ---- */
@@ -348,8 +404,7 @@ void cleaning_run(struct cleaning *cleaning, const struct listing *listing)
         files.list[i] = files.list[kept];
         files.list[kept++] = file;
     }
-    excess = count_excess(&cleaning->limits,
-                          &(struct old_files) { files.list, kept, files.room });
+    excess = choose(cleaning, &(struct old_files) { files.list, kept, files.room });
     if (cleaning->dry_run)
         show_all(cleaning, &files, excess);
     else

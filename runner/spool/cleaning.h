@@ -6,16 +6,13 @@
 #ifndef RUNNER_SPOOL_CLEANING_H
 #define RUNNER_SPOOL_CLEANING_H
 
+#include "runner/job/old_files.h"
 #include "runner/spool/listing.h"
 
-struct cleaning_limits {
-    int64_t keep_days; /* remove what is older; -1: any age */
-    int64_t max_bytes; /* of all old files together, the oldest go first; -1: any */
-};
-
 struct cleaning {
-    struct cleaning_limits limits;
-    bool dry_run; /* remove nothing, and take no lock */
+    struct old_limits limits; /* of all jobs together; each may have its own, too */
+    bool no_ages;             /* the clock may be wrong: nothing is old */
+    bool dry_run;             /* remove nothing, and take no lock */
     /* Called for each file with a line without its newline: "removed ..." or "would remove
      * ..."; and, with `bad`, for one that could not be removed. */
     void (*report)(void *context, bool bad, const char *line);
@@ -24,9 +21,9 @@ struct cleaning {
     int64_t bytes;
 };
 
-/* Read the limits of --keep-days and --max-bytes; at least one must be given. */
+/* Read the limits of --keep-days and --max-bytes. */
 struct options;
-bool cleaning_limits_read(const struct options *options, struct cleaning_limits *out,
+bool cleaning_limits_read(const struct options *options, struct old_limits *out,
                           struct error *err);
 
 void cleaning_run(struct cleaning *cleaning, const struct listing *listing);

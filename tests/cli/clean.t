@@ -77,9 +77,7 @@ gone() {
     for gone_path; do { [ ! -e "$gone_path" ] && [ ! -L "$gone_path" ]; } || return 1; done
 }
 
-expect_status "clean without a limit is refused" 2 "$trainspool" clean spool
-expect_error "and says which there are" 'give --keep-days, --max-bytes or both'
-expect_status "so is a size that is none" 2 "$trainspool" clean --max-bytes many spool
+expect_status "a size that is none is refused" 2 "$trainspool" clean --max-bytes many spool
 expect_status "and a folder that does not exist" 2 "$trainspool" clean --keep-days 1 nowhere
 
 # what goes, and --dry-run says the same
@@ -107,6 +105,49 @@ expect "the job's log says so" grep -q 'info clean: removed checkpoint-20$' spoo
 expect "and its journal" jq_accepts -e 'select(.action == "clean") | .removed | index("checkpoint-40")' spool/done.run/changes.jsonl
 expect_status "a second pass succeeds" 0 "$trainspool" clean --keep-days 30 spool
 expect "and finds nothing" test -z "$(listed)"
+rm -rf spool
+mkdir spool
+
+# limits of jobs
+# NAME STATE LINE: as `ended`, with a line of trainspool.
+limited() {
+    ended "$1" "$2"
+    echo "trainspool: {$3}" >>"spool/$1.yaml"
+    cp "spool/$1.yaml" "spool/$1.run/job.yaml"
+    sed -i "s/$frozen/$(digest <"spool/$1.yaml")/g" "spool/$1.run/state.json"
+}
+limited none done 'priority: 1'
+limited days done 'keep_days: 30'
+limited longer failed 'keep_days: 50'
+limited active running 'keep_days: 0'
+limited size done 'max_bytes: 64KiB'
+limited large done 'max_bytes: 65537'
+# 66,000 bytes, of which the oldest has to go
+truncate -s 66000 "spool/size.run/events.out.tfevents.1700000001.host.1.trainspool"
+age spool/size.run 10
+age spool/size.run/events.out.tfevents.1700000001.host.1.trainspool 20
+limited broken done 'keep_days: 0'
+echo 'keep_days: 0' >>spool/broken.run/job.yaml # not the text that was admitted
+{
+    goes days
+    echo "spool/size.run/events.out.tfevents.1700000001.host.1.trainspool"
+} | LC_ALL=C sort >expected
+snapshot >before
+expect_status "without a limit, those of jobs count" 0 "$trainspool" clean --dry-run spool
+listed >dry
+cmp -s dry expected
+ok $? "each job has its own"
+sed 's/^/# /' dry
+try "$trainspool" clean --keep-days 45 spool
+listed | cmp -s - expected
+ok $? "those of the command apply as well"
+snapshot >after
+grep -v -F -f expected before | cmp -s - after
+ok $? "everything else is as it was, the model and the last checkpoint too"
+try "$trainspool" clean --keep-days 35 spool
+{ goes none; goes longer; goes large; goes broken; } | LC_ALL=C sort >expected
+listed | cmp -s - expected
+ok $? "and can be stricter"
 rm -rf spool
 mkdir spool
 
@@ -264,6 +305,17 @@ expect "SIGHUP starts another pass" wait_until 20 gone spool/new.run/checkpoint-
 kill -TERM "$daemon"
 expect "the watch ends as usual" exited_with "$daemon" 143
 expect_status "a limit that cannot be read is refused" 2 "$trainspool" watch --once --max-bytes lots spool
+rm -rf spool watch.log
+mkdir spool
+limited own done 'keep_days: 30'
+limited other done 'priority: 1'
+background "$trainspool" watch --log watch.log spool
+wait_until 10 grep -qs 'watch: spool, pid' watch.log
+kill -HUP "$daemon"
+expect "a watch without limits keeps to those of jobs" wait_until 20 gone spool/own.run/checkpoint-20 spool/own.run/checkpoint-40
+expect "and to no other" exists spool/own.run/checkpoint-60 spool/other.run/checkpoint-20
+kill -TERM "$daemon"
+expect "it ends as usual" exited_with "$daemon" 143
 
 # A patch, a patch and an undo: the journal of what was removed does not disturb them.
 job 10 "fp16: true" "model_dtype: float16" >edited.yaml
