@@ -7,9 +7,11 @@
 #include "runner/spool/guard.h"
 
 #include <stdio.h>
+#include <unistd.h>
 #include <sys/stat.h>
 
 #include "base/holders.h"
+#include "base/user.h"
 
 /* A process that works without a sign of life, in a part that has none, or that waits for
  * a disk, has this many times as long. */
@@ -23,6 +25,7 @@ void guard_begin(struct guard *guard, int lock, const struct job_record *record,
                  double now)
 {
     *guard = (struct guard) { .lock = lock,
+                              .user = geteuid(),
                               .started = now,
                               .before = record->seconds > 0 ? record->seconds : 0,
                               .timeout = record->timeout > 0 ? record->timeout : 0,
@@ -75,13 +78,18 @@ static const char *describe(const struct holders *holders, bool busy)
 static enum guard_action look_at_silent(struct guard *guard, double hang, double now)
 {
     const double silence = now - guard->beat_at;
+    struct user_scope scope;
     struct holders holders;
     bool busy, first = !guard->silent;
 
     if (hang <= 0 || guard->lock < 0 || silence < hang / 2 ||
         (!first && now < guard->look_at))
         return GUARD_WAIT;
+    /* without further rights, root sees only what its own processes do */
+    if (!user_enter(guard->user, &scope, NULL))
+        return GUARD_WAIT;
     holders_read(guard->lock, &holders);
+    user_leave(&scope);
     busy = holders.blocked ||
            (!first && !holders.stopped &&
             holders.seconds - guard->used >= busy_share * (now - guard->used_at));

@@ -40,7 +40,8 @@ enum guard_action {
 };
 
 struct guard {
-    int lock; /* open lock file of the job; -1: signs of life are unknown */
+    int lock;   /* open lock file of the job; -1: signs of life are unknown */
+    uid_t user; /* whose processes hold it; at first that of the watch */
     double started, before,
         timeout;             /* the clock and record.seconds then; 0: no timeout */
     struct timespec beat;    /* the last sign of life */

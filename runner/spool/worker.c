@@ -309,6 +309,7 @@ static enum worker_start start(struct worker *worker, int lock, struct user_scop
     how.roots = worker->roots;
     strcpy(worker->before, record.reason);
     guard_begin(&worker->guard, worker->lock, &record, clock_seconds());
+    worker->guard.user = worker->user;
     if (ready && note_devices(worker, &record, err) &&
         child_start(&how, &worker->child, err))
         return WORKER_STARTED;
@@ -357,6 +358,7 @@ void worker_adopt(struct worker *worker, const char *path)
     if (!job_read(&worker->job, &record, NULL))
         record_init(&record);
     guard_begin(&worker->guard, worker->lock, &record, clock_seconds());
+    worker->guard.user = worker->user;
     log_line(worker->log, LOG_INFO, "job %s: already running, waiting for its end",
              worker->job.name);
 }

@@ -75,5 +75,30 @@ expect "it is done" state_is h/a.yaml done
 expect "the text is patched" grep -qx 'per_device_train_batch_size: 2' h/a.yaml
 expect "it still belongs to the user" [ "$(stat -c %u h/a.yaml)" = $one ]
 expect "as do all files of the job" [ -z "$(find h/a.run ! -uid $one)" ]
-expect "the user can undo the patch" as $one "$trainspool" undo h/a.yaml
+expect "the user can undo the patch" as $one "$trainspool" undo -q h/a.yaml
+
+# With no more rights than the unit leaves root
+rights=$(sed -n 's/^CapabilityBoundingSet=CAP_//p' "$top/service/trainspool-shared@.service" | sed 's/ CAP_/,+/g' | tr A-Z a-z)
+expect "the unit leaves root few rights" [ "$(echo "$rights" | tr , '\n' | wc -l)" -le 5 ]
+watch_unit() { background setpriv --no-new-privs --bounding-set="-all,+$rights" "$trainspool" watch "$@"; }
+trainer() { children "$daemon" | head -1; }
+mkdir u
+chmod 1777 u
+make_data u
+watch_unit --hang 4 u
+job 100000 | as $one sh -c 'umask 077; cat >u/.new; mv u/.new u/a.yaml'
+wait_until 60 has_reached u/a.yaml 25
+ok $? "a private job of a user runs"
+expect "as the user" [ "$(stat -c %u "/proc/$(trainer)")" = $one ]
+stuck=$(trainer)
+kill -STOP "$stuck"
+wait_until 60 grep -q 'job a: ready: trainspool-train was killed: no sign of life' daemon.log
+ok $? "it is killed if it hangs"
+wait_until 60 grep -q 'resume: from' u/a.run/train.log && wait_until 60 has_reached u/a.yaml 1
+ok $? "and continues"
+kill -TERM "$daemon"
+wait_until 60 has_exited "$daemon"
+expect "when the watch ends, it waits" state_is u/a.yaml ready
+grep -e 'ot permitted' -e 'ermission denied' -e 'cannot' daemon.log >out
+expect "nothing was refused" [ $? -eq 1 ]
 plan

@@ -12,22 +12,28 @@ mkdir -m 700 user runtime
 unit trainspool@.user.service "$T/user/trainspool@jobs.service"
 expect_status "systemd accepts the unit of the system" 0 systemd-analyze verify --man=no "$T/trainspool@box.service"
 expect "without a complaint" test ! -s err
+unit trainspool-shared@.service "$T/trainspool-shared@box.service"
+expect_status "and that for all users" 0 systemd-analyze verify --man=no "$T/trainspool-shared@box.service"
+expect "without a complaint" test ! -s err
 expect_status "and that of users" 0 env XDG_RUNTIME_DIR="$T/runtime" systemd-analyze --user verify --man=no "$T/user/trainspool@jobs.service"
 expect "without a complaint" test ! -s err
 if systemd-analyze --help | grep -q -e --offline; then
     expect_status "the unit is exposed to little" 0 \
         systemd-analyze security --offline=yes --no-pager --threshold=30 "$T/trainspool@box.service"
+    expect_status "so is the one for all users, as root's" 0 \
+        systemd-analyze security --offline=yes --no-pager --threshold=40 "$T/trainspool-shared@box.service"
 else
     skip "exposure" "this systemd-analyze reads no files"
 fi
 # Each would hide a GPU, or keep its driver from working.
-expect "the unit leaves GPUs usable" sh -c "! grep -E '^(PrivateDevices|ProtectClock|DeviceAllow|MemoryDenyWriteExecute)=' '$units/trainspool@.service'"
+expect "the unit leaves GPUs usable" sh -c "! grep -E '^(PrivateDevices|ProtectClock|DeviceAllow|MemoryDenyWriteExecute)=' '$units/trainspool@.service' '$units/trainspool-shared@.service'"
 
 try env -u MAKEFLAGS -u MAKELEVEL make -s -C "$top" install-data-local DESTDIR="$T/dest"
 find dest -type f | sed 's|.*/lib/|lib/|' | LC_ALL=C sort >installed
-printf '%s\n' lib/systemd/system/trainspool@.service lib/systemd/user/trainspool@.service >expected
+printf '%s\n' lib/systemd/system/trainspool-shared@.service lib/systemd/system/trainspool@.service \
+    lib/systemd/user/trainspool@.service >expected
 cmp -s installed expected
-ok $? "make install installs both"
+ok $? "make install installs all"
 try env -u MAKEFLAGS -u MAKELEVEL make -s -C "$top" uninstall-local DESTDIR="$T/dest"
 expect "make uninstall removes them" test -z "$(find dest -type f)"
 
