@@ -115,6 +115,7 @@ librunner_a_SOURCES += %D%/spool/drop.c %D%/spool/drop.h
 librunner_a_SOURCES += %D%/spool/examiner.c %D%/spool/examiner.h
 librunner_a_SOURCES += %D%/spool/fleet.c %D%/spool/fleet.h
 librunner_a_SOURCES += %D%/spool/guard.c %D%/spool/guard.h
+librunner_a_SOURCES += %D%/spool/fleet_use.c %D%/spool/fleet_use.h
 librunner_a_SOURCES += %D%/spool/fleet_view.c %D%/spool/fleet_view.h
 librunner_a_SOURCES += %D%/spool/intake.c %D%/spool/intake.h
 librunner_a_SOURCES += %D%/spool/items.c %D%/spool/items.h

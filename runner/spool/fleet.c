@@ -10,8 +10,8 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
-#include "base/instant.h"
 #include "runner/job/record.h"
+#include "runner/spool/fleet_use.h"
 #include "runner/spool/intake.h"
 
 /* Seconds. */
@@ -109,80 +109,13 @@ void fleet_close(struct fleet *fleet)
     prober_close(&fleet->prober);
 }
 
-static struct placement placement_of(const struct fleet *fleet)
+struct placement fleet_placement(const struct fleet *fleet)
 {
     return (struct placement) { .devices = fleet->devices,
                                 .device_count = fleet->device_count,
                                 .running = fleet->running,
                                 .running_count = fleet->count,
                                 .slots = fleet->slots };
-}
-
-/* ---- What users use ---- */
-
-static void charge(struct fleet *fleet, size_t i, double seconds)
-{
-    const struct placement placement = placement_of(fleet);
-    const struct placement_running *job = &fleet->running[i];
-    const int gpus = __builtin_popcount(job->devices & ~(device_set)1);
-    double cores = 1;
-
-    if (!fleet->people.on || seconds <= 0)
-        return;
-    if (is_on_cpu(&job->need))
-        cores = placement_cores(&placement, &job->need) /
-                fmax(fleet->devices[0].device.threads, 1);
-    people_charge(&fleet->people, fleet->jobs[i].user, gpus * seconds,
-                  (gpus > 0 ? gpus : cores) * seconds);
-}
-
-static void charge_until(struct fleet *fleet, size_t i, double now)
-{
-    charge(fleet, i, now - fleet->jobs[i].charged);
-    fleet->jobs[i].charged = now;
-}
-
-static void charge_all(struct fleet *fleet)
-{
-    const double now = clock_seconds();
-
-    for (size_t i = 0; i < fleet->count; i++)
-        charge_until(fleet, i, now);
-}
-
-void fleet_account(struct fleet *fleet)
-{
-    struct error err = { 0 };
-
-    charge_all(fleet);
-    if (!people_save(&fleet->people, &err))
-        log_line(fleet->log, LOG_ERROR, "watch: %s", err.text);
-}
-
-/* Count the jobs of each user that run, and what they used until now. */
-static void count_use(struct fleet *fleet)
-{
-    struct people *people = &fleet->people;
-
-    charge_all(fleet);
-    for (size_t i = 0; i < people->count; i++)
-        people->list[i].running = 0;
-    for (size_t i = 0; i < fleet->count; i++)
-        people_find(people, fleet->jobs[i].user)->running++;
-    people_refresh(people);
-}
-
-/* The job ran while no watch did. The record is the user's: no more than a month counts. */
-static void charge_past(struct fleet *fleet, const char *since)
-{
-    static const double month = 31 * 86400.0;
-    struct instant started;
-    double seconds;
-
-    if (!instant_read(since, &started, NULL) || started.relative)
-        return;
-    seconds = clock_wall() - fmax(started.seconds, fleet->people.saved);
-    charge(fleet, fleet->count - 1, fmin(seconds, month));
 }
 
 void fleet_add(struct fleet *fleet, const char *name, uid_t user,
@@ -201,7 +134,7 @@ void fleet_add(struct fleet *fleet, const char *name, uid_t user,
 
 void fleet_adopt(struct fleet *fleet, const char *name, uid_t user)
 {
-    const struct placement placement = placement_of(fleet);
+    const struct placement placement = fleet_placement(fleet);
     struct placement_running found = { .devices = 0 };
     struct job_record record;
     struct job job;
@@ -213,7 +146,7 @@ void fleet_adopt(struct fleet *fleet, const char *name, uid_t user)
     found.need = intake_need(&record);
     found.devices = placement_read(&placement, record.devices);
     fleet_add(fleet, name, user, &found);
-    charge_past(fleet, record.started);
+    fleet_use_charge_past(fleet, fleet->count - 1, record.started);
 }
 
 /* Return whether the memory that the job on the CPU leaves matters to others. */
@@ -227,7 +160,7 @@ void fleet_remove(struct fleet *fleet, const char *name)
 {
     for (size_t i = 0; i < fleet->count; i++)
         if (strcmp(fleet->jobs[i].name, name) == 0) {
-            charge_until(fleet, i, clock_seconds());
+            fleet_use_charge(fleet, i);
             if (!is_on_cpu(&fleet->running[i].need))
                 fleet->left = clock_seconds();
             else if (is_large(fleet, &fleet->running[i].need))
@@ -444,7 +377,7 @@ void fleet_poll(struct fleet *fleet)
     if (state != PROBER_WORKS && clock_seconds() >= ill_due(fleet))
         start_probe(fleet);
     if (fleet->people.on && clock_seconds() >= fleet->people.save_at)
-        fleet_account(fleet);
+        fleet_use_save(fleet);
 }
 
 /* ---- Choosing ---- */
@@ -462,7 +395,7 @@ static bool plans_fit(const struct fleet *fleet, const struct choice *from, doub
     struct placement_device devices[PROBE_MAX];
     struct placement_waiting copies[PLACEMENT_LOOK], *waiting[PLACEMENT_LOOK];
     struct placement_answer answers[PLACEMENT_LOOK];
-    struct placement placement = placement_of(fleet);
+    struct placement placement = fleet_placement(fleet);
     size_t count = 0;
 
     for (size_t i = 0; i < fleet->device_count; i++) {
@@ -574,7 +507,7 @@ void fleet_choose(struct fleet *fleet, struct queue *queue, double now,
 
     *out = (struct fleet_choice) { 0 };
     if (fleet->people.on)
-        count_use(fleet);
+        fleet_use_count(fleet);
     choice.count = queue_list(queue, fleet->people.on ? &fleet->people : NULL, now,
                               choice.jobs, PLACEMENT_LOOK);
     out->stalled = choice.count == 0 && fleet->count == 0 && queue_is_barred(queue);
@@ -587,7 +520,7 @@ void fleet_choose(struct fleet *fleet, struct queue *queue, double now,
         out->probing = !isinf(prober_due(&fleet->prober));
         leave_gpu_jobs(fleet, &choice);
     }
-    placement = placement_of(fleet);
+    placement = fleet_placement(fleet);
     chosen = place(fleet, &placement, &choice, now, answers);
     note_answers(&choice, chosen, answers, out);
     if (chosen == choice.count)
@@ -600,7 +533,7 @@ void fleet_choose(struct fleet *fleet, struct queue *queue, double now,
 
 void fleet_describe_wait(struct fleet *fleet, const struct queued *job, char out[160])
 {
-    const struct placement placement = placement_of(fleet);
+    const struct placement placement = fleet_placement(fleet);
 
     if (job->barred)
         people_describe(&fleet->people, job->user, job->answer.verdict, out);
@@ -610,7 +543,7 @@ void fleet_describe_wait(struct fleet *fleet, const struct queued *job, char out
 
 struct placement_load fleet_load(const struct fleet *fleet, size_t device)
 {
-    const struct placement placement = placement_of(fleet);
+    const struct placement placement = fleet_placement(fleet);
 
     return placement_load(&placement, device);
 }

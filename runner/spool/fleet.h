@@ -41,7 +41,8 @@ struct fleet {
     struct placement_running running[FLEET_JOBS_MAX];
     struct fleet_job jobs[FLEET_JOBS_MAX]; /* the same, in the same order */
     size_t count;
-    struct people people;
+    struct people people; /* fleet_use.h charges them */
+    bool unsaved;         /* what they have used, as logged */
     struct log *log;
     struct prober prober;
     /* by clock_seconds: the last probe began and answered; a job left a GPU */
@@ -70,8 +71,6 @@ void fleet_note_loss(struct fleet *fleet, const char *name, const char *reason);
 void fleet_note_success(struct fleet *fleet, const char *name);
 /* Forget what is known of the health of the GPUs, and probe them. */
 void fleet_recheck(struct fleet *fleet);
-/* Charge the owners of the jobs that run, and save what all have used. */
-void fleet_account(struct fleet *fleet);
 /* Do what is due at fleet_due: take the answer of a probe, probe GPUs that are ill, save
  * what users have used. */
 void fleet_poll(struct fleet *fleet);
@@ -95,6 +94,7 @@ void fleet_measure_cpu(struct fleet *fleet);
 void fleet_choose(struct fleet *fleet, struct queue *queue, double now,
                   struct fleet_choice *out);
 
+struct placement fleet_placement(const struct fleet *fleet);
 /* Write what a queued job waits for; "": that is not known. */
 void fleet_describe_wait(struct fleet *fleet, const struct queued *job, char out[160]);
 struct placement_load fleet_load(const struct fleet *fleet, size_t device);

@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "runner/spool/arrivals.h"
 #include "runner/spool/claim.h"
+#include "runner/spool/fleet_use.h"
 #include "runner/spool/fleet_view.h"
 #include "runner/spool/intake.h"
 #include "runner/spool/items.h"
@@ -180,24 +181,6 @@ static void find_running(struct spool *spool)
         intake_find_running(&spool->intake, item);
 }
 
-static bool open_watch(struct spool *spool, struct error *err)
-{
-    char *above = path_dir(spool->path);
-    struct watched watched = { .dir = spool->dir,
-                               .inner = spool->inner.dir,
-                               .parent = -1,
-                               .name = path_base(spool->path) };
-
-    /* two inotify watches of one folder are the same watch: the root has no parent */
-    if (strcmp(above, spool->path) != 0)
-        watched.parent = open(above, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    spool->watch = watch_open(&watched, err);
-    if (watched.parent >= 0)
-        close(watched.parent);
-    free(above);
-    return spool->watch != NULL;
-}
-
 /* Watch, then scan; never the other way round. */
 static bool open_dir(struct spool *spool, bool *busy, struct error *err)
 {
@@ -215,7 +198,9 @@ static bool open_dir(struct spool *spool, bool *busy, struct error *err)
         return error_errno(err, "cannot enter %s", spool->path);
     if (!spool_inner_open(spool->dir, spool->path, &spool->inner, busy, err))
         return false;
-    if (!open_watch(spool, &no_events))
+    spool->watch =
+        spool_folder_watch(spool->path, spool->dir, spool->inner.dir, &no_events);
+    if (!spool->watch)
         log_line(spool->intake.log, LOG_WARN, "watch: %s: %s; scanning every second",
                  spool->path, no_events.text);
     spool->absent = false;
@@ -233,7 +218,7 @@ static bool open_dir(struct spool *spool, bool *busy, struct error *err)
 
 static void close_dir(struct spool *spool)
 {
-    fleet_account(spool->fleet);
+    fleet_use_save(spool->fleet);
     people_close(spool->intake.people);
     fleet_writer_close(&spool->writer);
     watch_close(spool->watch);

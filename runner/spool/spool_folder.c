@@ -16,7 +16,6 @@
 #include "base/path.h"
 #include "base/walk.h"
 #include "runner/spool/spool.h"
-#include "runner/spool/watch.h"
 
 #define SIGN_NAME "alive"
 
@@ -155,6 +154,24 @@ char *spool_folder_path(const char *path)
     free(real);
     free(plain);
     return joined;
+}
+
+struct watch *spool_folder_watch(const char *path, int dir, int inner, struct error *err)
+{
+    char *above = path_dir(path);
+    struct watched watched = {
+        .dir = dir, .inner = inner, .parent = -1, .name = path_base(path)
+    };
+    struct watch *watch;
+
+    /* two inotify watches of one folder are the same watch: the root has no parent */
+    if (strcmp(above, path) != 0)
+        watched.parent = open(above, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    watch = watch_open(&watched, err);
+    if (watched.parent >= 0)
+        close(watched.parent);
+    free(above);
+    return watch;
 }
 
 static bool has_sign(const char *path)

@@ -3,6 +3,7 @@
 #define RUNNER_SPOOL_SPOOL_FOLDER_H
 
 #include "base/error.h"
+#include "runner/spool/watch.h"
 
 /* Return a path, malloc'ed, that means the same folder when the current directory is
  * another one, and that has a name in a parent. Its last part is not resolved, not even
@@ -25,5 +26,8 @@ struct spool_inner {
 bool spool_inner_open(int dir, const char *path, struct spool_inner *out, bool *busy,
                       struct error *err);
 void spool_inner_close(struct spool_inner *inner);
+
+/* Watch an open spool and the daemon's folder in it, as watch_open does. */
+struct watch *spool_folder_watch(const char *path, int dir, int inner, struct error *err);
 
 #endif
