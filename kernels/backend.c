@@ -60,3 +60,10 @@ void backend_examine(struct device *list, size_t count)
     if (ops && ops->examine)
         ops->examine(list, count);
 }
+
+bool backend_measure(struct device *list, size_t count)
+{
+    const struct backend_ops *ops = backend_for(DEVICE_CUDA);
+
+    return ops && ops->measure && ops->measure(list, count);
+}

@@ -55,6 +55,7 @@ struct backend_ops {
                       size_t note_room);
     /* As backend_examine; NULL if nothing is known of their state. */
     void (*examine)(struct device *list, size_t count);
+    bool (*measure)(struct device *list, size_t count); /* as backend_measure */
     struct backend *(*open)(const struct backend_options *options, struct error *err);
     void (*close)(struct backend *be);
     /* One line for the log: "cpu: 2 threads, avx512, oneDNN 2.6.3". */
@@ -125,7 +126,10 @@ void backend_close(struct backend *be); /* NULL is allowed */
 size_t backend_devices(const char *wanted, struct device *out, size_t room, char *note,
                        size_t note_room);
 /* Write into `ill` of the GPUs why they should get no job, if their driver says that they
- * do not work. No context is needed. */
+ * do not work; and their bus and context. Ends the context of backend_devices. */
 void backend_examine(struct device *list, size_t count);
+/* Measure what is free on GPUs, given by their bus, for a process without a context, and
+ * find out whether they are well. No context is made. Return false if the driver cannot. */
+bool backend_measure(struct device *list, size_t count);
 
 #endif

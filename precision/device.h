@@ -36,6 +36,10 @@ struct device {
     /* CPU: the GPU of this machine that would have been chosen if this build had code for
      * it ("Tesla V100, compute capability 7.0"); else "" */
     char passed_over[112];
+    /* PCI bus of a GPU, "0000:3b:00.0", and memory that the context of a process takes
+     * there; "" and 0: not known, so that its memory cannot be measured without one */
+    char bus[24];
+    uint64_t context;
     char ill[112];    /* why it should get no job, as its driver says; else "" */
     char unlike[112]; /* a GPU of the same job of another model or size; else "" */
 };

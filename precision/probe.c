@@ -98,6 +98,18 @@ void probe_cpu(struct device *out)
     probe_cpu_memory(out);
 }
 
+static void write_cuda(const struct device *device, struct text *out)
+{
+    text_addf(out, "cuda\t%d\t%s\t%d.%d\t%" PRIu64 "\t%" PRIu64 "\t%d", device->ordinal,
+              device->name, device->major, device->minor, device->memory,
+              device->available, device->runnable);
+    if (device->ill[0] || device->context)
+        text_addf(out, "\t%s", device->ill);
+    if (device->context)
+        text_addf(out, "\t%" PRIu64 "\t%s", device->context, device->bus);
+    text_addc(out, '\n');
+}
+
 void probe_write(const struct probe *probe, struct text *out)
 {
     text_adds(out, HEADER "\n");
@@ -108,10 +120,7 @@ void probe_write(const struct probe *probe, struct text *out)
             text_addf(out, "cpu\t%s\t%d\t%" PRIu64 "\t%" PRIu64 "\n", device->name,
                       device->threads, device->memory, device->available);
         else
-            text_addf(out, "cuda\t%d\t%s\t%d.%d\t%" PRIu64 "\t%" PRIu64 "\t%d%s%s\n",
-                      device->ordinal, device->name, device->major, device->minor,
-                      device->memory, device->available, device->runnable,
-                      device->ill[0] ? "\t" : "", device->ill);
+            write_cuda(device, out);
     }
     if (*probe->note)
         text_addf(out, "note\t%s\n", probe->note);
@@ -165,12 +174,14 @@ static bool read_cuda(char *fields[], size_t count, struct device *out)
         fields[3][used] != '\0' || out->ordinal < 0)
         return false;
     device_recognize(out);
-    return read_bytes(fields[4], &out->memory) && read_bytes(fields[5], &out->available);
+    snprintf(out->bus, sizeof(out->bus), "%s", count > 9 ? fields[9] : "");
+    return (count <= 9 || read_bytes(fields[8], &out->context)) &&
+           read_bytes(fields[4], &out->memory) && read_bytes(fields[5], &out->available);
 }
 
 static bool read_line(char *line, struct probe *out)
 {
-    char *fields[8];
+    char *fields[10];
     size_t count = split(line, fields, TS_COUNT(fields));
 
     if (count == 2 && strcmp(fields[0], "note") == 0) {
@@ -181,7 +192,7 @@ static bool read_line(char *line, struct probe *out)
         return true; /* more devices than the table holds */
     if (count == 5 && strcmp(fields[0], "cpu") == 0)
         return read_cpu(fields, &out->devices[out->count++]);
-    if ((count == 7 || count == 8) && strcmp(fields[0], "cuda") == 0)
+    if ((count == 7 || count == 8 || count == 10) && strcmp(fields[0], "cuda") == 0)
         return read_cuda(fields, count, &out->devices[out->count++]);
     return false;
 }
@@ -236,6 +247,97 @@ void probe_devices(struct probe *out)
     }
     text_clear(&text);
     free(program);
+}
+
+/* ---- Without a context ---- */
+
+size_t probe_read_buses(const char *list, struct device *out, size_t room)
+{
+    size_t count = 0;
+    int used;
+
+    for (; count < room; list += used + (list[used] == ',')) {
+        struct device *device = &out[count];
+
+        *device = (struct device) { .kind = DEVICE_CUDA };
+        used = 0;
+        if (sscanf(list, "%d/%23[0-9a-fA-F:.]%n", &device->ordinal, device->bus, &used) !=
+                2 ||
+            used == 0 || (list[used] && list[used] != ','))
+            break;
+        count++;
+    }
+    return *list ? 0 : count;
+}
+
+void probe_write_free(const struct device *list, size_t count, struct text *out)
+{
+    for (size_t i = 0; i < count; i++)
+        text_addf(out, "free\t%d\t%" PRIu64 "%s%s\n", list[i].ordinal, list[i].available,
+                  list[i].ill[0] ? "\t" : "", list[i].ill);
+}
+
+/* Return false if the context of a GPU is not known. */
+static bool list_buses(const struct probe *known, struct text *out)
+{
+    for (size_t i = 1; i < known->count; i++) {
+        const struct device *device = &known->devices[i];
+
+        if (!device->context || !device->bus[0])
+            return false;
+        text_addf(out, "%s%d/%s", i > 1 ? "," : "", device->ordinal, device->bus);
+    }
+    return known->count > 1;
+}
+
+/* The lines have the order of the list. */
+static bool read_free(char *line, struct device *device)
+{
+    char *fields[4];
+    size_t count = split(line, fields, TS_COUNT(fields));
+    uint64_t bytes;
+
+    if (count < 3 || strcmp(fields[0], "free") != 0 ||
+        atoi(fields[1]) != device->ordinal || !read_bytes(fields[2], &bytes))
+        return false;
+    device->available = bytes > device->context ? bytes - device->context : 0;
+    snprintf(device->ill, sizeof(device->ill), "%s", count > 3 ? fields[3] : "");
+    return true;
+}
+
+static bool read_measured(char *text, struct probe *out)
+{
+    size_t i = 1;
+
+    for (char *line; i < out->count && (line = strsep(&text, "\n")); i++)
+        if (!read_free(line, &out->devices[i]))
+            return false;
+    return i == out->count;
+}
+
+bool probe_measure(const struct probe *known, struct probe *out)
+{
+    char *program = spawn_sibling("trainspool-train");
+    struct spawn_result result;
+    struct text list, text;
+    bool ok;
+
+    *out = *known;
+    out->note[0] = 0;
+    text_init(&list, 0);
+    text_init(&text, (size_t)1 << 16);
+    ok = list_buses(known, &list);
+    if (ok) {
+        char *argv[] = { program, (char *)"--measure", list.data, NULL };
+
+        ok = spawn_capture(argv, TIMEOUT_MS, &text, NULL, &result, NULL) &&
+             !result.timed_out && result.status == 0 && text.len > 0 &&
+             read_measured(text.data, out);
+    }
+    text_clear(&text);
+    text_clear(&list);
+    free(program);
+    return ok;
 }
 
 static bool report_no_device(const struct probe *probe, const char *wanted,

@@ -5,7 +5,7 @@
  * One device per line, tab-separated, after a first line "trainspool-probe 1":
  *   cpu   <name> <threads> <memory bytes> <available bytes>
  *   cuda  <ordinal> <name> <major>.<minor> <memory bytes> <available bytes> <runnable 0
- *         or 1> [<why it should get no job>]
+ *         or 1> [<why it should get no job> [<bytes of a context> <bus>]]
  *   note  <text>     why something is missing ("no CUDA driver")
  */
 #ifndef PRECISION_PROBE_H
@@ -32,6 +32,17 @@ bool probe_read(const char *text, struct probe *out, struct error *err);
 /* Run `trainspool-train --probe` from this program's directory.  If that fails, report
  * only the CPU, with the reason in note. */
 void probe_devices(struct probe *out);
+/*
+ * Measure what is free on the GPUs of an earlier probe, and whether they are well, without a
+ * context on any: `trainspool-train --measure 0/BUS,1/BUS`, which prints lines
+ *   free  <ordinal> <bytes> [<why it should get no job>]
+ * The bytes include those of a context; *out says what a context leaves, as probe_devices
+ * does. Return false if that is not possible for all of them.
+ */
+bool probe_measure(const struct probe *known, struct probe *out);
+/* Read and write the list and the lines, for trainspool-train. */
+size_t probe_read_buses(const char *list, struct device *out, size_t room);
+void probe_write_free(const struct device *list, size_t count, struct text *out);
 /*
  * Choose the devices of a run of `ranks` processes, rank 0's first; return how many were
  * found, at most one per rank, or 0 with ERROR_DEVICE and the names of this machine's

@@ -32,12 +32,12 @@ static const struct command train_command = {
     .operands = "JOB",
     .min_operands = 0,
     .max_operands = 1,
-    .options = (const enum option_id[]) { OPTION_RESUME, OPTION_PROBE, OPTION_STEPS,
-                                          OPTION_SET, OPTION_CALIBRATE, OPTION_FROZEN,
-                                          OPTION_DIGEST, OPTION_ROOT, OPTION_SPOOLED,
-                                          OPTION_LOCK_FD, OPTION_THREADS, OPTION_RANK,
-                                          OPTION_LINK_FD, OPTION_GROUP, OPTION_GENERATE,
-                                          OPTIONS_OF_GENERATE, OPTION_END },
+    .options =
+        (const enum option_id[]) {
+            OPTION_RESUME, OPTION_PROBE, OPTION_MEASURE, OPTION_STEPS, OPTION_SET,
+            OPTION_CALIBRATE, OPTION_FROZEN, OPTION_DIGEST, OPTION_ROOT, OPTION_SPOOLED,
+            OPTION_LOCK_FD, OPTION_THREADS, OPTION_RANK, OPTION_LINK_FD, OPTION_GROUP,
+            OPTION_GENERATE, OPTIONS_OF_GENERATE, OPTION_END },
     .help = "train one job in this process",
     .details =
         "trainspool run and trainspool watch start this program.  It follows the "
@@ -63,6 +63,21 @@ static int print_probe(void)
     backend_examine(probe.devices + 1, probe.count - 1);
     text_init(&out, 0);
     probe_write(&probe, &out);
+    fwrite(out.data, 1, out.len, stdout);
+    text_clear(&out);
+    return EXIT_FINE;
+}
+
+static int print_free(const char *list)
+{
+    struct device devices[DEVICE_RANKS_MAX];
+    size_t count = probe_read_buses(list, devices, DEVICE_RANKS_MAX);
+    struct text out;
+
+    if (count == 0 || !backend_measure(devices, count))
+        return EXIT_SYSTEM;
+    text_init(&out, 0);
+    probe_write_free(devices, count, &out);
     fwrite(out.data, 1, out.len, stdout);
     text_clear(&out);
     return EXIT_FINE;
@@ -147,8 +162,8 @@ static bool open_machine(const struct options *options, struct machine *machine,
  * stop. */
 static bool is_query(const struct options *options)
 {
-    return options->help || options->version || options->probe || options->steps ||
-           options->calibrate;
+    return options->help || options->version || options->probe || options->measure ||
+           options->steps || options->calibrate;
 }
 
 static int train(const struct options *options, struct error *err)
@@ -214,7 +229,9 @@ int main(int argc, char **argv)
             memory_set_status(EXIT_NO_MEMORY);
         if (!is_query(&options) && options.operand_count > 0 && options.rank == 0)
             take_variables(&options, argv);
-        status = options.probe ? print_probe() : train(&options, &err);
+        status = options.probe     ? print_probe()
+                 : options.measure ? print_free(options.measure)
+                                   : train(&options, &err);
     }
     /* a run continues without its output, and a generation checks it separately */
     if (is_query(&options))

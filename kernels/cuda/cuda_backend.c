@@ -244,6 +244,7 @@ const struct backend_ops backend_cuda = {
     .alignment = 256,
     .devices = cuda_devices,
     .examine = cuda_examine,
+    .measure = cuda_measure,
     .open = cuda_open,
     .close = cuda_close,
     .describe = cuda_describe,

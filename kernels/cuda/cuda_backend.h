@@ -202,7 +202,8 @@ size_t cuda_devices(const char *wanted, struct device *out, size_t room, char *n
 
 /* ---- cuda_health.c: their state ---- */
 
-/* As backend_examine. */
+/* As backend_examine and backend_measure. */
 void cuda_examine(struct device *list, size_t count);
+bool cuda_measure(struct device *list, size_t count);
 
 #endif

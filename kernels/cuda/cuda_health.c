@@ -1,5 +1,6 @@
 /*
- * kernels/cuda/cuda_health.c - which GPUs should get no job.
+ * kernels/cuda/cuda_health.c - which GPUs should get no job, and what is free on them
+ * without a context.
  *
  * The causes are those for which NVIDIA's DCGM fails its health checks (User Guide, "Error
  * codes": DCGM_FR_VOLATILE_DBE_DETECTED, DCGM_FR_ROW_REMAP_FAILURE, and lost GPUs), and the
@@ -61,18 +62,15 @@ static unsigned long long count_errors(const struct cuda_nvml *nvml, void *gpu,
     return *status == NVML_SUCCESS ? count : 0;
 }
 
-static void judge(const struct cuda_nvml *nvml, struct device *device)
+/* Return the GPU, or NULL. */
+static void *judge(const struct cuda_nvml *nvml, struct device *device)
 {
     const size_t room = sizeof(device->ill);
-    char bus_id[32];
     void *gpu = NULL;
-    int status = NVML_SUCCESS;
     unsigned long long errors = 0;
     const char *why = NULL;
+    int status = nvml->find(device->bus, &gpu);
 
-    if (cudaDeviceGetPCIBusId(bus_id, sizeof(bus_id), device->ordinal) != cudaSuccess)
-        return;
-    status = nvml->find(bus_id, &gpu);
     if (status == NVML_SUCCESS)
         why = find_recovery(nvml, gpu, &status);
     if (!why && gpu && !describe_status(status) && has_bad_rows(nvml, gpu, &status))
@@ -88,6 +86,26 @@ static void judge(const struct cuda_nvml *nvml, struct device *device)
             device->ill, room,
             "%llu uncorrectable memory error%s since the driver was loaded: reset it",
             errors, errors == 1 ? "" : "s");
+    return gpu;
+}
+
+/*
+ * What a context takes, by what is free with and without one; another program that starts or
+ * ends in between may make it wrong, so a number that no context has is none. NVML knows the
+ * whole GPU, also where CUDA sees a part of it (MIG): then the sizes differ by more than what
+ * the driver reserves.
+ */
+static void find_context(const struct cuda_nvml *nvml, void *gpu, struct device *device)
+{
+    const uint64_t most = (uint64_t)2 << 30;
+    struct nvml_memory memory;
+
+    if (!gpu || !nvml->memory || device->available == 0 ||
+        nvml->memory(gpu, &memory) != NVML_SUCCESS || memory.total < device->memory ||
+        memory.total - device->memory > memory.total / 16 ||
+        memory.free <= device->available || memory.free - device->available > most)
+        return;
+    device->context = memory.free - device->available;
 }
 
 void cuda_examine(struct device *list, size_t count)
@@ -97,8 +115,34 @@ void cuda_examine(struct device *list, size_t count)
     if (count == 0 || !cuda_nvml_open(&nvml))
         return;
     cuda_guard(CUDA_PATIENCE_SECONDS);
+    cudaDeviceReset(); /* cuda_devices leaves the context of a single GPU */
     for (size_t i = 0; i < count; i++)
-        judge(&nvml, &list[i]);
+        if (cudaDeviceGetPCIBusId(list[i].bus, sizeof(list[i].bus), list[i].ordinal) ==
+            cudaSuccess)
+            find_context(&nvml, judge(&nvml, &list[i]), &list[i]);
+        else
+            list[i].bus[0] = 0;
     cuda_guard(0);
     cuda_nvml_close(&nvml);
+}
+
+bool cuda_measure(struct device *list, size_t count)
+{
+    struct cuda_nvml nvml;
+    struct nvml_memory memory;
+    bool ok = true;
+
+    if (!cuda_nvml_open(&nvml))
+        return false;
+    cuda_guard(CUDA_PATIENCE_SECONDS);
+    for (size_t i = 0; i < count && ok; i++) {
+        void *gpu = judge(&nvml, &list[i]);
+
+        ok = gpu && nvml.memory && nvml.memory(gpu, &memory) == NVML_SUCCESS;
+        list[i].available = ok ? memory.free : 0;
+        ok = ok || list[i].ill[0];
+    }
+    cuda_guard(0);
+    cuda_nvml_close(&nvml);
+    return ok;
 }

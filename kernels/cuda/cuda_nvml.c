@@ -16,6 +16,7 @@ static const struct function {
     { "nvmlInit_v2", offsetof(struct cuda_nvml, init) },
     { "nvmlShutdown", offsetof(struct cuda_nvml, shutdown) },
     { "nvmlDeviceGetHandleByPciBusId_v2", offsetof(struct cuda_nvml, find) },
+    { "nvmlDeviceGetMemoryInfo", offsetof(struct cuda_nvml, memory) },
     { "nvmlDeviceGetTotalEccErrors", offsetof(struct cuda_nvml, errors) },
     { "nvmlDeviceGetRemappedRows", offsetof(struct cuda_nvml, remapped) },
     { "nvmlDeviceGetFieldValues", offsetof(struct cuda_nvml, fields) },

@@ -26,6 +26,10 @@ struct nvml_field {
     } value;
 };
 
+struct nvml_memory {
+    unsigned long long total, free, used;
+};
+
 /* A function that the driver lacks is NULL. */
 struct cuda_nvml {
     void *handle; /* dlopen's */
@@ -33,6 +37,7 @@ struct cuda_nvml {
     int (*init)(void);
     int (*shutdown)(void);
     int (*find)(const char *bus_id, void **gpu);
+    int (*memory)(void *gpu, struct nvml_memory *memory);
     int (*errors)(void *gpu, int kind, int since, unsigned long long *count);
     int (*remapped)(void *gpu, unsigned *corrected, unsigned *uncorrected,
                     unsigned *pending, unsigned *failed);

@@ -153,6 +153,8 @@ static const struct option_row rows[OPTION_IDS] = {
     [OPTION_OUTPUT] = { "output", 'o', OPTION_IS_TEXT, "FILE", NULL, INTO(output),
                         "write to this file; import and generate do not overwrite a "
                         "file" },
+    [OPTION_MEASURE] = { "measure", 0, OPTION_IS_TEXT, "LIST", NULL, INTO(measure),
+                         "only print what is free on these GPUs, such as 0/0000:3b:00.0" },
     [OPTION_PROBE] = { "probe", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(probe),
                        "only print the devices of this machine, one tab-separated line "
                        "each" },

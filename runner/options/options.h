@@ -56,6 +56,7 @@ enum option_id {
     OPTION_KNOWN,
     OPTION_OUTPUT,
     OPTION_PROBE,
+    OPTION_MEASURE,
     OPTION_STEPS,
     OPTION_CALIBRATE,
     OPTION_FROZEN,
@@ -153,6 +154,7 @@ struct options {
     int64_t slots, threads; /* -1: not given */
     bool json, sarif, diff, unsafe, force, as_is, no_patch, resume, once, follow, raw,
         known;
+    const char *measure; /* GPUs by their bus */
     bool exit_zero, alternatives, probe, steps, calibrate, frozen, spooled, no_onednn;
     bool no_sandbox;
     const char *group;

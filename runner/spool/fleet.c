@@ -272,6 +272,10 @@ static void take_answer(struct fleet *fleet, const struct probe *probe)
 
         if (found)
             known->available = found->available;
+        if (found && found->context > known->context) {
+            known->context = found->context;
+            strcpy(known->bus, found->bus);
+        }
         judge(fleet, i, found, probe);
     }
     note_measured(fleet, false);
@@ -327,13 +331,25 @@ static bool is_probe_due(const struct fleet *fleet, double now)
     return fleet->asked <= fleet->left || now - fleet->answered >= probe_every;
 }
 
+/* Whether a GPU that is ill works again only shows when it is used. */
+static bool all_are_well(const struct fleet *fleet)
+{
+    for (size_t i = 1; i < fleet->device_count; i++)
+        if (fleet->health[i].ill[0])
+            return false;
+    return true;
+}
+
 static void start_probe(struct fleet *fleet)
 {
+    struct probe known = { .count = fleet->device_count };
     struct error err = { 0 };
 
+    for (size_t i = 0; i < fleet->device_count; i++)
+        known.devices[i] = fleet->devices[i].device;
     look_at_jobs(fleet, false);
     fleet->asked = clock_seconds();
-    if (prober_start(&fleet->prober, &err))
+    if (prober_start(&fleet->prober, all_are_well(fleet) ? &known : NULL, &err))
         return;
     fleet->answered = fleet->asked; /* try again later */
     log_line(fleet->log, LOG_ERROR, "watch: %s", err.text);

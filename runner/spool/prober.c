@@ -22,7 +22,7 @@ static const double patience = 35;
 static const size_t answer_most = 1 << 16;
 
 /* Keep no lock of the watch. */
-static void serve(pid_t watch, int answer)
+static void serve(pid_t watch, const struct probe *known, int answer)
 {
     struct probe probe;
     struct text text;
@@ -33,7 +33,8 @@ static void serve(pid_t watch, int answer)
     dup2(answer, STDERR_FILENO + 1);
     close_range(STDERR_FILENO + 2, ~0U, 0);
     limits_no_core();
-    probe_devices(&probe);
+    if (!known || !probe_measure(known, &probe))
+        probe_devices(&probe);
     text_init(&text, answer_most);
     probe_write(&probe, &text);
     _exit(!file_write_all(STDERR_FILENO + 1, text.data, text.len, NULL));
@@ -45,7 +46,7 @@ static void reap_dying(struct prober *prober)
         prober->dying = 0;
 }
 
-bool prober_start(struct prober *prober, struct error *err)
+bool prober_start(struct prober *prober, const struct probe *known, struct error *err)
 {
     pid_t watch = getpid();
     int ends[2];
@@ -59,7 +60,7 @@ bool prober_start(struct prober *prober, struct error *err)
         return error_errno(err, "cannot create a pipe");
     prober->pid = fork();
     if (prober->pid == 0)
-        serve(watch, ends[1]);
+        serve(watch, known, ends[1]);
     close(ends[1]);
     if (prober->pid < 0) {
         error_errno(err, "cannot start a process");

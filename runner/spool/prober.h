@@ -25,8 +25,9 @@ enum prober_state {
     PROBER_ANSWERED /* *out is set: without GPUs, and with a note, if the probe failed */
 };
 
-/* Start a probe unless one runs. ERROR_FAULT; also if the last one hangs. */
-bool prober_start(struct prober *prober, struct error *err);
+/* Start a probe unless one runs; known: an earlier one, whose GPUs are only measured if that
+ * is possible without a context; NULL: none. ERROR_FAULT; also if the last one hangs. */
+bool prober_start(struct prober *prober, const struct probe *known, struct error *err);
 /* Look whether it has answered; never block. */
 enum prober_state prober_poll(struct prober *prober, struct probe *out);
 /* Return when prober_poll gives up, by clock_seconds; infinity: no probe runs. */

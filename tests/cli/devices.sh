@@ -8,7 +8,13 @@ cp "$trainspool" bin
 cat >bin/trainspool-train <<EOF
 #!/bin/bash
 if [ "\$1" = --probe ]; then
+    echo >>$T/probes
     cat $T/probe
+    exit
+fi
+if [ "\$1" = --measure ]; then
+    echo "\$2" >>$T/measured
+    cat $T/free
     exit
 fi
 echo "\$*" >>$T/starts

@@ -160,6 +160,36 @@ cancel moves pinned
 wait_until 20 all_end moves pinned
 stop
 
+# GPUs are measured without a context once it is known what one takes: here 300 MiB.
+cards 100
+sed 's/^cuda.*/&\t\t314572800\t0000:3b:00.0/' probe >probe.new
+mv probe.new probe
+free() { printf 'free\t0\t%s%s\n' $(($1 * 1048576)) "${2:+	$2}" >free.new; mv free.new free; } # MIB [ILL]
+free 500
+: >probes
+start
+wait_until 20 test -s probes
+drop raw cuda
+expect "a job waits for what a context leaves" wait_until 20 shows '^raw .* waits for .* on cuda:0'
+expect "which is measured by the bus of the GPU" wait_until 20 grep -qxs '0/0000:3b:00.0' measured
+sleep 1
+expect "and waits if that is too little" waits raw
+free 4396
+expect "it starts once that is enough" wait_until 20 runs raw
+expect "no GPU was probed again" test "$(grep -c '' probes)" -eq 1
+cancel raw
+wait_until 20 all_end raw
+free 4396 '3 uncorrectable memory errors'
+mv probe probe.well
+drop ill cuda
+expect "a measurement finds a GPU that is ill" wait_until 20 shows_ill '3 uncorrectable'
+mv probe.well probe
+free 4396
+expect "a probe finds that it is well again" wait_until 20 runs ill
+cancel ill
+wait_until 20 all_end ill
+stop
+
 cards
 start
 drop c1 cpu 'threads: 3'

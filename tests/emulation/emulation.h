@@ -76,11 +76,12 @@ void emulation_break_capture(cudaError_t status);
  * returns this status. */
 void emulation_break_graph(cudaError_t status);
 /* What NVML says of a card. find and query: statuses of finding it and of the rest; recovery:
- * the action it needs; missing, old: there is no NVML, or one with few functions. */
+ * the action it needs; missing, old: there is no NVML, or one with few functions. total and
+ * free: the memory of all cards. */
 struct emulation_health {
     long card;
     int find, query;
-    unsigned long long errors;
+    unsigned long long errors, total, free;
     unsigned recovery;
     bool bad_rows, missing, old;
 };

@@ -34,6 +34,13 @@ static int find(const char *bus_id, void **gpu)
     return NVML_SUCCESS;
 }
 
+static int memory(void *gpu, struct nvml_memory *out)
+{
+    (void)gpu;
+    *out = { health.total, health.free, health.total - health.free };
+    return health.total ? NVML_SUCCESS : 3;
+}
+
 static int errors(void *gpu, int kind, int since, unsigned long long *count)
 {
     if (kind != NVML_UNCORRECTED || since != NVML_SINCE_LOAD)
@@ -65,6 +72,7 @@ extern "C" bool cuda_nvml_open(struct cuda_nvml *out)
     out->init = out->shutdown = nothing;
     out->find = find;
     if (!health.old) {
+        out->memory = memory;
         out->errors = errors;
         out->remapped = remapped;
         out->fields = fields;

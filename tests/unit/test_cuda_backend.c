@@ -140,6 +140,63 @@ static void test_cuda_backend_examines_the_health_of_cards(void **state)
     emulation_reset(NULL, 0);
 }
 
+/* NVML counts what the driver reserves, too. */
+static void test_cuda_backend_measures_memory_without_a_context(void **state)
+{
+    const unsigned long long context = 500 << 20;
+    struct emulation_health health = { .card = -1 };
+    struct device devices[8], again;
+    char note[160];
+
+    (void)state;
+    emulation_reset(NULL, 0);
+    assert_int_equal(cuda_devices("cuda:1", devices, 8, note, sizeof(note)), 5);
+    health.total = devices[1].memory + devices[1].memory / 32;
+    health.free = devices[1].available + context;
+    emulation_set_health(&health);
+    cuda_examine(devices, 5);
+    assert_int_equal(devices[1].context, context);
+    assert_string_equal(devices[1].bus, "0000:02:00.0");
+    assert_int_equal(devices[0].context, 0); /* not queried */
+
+    emulation_reset(NULL, 0);
+    again = (struct device) { .ordinal = 1, .bus = "0000:02:00.0" };
+    health.free = (unsigned long long)3 << 30;
+    emulation_set_health(&health);
+    assert_true(cuda_measure(&again, 1));
+    assert_int_equal(again.available, (uint64_t)3 << 30);
+    assert_int_equal(emulation_contexts(), 0);
+
+    /* a part of a GPU, and a number that cannot be a context's */
+    devices[1].context = 0;
+    health = (struct emulation_health) { .card = -1,
+                                         .total = 7 * devices[1].memory,
+                                         .free = devices[1].available + context };
+    emulation_set_health(&health);
+    cuda_examine(devices, 5);
+    assert_int_equal(devices[1].context, 0);
+    health.total = devices[1].memory;
+    health.free = devices[1].available;
+    emulation_set_health(&health);
+    cuda_examine(devices, 5);
+    assert_int_equal(devices[1].context, 0);
+
+    /* ill, not supported, missing */
+    health.card = 1;
+    health.find = 15;
+    emulation_set_health(&health);
+    assert_true(cuda_measure(&again, 1));
+    assert_string_equal(again.ill, "the driver has lost it: restart the machine");
+    assert_int_equal(again.available, 0);
+    again.ill[0] = 0;
+    emulation_set_health(&(struct emulation_health) { .card = -1 });
+    assert_false(cuda_measure(&again, 1));
+    emulation_set_health(&(struct emulation_health) { .card = -1, .missing = true });
+    assert_false(cuda_measure(&again, 1));
+    emulation_set_health(&(struct emulation_health) { 0 });
+    emulation_reset(NULL, 0);
+}
+
 static void test_cuda_backend_omits_an_unusable_card(void **state)
 {
     struct device devices[8];
@@ -508,6 +565,7 @@ int main(void)
         cmocka_unit_test(test_cuda_backend_opens_only_runnable_devices),
         cmocka_unit_test(test_cuda_backend_lists_the_devices_it_has_code_for),
         cmocka_unit_test(test_cuda_backend_examines_the_health_of_cards),
+        cmocka_unit_test(test_cuda_backend_measures_memory_without_a_context),
         cmocka_unit_test(test_cuda_backend_omits_an_unusable_card),
         cmocka_unit_test(test_cuda_backend_touches_only_the_requested_cards),
         cmocka_unit_test(test_cuda_backend_memory_is_zeroed_and_aligned),

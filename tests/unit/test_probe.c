@@ -36,6 +36,54 @@ static void test_probe_reads_what_it_writes(void **state)
     text_clear(&text);
 }
 
+static void test_probe_keeps_buses_and_contexts(void **state)
+{
+    static const char text[] =
+        "trainspool-probe 1\n"
+        "cpu\tAMD EPYC\t2\t25000000000\t24000000000\n"
+        "cuda\t0\tTesla T4\t7.5\t15835660288\t10000000000\t1\t\t300\t0000:3b:00.0\n"
+        "cuda\t1\tTesla T4\t7.5\t15835660288\t10000000000\t1\tit is hot\t300\t0:1:2.3\n";
+    struct error err = { 0 };
+    struct probe probe;
+    struct text out;
+
+    (void)state;
+    if (!probe_read(text, &probe, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(probe.devices[1].context, 300);
+    assert_string_equal(probe.devices[1].bus, "0000:3b:00.0");
+    assert_string_equal(probe.devices[1].ill, "");
+    assert_string_equal(probe.devices[2].ill, "it is hot");
+    text_init(&out, 0);
+    probe_write(&probe, &out);
+    assert_string_equal(out.data, text);
+    text_clear(&out);
+}
+
+static void test_probe_reads_a_list_of_buses(void **state)
+{
+    static const char *const bad[] = {
+        "", "0", "0/", "0/x", "0/0:1;", "0/0:1,,", "0/0:1 "
+    };
+    struct device devices[2];
+    struct text out;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+        assert_int_equal(probe_read_buses(bad[i], devices, 2), 0);
+    assert_int_equal(probe_read_buses("0/0000:3b:00.0", devices, 2), 1);
+    assert_int_equal(probe_read_buses("0/0000:3b:00.0,7/0000:5E:00.0", devices, 2), 2);
+    assert_string_equal(devices[0].bus, "0000:3b:00.0");
+    assert_string_equal(devices[1].bus, "0000:5E:00.0");
+    assert_int_equal(devices[1].ordinal, 7);
+    devices[0].available = 12;
+    strcpy(devices[1].ill, "it is hot");
+    text_init(&out, 0);
+    probe_write_free(devices, 2, &out);
+    assert_string_equal(out.data, "free\t0\t12\nfree\t7\t0\tit is hot\n");
+    text_clear(&out);
+}
+
 static void test_probe_picks_the_gpu_with_the_most_free_memory(void **state)
 {
     struct probe probe;
@@ -131,6 +179,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_probe_reads_what_it_writes),
+        cmocka_unit_test(test_probe_keeps_buses_and_contexts),
+        cmocka_unit_test(test_probe_reads_a_list_of_buses),
         cmocka_unit_test(test_probe_picks_the_gpu_with_the_most_free_memory),
         cmocka_unit_test(test_probe_takes_several_gpus_of_one_capability),
         cmocka_unit_test(test_probe_refuses_other_text),
