@@ -40,6 +40,8 @@ lasting() {
     *) echo "the job is $(state "$1/a.yaml") during the fault" ;;
     esac
     kill -TERM $lasting_strace
+    # while the watch starts a process with vfork(2), both wait for each other
+    wait_until 5 has_exited $lasting_strace || kill -KILL $lasting_strace
     wait $lasting_strace
     wait_until 10 state_is "$1/a.yaml" done || echo "the job does not run after the fault"
     grep -q '"attempt":1,"crashes":0' "$1/a.run/state.json" || echo "the fault counts as an attempt"

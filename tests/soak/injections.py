@@ -3,7 +3,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from folder import PATIENCE, read, wait_until
-from kills import calls_of_once, can_trace, detach_after, start_traced, uninterrupted, was_cut
+from kills import calls_of_once, can_trace, detach_after, end_tracer, start_traced, uninterrupted, was_cut
 from result import Result, Skip, add, say
 
 DISK = ("ENOSPC", "EIO", "EROFS", "EDQUOT")
@@ -68,8 +68,7 @@ def lasting(folder, call, error, number, expected):
     wait_until(lambda: "info watch: " in read(folder.log) or folder.watch.poll() is not None, 10)
     folder.drop("c", folder.text(60, 3))
     time.sleep(3)
-    tracer.terminate()
-    tracer.wait(PATIENCE)
+    end_tracer(trace, tracer)
     met = "(INJECTED)" in read(trace)
     since = time.monotonic()
     ended = folder.watch.poll() is not None

@@ -10,6 +10,7 @@ from folder import PATIENCE, read, wait_until
 from result import Result, Skip, add, say
 
 JOBS = {"a": (100, 1), "b": (160, 2), "c": (60, 3), "d": (400, 4)}  # steps and seed
+DETACHED = "<detached ...>"  # strace(1) writes it for a call that it leaves
 GOAL = "0 lost, 0 failed, 0 twice, 0 other bits"
 CALLS = ("openat", "openat2", "mkdirat", "mkdir", "rename", "renameat", "renameat2", "write", "pwrite64", "fsync",
          "fdatasync", "unlink", "unlinkat", "ftruncate", "flock", "getdents64", "fchmod", "linkat", "newfstatat",
@@ -128,19 +129,31 @@ def start_traced(folder, *injection, options=("--once",)):
     return tracer, trace
 
 
+def end_tracer(trace, tracer):
+    """Detach the tracer.  One that is asked to while a process waits for a child of vfork(2), as posix_spawn does, waits
+    for both for ever: then only its death sets them free."""
+    tracer.terminate()
+    try:
+        tracer.wait(5)
+    except subprocess.TimeoutExpired:
+        tracer.kill()
+        tracer.wait(PATIENCE)
+        with open(trace, "a", encoding="utf-8") as out:
+            out.write(DETACHED + "\n")
+
+
 def detach_after(trace, tracer, pattern):
     """End the tracer once its output shows the injected event, so that later processes do not meet it too."""
     wait_until(lambda: tracer.poll() is not None or pattern in read(trace), every=0.005)
     if tracer.poll() is None:
-        tracer.terminate()
-    tracer.wait(PATIENCE)
+        end_tracer(trace, tracer)
     return pattern in read(trace)
 
 
 def was_cut(trace):
     """Return whether the tracer was detached within a call that it injects an error into: it then fails with another
     one, of a call that does not exist."""
-    return "<detached ...>" in read(trace)
+    return DETACHED in read(trace)
 
 
 def kills_at_calls(setting):
