@@ -39,6 +39,8 @@ static bool enter_landlock(struct containment *containment, struct contained_pat
         contained_paths_add_system(paths);
         if (containment->gpu)
             contained_paths_add_gpu(paths);
+        /* what could not be looked for would be refused later */
+        ok = fault_answered(err);
     }
     for (size_t i = 0; i < paths->count && ok; i++)
         ok = landlock_allow(&list, paths->list[i].path, paths->list[i].access, err);
@@ -167,9 +169,11 @@ bool containment_enter(struct containment *containment, const struct job *job,
     limit_memory(containment, &plan);
     ok = leaves_gpu_alone(containment);
     if (!ok) {
+        fault_clear();
         outputs_create(&plan); /* the trainer reports one that is missing */
+        ok = fault_none(err);
         contained_paths_add_plan(&paths, &plan);
-        ok = contain(containment, &paths, 0, log, err);
+        ok = ok && contain(containment, &paths, 0, log, err);
     }
     arena_free(arena);
     return ok;
@@ -194,6 +198,7 @@ bool containment_enter_reader(struct containment *containment, const struct plan
     contained_paths_init(&paths, arena);
     containment->gpu = has_gpu(containment->machine, plan);
     limits_fix_files();
+    fault_clear();
     contained_paths_add_inputs(&paths, plan);
     for (size_t i = 0; more && more[i].path; i++)
         contained_paths_add(&paths, more[i].path, more[i].access);
@@ -217,6 +222,7 @@ bool containment_enter_examiner(const struct machine *machine, struct error *err
         return true;
     arena = arena_new();
     contained_paths_init(&paths, arena);
+    fault_clear();
     contained_paths_add(&paths, "/", LANDLOCK_RUN);
     contained_paths_add(&paths, ".", LANDLOCK_WRITE);
     ok = contain(&containment, &paths, 0, NULL, err);
