@@ -18,7 +18,6 @@ if [ "\$1" = --measure ]; then
     exit
 fi
 echo "\$*" >>$T/starts
-echo \$\$ >>$T/trainers
 case \$* in *--device=cuda:0*) [ ! -e $T/broken ] || exit 78 ;; esac
 if [ -e $T/taken ] && grep -qx "\${!#}" $T/taken; then
     rm $T/taken
@@ -30,14 +29,6 @@ chmod +x bin/trainspool-train
 trainspool=$T/bin/trainspool
 
 row() { printf '%s\t' "$@" | sed 's/\t$//'; echo; }
-# so that a test that fails ends its trainers
-end_trainers() {
-    while read -r end_pid; do
-        case $(readlink "/proc/$end_pid/cwd") in "$T"/*) kill -9 "$end_pid" ;; esac
-    done <"$T/trainers" 2>/dev/null
-    finish
-}
-trap end_trainers EXIT
 
 total=4096
 ill= # of the first GPU

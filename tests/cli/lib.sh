@@ -1,5 +1,6 @@
 # tests/cli/lib.sh - functions for tests that run the programs and print TAP.  Each test has a temporary
-# folder, $T.  At exit, the folder and all processes started by `background` are removed.
+# folder, $T.  At exit, the folder, all processes started by `background`, and the programs that run in the
+# folder are removed.
 
 top=$(cd "${top_builddir-.}" && pwd)
 source=$(cd "${top_srcdir-.}" && pwd)
@@ -14,6 +15,13 @@ pids=
 
 finish() {
     for pid in $pids; do kill -9 "$pid" 2>/dev/null; done
+    # trainers that outlive their watch
+    for finish_cwd in $(find /proc/[0-9]* -maxdepth 1 -name cwd -lname "$T*" 2>/dev/null); do
+        finish_pid=${finish_cwd#/proc/}
+        finish_pid=${finish_pid%/cwd}
+        { read -r finish_name <"/proc/$finish_pid/comm"; } 2>/dev/null || continue
+        case $finish_name in trainspool*) kill -9 "$finish_pid" 2>/dev/null ;; esac
+    done
     chmod -R u+rwX "$T" 2>/dev/null
     rm -rf "$T"
 }
