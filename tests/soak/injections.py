@@ -62,20 +62,22 @@ def once(folder, call, error, number, expected):
 
 
 def lasting(folder, call, error, number, expected):
-    """The same, for a fault of all calls from the N-th on that ends after three seconds."""
+    """The same, for a fault of all calls from the N-th on that ends three seconds after it was met."""
     tracer, trace = start_traced(folder, "-e", f"trace={call}", "-e", f"inject={call}:error={error}:when={number}+",
                                  options=())
     wait_until(lambda: "info watch: " in read(folder.log) or folder.watch.poll() is not None, 10)
     folder.drop("c", folder.text(60, 3))
-    time.sleep(3)
+    met = wait_until(lambda: "(INJECTED)" in read(trace) or folder.all_ended(["c"]), every=0.1)
+    met = met and "(INJECTED)" in read(trace)
+    if met:
+        time.sleep(3)
     end_tracer(trace, tracer)
-    met = "(INJECTED)" in read(trace)
     since = time.monotonic()
     ended = folder.watch.poll() is not None
     crashed = ended and folder.watch.returncode < 0
     if ended:
         folder.start()
-    wait_until(lambda: folder.all_ended(["c"]), 60)
+    wait_until(lambda: folder.all_ended(["c"]))
     seconds = time.monotonic() - since
     folder.stop()
     counts, details = judge(folder, crashed, expected)
