@@ -311,7 +311,7 @@ static void add_waiting(const struct overview *overview, const char *base,
         const struct listed *listed = overview->waiting[i];
 
         text_adds(out, "<tr><td class=\"number\">");
-        if (listed->gate == GATE_OPEN && !overview->several)
+        if (listed->gate == GATE_OPEN && (listed->turn > 0 || !overview->several))
             text_addf(out, "%zu", i + 1);
         text_adds(out, "</td>");
         add_name(listed, base, out);

@@ -81,7 +81,27 @@ static void add_waits(struct fleet *fleet, const struct queue *queue, struct tex
     }
 }
 
-static void make_view(struct fleet *fleet, const struct queue *queue, struct text *out)
+/* Several users wait: only the watch knows what they have used. */
+static void add_turns(struct fleet *fleet, struct queue *queue, struct text *out)
+{
+    struct queued *list[PLACEMENT_LOOK];
+    const char *before = "";
+    size_t count;
+
+    if (!fleet->people.on || people_waiting(&fleet->people) < 2)
+        return;
+    count = queue_list(queue, &fleet->people, clock_seconds(), list, PLACEMENT_LOOK);
+    for (size_t i = 0; i < count; i++) {
+        if (!text_is_utf8(list[i]->name, strlen(list[i]->name), NULL))
+            continue;
+        text_adds(out, before);
+        add_string(out, "", list[i]->name);
+        text_addf(out, ":%zu", i + 1);
+        before = ",";
+    }
+}
+
+static void make_view(struct fleet *fleet, struct queue *queue, struct text *out)
 {
     text_addf(out, "{\"slots\":%zu,\"running\":%zu,\"devices\":[", fleet->slots,
               fleet->count);
@@ -89,6 +109,8 @@ static void make_view(struct fleet *fleet, const struct queue *queue, struct tex
         add_device(fleet, i, out);
     text_adds(out, "],\"waits\":{");
     add_waits(fleet, queue, out);
+    text_adds(out, "},\"turns\":{");
+    add_turns(fleet, queue, out);
     text_adds(out, "}}\n");
 }
 
@@ -109,7 +131,7 @@ static bool replace(const struct text *text)
 }
 
 void fleet_writer_poll(struct fleet_writer *writer, struct fleet *fleet,
-                       const struct queue *queue)
+                       struct queue *queue)
 {
     const double now = clock_seconds();
     struct text text;
@@ -182,6 +204,7 @@ bool fleet_view_read(const char *spool, struct fleet_view *out)
             read_device(device, &out->devices[out->device_count++]);
     }
     out->waits = json_incref(json_object_get(view, "waits"));
+    out->turns = json_incref(json_object_get(view, "turns"));
     json_decref(view);
     return true;
 }
@@ -189,12 +212,20 @@ bool fleet_view_read(const char *spool, struct fleet_view *out)
 void fleet_view_clear(struct fleet_view *view)
 {
     json_decref(view->waits);
+    json_decref(view->turns);
     *view = (struct fleet_view) { 0 };
 }
 
 const char *fleet_view_wait(const struct fleet_view *view, const char *file)
 {
     return json_string_value(json_object_get(view->waits, file));
+}
+
+size_t fleet_view_turn(const struct fleet_view *view, const char *file)
+{
+    const json_int_t turn = json_integer_value(json_object_get(view->turns, file));
+
+    return turn > 0 ? (size_t)turn : 0;
 }
 
 void fleet_view_describe_slots(const struct fleet_view *view, struct text *out)

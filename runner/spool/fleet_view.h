@@ -21,7 +21,7 @@ struct fleet_view {
     int64_t slots, running; /* slots 0: as many as fit */
     struct fleet_view_device devices[PROBE_MAX];
     size_t device_count;
-    json_t *waits; /* for fleet_view_wait */
+    json_t *waits, *turns; /* for fleet_view_wait and fleet_view_turn */
 };
 
 /* The watch: writes the view. Zeroed at first. */
@@ -33,7 +33,7 @@ struct fleet_writer {
 /* Write the view into the current directory's SPOOL_INNER if it has changed, at most twice a
  * second. A failure is no fault of the watch. */
 void fleet_writer_poll(struct fleet_writer *writer, struct fleet *fleet,
-                       const struct queue *queue);
+                       struct queue *queue);
 /* Return when to call it again, by clock_seconds. */
 double fleet_writer_due(const struct fleet_writer *writer);
 /* Remove the file. */
@@ -46,6 +46,8 @@ void fleet_view_clear(struct fleet_view *view);
 /* Return what a job waits for, "waits for 3.1 GiB on cuda:0", by its file's name; NULL: it
  * is not known. */
 const char *fleet_view_wait(const struct fleet_view *view, const char *file);
+/* Return the turn of a job among those of several users, from 1; 0: it is not known. */
+size_t fleet_view_turn(const struct fleet_view *view, const char *file);
 /* Append "2 of 4 slots in use", or how many jobs run. */
 void fleet_view_describe_slots(const struct fleet_view *view, struct text *out);
 /* Append what a device does: "cuda:0: 1 job, 3.1 of 16.0 GiB planned, 12.4 GiB free". */

@@ -347,6 +347,7 @@ static void read_wait(const struct fleet_view *view, struct listed *job)
     const char *waits = fleet_view_wait(view, path_base(job->path));
 
     snprintf(job->waits, sizeof(job->waits), "%s", waits ? waits : "");
+    job->turn = fleet_view_turn(view, path_base(job->path));
 }
 
 static void read_gate(const struct listing_folder *folder, const char *run,
@@ -439,6 +440,7 @@ bool listing_read(const struct listing *listing, size_t index, struct listed *ou
     out->name = copy_of(base, strlen(base) - strlen(".run"));
     out->unread = out->running = false;
     out->waits[0] = 0;
+    out->turn = 0;
     out->gate = GATE_OPEN;
     read_record(folder, run, out);
     read_owner(listing, folder, entry->removed ? run : entry->file, out);

@@ -28,6 +28,7 @@ struct listed {
     uid_t owner;               /* the user as which it runs */
     char user[USER_NAME_ROOM]; /* the owner's name or number; "": unknown */
     char waits[160];           /* what it waits for, as the watch says; "": unknown */
+    size_t turn;               /* among jobs of several users, as it says; 0: unknown */
     enum gate_kind gate;       /* what keeps it from starting; record.reason says more */
     bool unread;               /* its state is unknown; record.reason says why */
     bool running;              /* the lock is held */

@@ -37,6 +37,10 @@ static int by_turn(const void *a, const void *b)
 
     if ((left->gate == GATE_OPEN) != (right->gate == GATE_OPEN))
         return left->gate == GATE_OPEN ? -1 : 1;
+    if ((left->turn > 0) != (right->turn > 0))
+        return left->turn > 0 ? -1 : 1;
+    if (left->turn != right->turn)
+        return left->turn < right->turn ? -1 : 1;
     return queue_precedes(&second, &first) - queue_precedes(&first, &second);
 }
 

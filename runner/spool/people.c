@@ -231,6 +231,15 @@ void people_rank(struct people *people)
     }
 }
 
+size_t people_waiting(const struct people *people)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < people->count; i++)
+        count += people->list[i].waits;
+    return count;
+}
+
 static bool is_limited(uid_t user)
 {
     return user != 0;

@@ -63,6 +63,8 @@ bool people_save(struct people *people, struct error *err);
 void people_refresh(struct people *people);
 /* Compute the ranks of the users that wait. */
 void people_rank(struct people *people);
+/* Return how many users have jobs that may start. */
+size_t people_waiting(const struct people *people);
 /* Return why a job of that user may not start: PLACEMENT_RUNNING, PLACEMENT_HOURS, or
  * PLACEMENT_STARTS if it may. */
 enum placement_verdict people_judge(const struct people *people,

@@ -41,8 +41,8 @@ static int compare_turn(const void *a, const void *b)
     return queue_precedes(&two, &one) - queue_precedes(&one, &two);
 }
 
-/* Number the jobs in the order in which a watch takes them. That of several users depends
- * on what they have used, which only the watch knows. */
+/* Number the jobs in the order in which a watch takes them. That of several users, only
+ * the watch knows. */
 static void number_turns(struct status_line *lines, size_t count)
 {
     struct status_line **waiting =
@@ -57,8 +57,8 @@ static void number_turns(struct status_line *lines, size_t count)
     qsort(waiting, waits, sizeof(struct status_line *), compare_turn);
     for (size_t i = 1; i < waits; i++)
         several |= waiting[i]->job.owner != waiting[0]->job.owner;
-    for (size_t i = 0; i < waits && !several; i++)
-        waiting[i]->turn = i + 1;
+    for (size_t i = 0; i < waits; i++)
+        waiting[i]->turn = several ? waiting[i]->job.turn : i + 1;
     free(waiting);
 }
 

@@ -75,6 +75,11 @@ drop $one a2
 wait_until 30 state_is s/a2.yaml ready
 drop $two b1
 wait_until 30 state_is s/b1.yaml ready
+turn() { "$trainspool" status s | grep -q "^$1 .*$2\$"; }
+wait_until 20 turn b1 'waits for a slot, next'
+ok $? "status shows the turns that use gives"
+wait_until 20 turn a2 'waits for a slot, 1 ahead of it'
+ok $? "of all that wait"
 cancel a1
 wait_until 30 is_running b1
 ok $? "a user who has used nothing goes before one who has"
