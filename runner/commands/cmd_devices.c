@@ -72,6 +72,10 @@ static json_t *device_object(const struct device *device)
     add_formats(object, device);
     if (device->here)
         json_object_set_new(object, "runnable", json_boolean(device->runnable));
+    if (device->here && device->kind == DEVICE_CUDA)
+        json_object_set_new(object, "ill",
+                            device->ill[0] ? report_json_string(device->ill)
+                                           : json_null());
     return object;
 }
 
@@ -116,6 +120,10 @@ static void device_line(struct report *report, const struct device *device)
     add_abilities(&line, device);
     if (!device->runnable)
         text_adds(&line, "; this build has no code for it");
+    if (device->ill[0]) {
+        text_adds(&line, "; does not work: ");
+        report_visible(&line, device->ill);
+    }
     text_addc(&line, '\n');
     report_write(report, &line);
     text_clear(&line);

@@ -134,8 +134,8 @@ expect "which the job waits for" wait_until 5 shows '^lone .* waits for a device
 ill='8 uncorrectable memory errors'
 cards 4096
 expect "nor does one whose driver reports a fault" wait_until 20 shows_ill '8 uncorrectable'
-expect "which the metrics show" wait_until 10 grep -q 'device_usable{device="cuda:0"} 0' metrics
-expect "and the page" wait_until 10 grep -q '<strong>cuda:0 gets no job: 8 unc' page.html
+expect "which the metrics show" wait_until 60 grep -q 'device_usable{device="cuda:0"} 0' metrics
+expect "and the page" wait_until 60 grep -q '<strong>cuda:0 gets no job: 8 unc' page.html
 cards 4096
 expect "it gets jobs again once a probe finds it well" wait_until 20 runs lone
 cancel lone
@@ -181,6 +181,12 @@ cancel raw
 wait_until 20 all_end raw
 free 4396 '3 uncorrectable memory errors'
 mv probe probe.well
+sed 's/	1		/	1	2 uncorrectable memory errors	/' probe.well >probe
+try "$trainspool" devices
+expect_output "devices shows a GPU that is ill" '^cuda:0 .* free):.*; does not work: 2 uncorrectable memory errors$'
+"$trainspool" devices --json >out
+expect "as JSON, too" jq_accepts -e '.devices[1].ill == "2 uncorrectable memory errors"' out
+rm probe
 drop ill cuda
 expect "a measurement finds a GPU that is ill" wait_until 20 shows_ill '3 uncorrectable'
 mv probe.well probe
