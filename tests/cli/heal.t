@@ -9,7 +9,7 @@ fi
 make_data .
 
 # trainspool-train, whose attempts at a job end as the lines of the file `faults` say, until there are none:
-# memory: before it begins; memory-N: once checkpoint-N exists; stop: with the watch
+# memory: before it begins; limit: the same, within memory_limit; memory-N: once checkpoint-N exists; stop: with the watch
 mkdir bin
 ln "$trainspool" bin/trainspool 2>/dev/null || cp "$trainspool" bin
 cat >bin/trainspool-train <<END
@@ -20,6 +20,7 @@ case \$* in
     sed -i 1d "$T/faults"
     case \$how in
     memory) exit 77 ;;
+    limit) exit 79 ;;
     stop) kill -KILL \$PPID ;;
     memory-*)
         for last; do :; done
@@ -87,9 +88,10 @@ rm -rf s/a.*
 
 # The limits of healing
 job4 2 >s/a.yaml
-printf '%s\n' memory memory >faults
+printf '%s\n' memory limit >faults
 try watch s
 expect "it is healed twice if necessary" grep -qx 'gradient_accumulation_steps: 4' s/a.yaml
+expect_output "memory_limit is a reason" 'job a: to be healed: trainspool-train ran out of memory: memory_limit allows no more'
 expect "both are counted" test "$(field heals s/a.yaml)" -eq 2
 expect "a crash is not" test "$(field crashes s/a.yaml)" -eq 0
 rm -rf s/a.*
