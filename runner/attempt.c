@@ -17,20 +17,15 @@
 #include "base/digest.h"
 #include "base/fault.h"
 #include "base/file.h"
-#include "runner/ending.h"
-#include "runner/job/containment.h"
+#include "runner/attempt_internal.h"
 #include "runner/job/heal.h"
 #include "runner/job/run_summary.h"
 #include "runner/job/run_manifest.h"
-#include "runner/job/inspect.h"
-#include "runner/job/job.h"
 #include "runner/job/outputs.h"
 #include "runner/job/record.h"
 #include "runner/job/room.h"
-#include "runner/output/meter.h"
 #include "runner/page/page.h"
 #include "runner/job/ranks.h"
-#include "runner/output/report.h"
 #include "train/evaluation_only.h"
 #include "train/merge.h"
 
@@ -41,31 +36,6 @@ static const double state_seconds = 0.5;
 static const double time_seconds = 5;
 /* Largest share of a run's time that writing its page may take before the end. */
 static const double page_share = 0.02;
-
-struct attempt {
-    const struct options *options;
-    const struct machine *machine;
-    volatile sig_atomic_t *stop;
-    struct heartbeat heartbeat;
-    struct job job;
-    struct job_record record;
-    struct inspection inspection;
-    struct containment containment;
-    struct meter meter;
-    struct report report;
-    struct log *log;
-    int log_fd, lock_fd;
-    int64_t warnings;              /* and errors that the run survived */
-    int64_t first;                 /* the step after which this attempt resumes */
-    double started, before;        /* the clock at its start, record.seconds then */
-    bool lost;                     /* its folder is gone */
-    double written;                /* when state.json was last written */
-    bool unwritten;                /* the record has changed since */
-    bool timed_out, waits;         /* waits: for memory that other programs use */
-    double page_due;               /* when the page may be written next */
-    enum job_request_kind request; /* what the file `cancel` requests */
-    int64_t bad_from;              /* set by a run that diverged */
-};
 
 /* Take the lock inherited from the parent, or lock the job here. */
 static bool take_lock(struct attempt *attempt, struct error *err)
@@ -193,8 +163,7 @@ static void note_progress(struct attempt *attempt,
     write_progress(attempt);
 }
 
-/* Treat a request in the file `cancel` like a signal. */
-static void check_requests(struct attempt *attempt)
+void attempt_check_requests(struct attempt *attempt)
 {
     attempt->request = job_requested(&attempt->job);
     if (attempt->request != REQUEST_NONE && !*attempt->stop)
@@ -211,8 +180,7 @@ static void check_folder(struct attempt *attempt)
         *attempt->stop = SIGTERM;
 }
 
-/* Count the time, and treat the end of the job's timeout like a signal. */
-static void check_time(struct attempt *attempt)
+void attempt_check_time(struct attempt *attempt)
 {
     double limit = attempt->inspection.patch.plan.timeout_seconds;
     double now = clock_seconds();
@@ -231,8 +199,8 @@ static void on_beat(void *context)
 
     futimens(attempt->lock_fd, NULL); /* the sign of life that the watch looks for */
     check_folder(attempt);
-    check_requests(attempt);
-    check_time(attempt);
+    attempt_check_requests(attempt);
+    attempt_check_time(attempt);
     write_progress(attempt);
 }
 
@@ -251,8 +219,7 @@ static void on_logged(void *context, const char *line)
     meter_log(&attempt->meter, line);
 }
 
-/* The page is for people; failing to write it must not end a run. */
-static void write_page(struct attempt *attempt)
+void attempt_write_page(struct attempt *attempt)
 {
     double started = clock_seconds();
     struct error err = { 0 };
@@ -268,7 +235,7 @@ static void on_milestone(void *context)
 
     job_write(&attempt->job, &attempt->record, false, NULL);
     if (clock_seconds() >= attempt->page_due)
-        write_page(attempt);
+        attempt_write_page(attempt);
 }
 
 static void on_opened(void *context, const struct run_info *facts)
@@ -429,136 +396,13 @@ static bool train(struct attempt *attempt, struct error *err)
     return ok;
 }
 
-/* Report the end of a run that did not fail. */
-static void report_success(struct attempt *attempt, const struct ending *ending)
-{
-    const struct ending_run run = { .job = &attempt->job,
-                                    .plan = &attempt->inspection.patch.plan,
-                                    .step = attempt->record.step,
-                                    .advanced = attempt->record.step != attempt->first,
-                                    .warnings = attempt->warnings };
-    struct text line;
-
-    text_init(&line, 0);
-    ending_describe(ending, &run, &line);
-    report_line(&attempt->report, "%s", line.data);
-    text_clear(&line);
-}
-
-/* Report the end last; the state is on disk before. */
-static void report_ending(struct attempt *attempt, const struct ending *ending,
-                          const struct error *err)
-{
-    bool bad = ending->event == EVENT_EXIT_BAD || ending->event == EVENT_CRASHED ||
-               ending->paused || ending->ailment;
-    struct error late = { 0 };
-
-    if (bad || !ending->reason[0])
-        log_line(attempt->log, bad ? LOG_ERROR : LOG_INFO,
-                 "job %s: %s at step %" PRId64 "%s%s", attempt->job.name,
-                 job_event_names[ending->event], attempt->record.step, bad ? ": " : "",
-                 ending->reason);
-    else
-        log_line(attempt->log, LOG_INFO, "job %s: %s", attempt->job.name, ending->reason);
-    if (attempt->options->spooled)
-        return;
-    if (bad && attempt->timed_out && err->code == ERROR_STOPPED)
-        error_set(&late, ERROR_STOPPED, "%s: %s", attempt->job.path, ending->reason);
-    if (bad && err->code)
-        report_error(attempt->options->program, late.code ? &late : err);
-    else if (!bad && !attempt->options->quiet)
-        report_success(attempt, ending);
-}
-
-/* A job that has not begun stays ready, with the reason. */
-static bool record_ending(struct attempt *attempt, const struct ending *ending,
-                          struct error *err)
-{
-    struct job_record *record = &attempt->record;
-
-    if (attempt->request == REQUEST_REQUEUE) /* the jobs that wait go before it */
-        record->arrived = clock_wall();
-    if (ending->ailment)
-        return heal_begin(&attempt->job, record, ending->ailment, ending->reason,
-                          attempt->bad_from, err);
-    if (!ending->paused || record->state != JOB_READY)
-        return job_event(&attempt->job, record, ending->event, ending->reason, err);
-    record_set_text(record->reason, sizeof(record->reason), ending->reason);
-    return job_write(&attempt->job, record, false, err);
-}
-
-static void find_ending(const struct attempt *attempt, bool done, const struct error *err,
-                        struct ending *out)
-{
-    const struct job_record *record = &attempt->record;
-    const struct ending_facts facts = { .spooled = attempt->options->spooled,
-                                        .timed_out = attempt->timed_out,
-                                        .waits = attempt->waits,
-                                        .advanced = record->step > attempt->first,
-                                        .heals = record->state == JOB_RUNNING &&
-                                                 heal_is_left(record),
-                                        .retries = record->crashes < record->max_retries,
-                                        .signal = *attempt->stop,
-                                        .request = attempt->request };
-
-    ending_find(&facts, done ? NULL : err, out);
-}
-
-static int finish(struct attempt *attempt, bool done, struct error *err)
-{
-    struct ending ending;
-    struct error lost = { 0 };
-
-    meter_close(&attempt->meter);
-    if (!done) /* a request may have arrived since the last beat */
-        check_requests(attempt);
-    containment_explain(&attempt->containment, err);
-    check_time(attempt);
-    find_ending(attempt, done, err, &ending);
-    if (ending.event == EVENT_EXIT_OK) {
-        attempt->record.resume = false;
-        /* an attempt that found the last checkpoint had no step left to report */
-        attempt->record.step = attempt->record.total;
-    }
-    /* a request stays until its effect is on disk */
-    if (record_ending(attempt, &ending, &lost)) {
-        job_forget(&attempt->job);
-    } else {
-        report_error(attempt->options->program, &lost);
-        ending.status = ending_status(attempt->options->spooled, lost.code);
-    }
-    report_ending(attempt, &ending, err);
-    write_page(attempt);
-    return ending.status;
-}
-
-/* Before there is a record to write into, report on standard error only. */
-static int refuse(struct attempt *attempt, const struct error *err)
-{
-    report_error(attempt->options->program, err);
-    log_line(attempt->log, LOG_ERROR, "job %s: %s", attempt->job.name, err->text);
-    return ending_status(attempt->options->spooled, err->code);
-}
-
-static int end_lost(struct attempt *attempt)
-{
-    struct error err = { 0 };
-
-    meter_close(&attempt->meter);
-    error_set(&err, ERROR_SYSTEM,
-              "%s: %s was removed or renamed while the job ran; the job ended at step "
-              "%" PRId64 ", which is not saved",
-              attempt->job.path, attempt->job.run_dir, attempt->record.step);
-    return refuse(attempt, &err);
-}
-
 static int run(struct attempt *attempt, struct error *err)
 {
     bool ok, done;
 
     if (!take_lock(attempt, err) || !open_log(attempt, err) ||
         !job_read(&attempt->job, &attempt->record, err))
-        return refuse(attempt, err);
+        return attempt_refuse(attempt, err);
     job_remove_leftovers(&attempt->job, attempt->options->spooled);
     attempt->before = isnan(attempt->record.seconds) ? 0 : attempt->record.seconds;
     attempt->first = attempt->record.step;
@@ -568,14 +412,14 @@ static int run(struct attempt *attempt, struct error *err)
                      !room_check(attempt->machine, &attempt->inspection.patch.plan, err);
     if (!ok || attempt->waits) {
         if (attempt->record.state != JOB_READY)
-            return refuse(attempt, err);
-        return finish(attempt, false, err);
+            return attempt_refuse(attempt, err);
+        return attempt_finish(attempt, false, err);
     }
     done = train(attempt, err);
     check_folder(attempt);
     if (attempt->lost)
-        return end_lost(attempt);
-    return finish(attempt, done, err);
+        return attempt_end_lost(attempt);
+    return attempt_finish(attempt, done, err);
 }
 
 int attempt_run(const struct options *options, const struct machine *machine,

@@ -4,6 +4,7 @@ noinst_LIBRARIES += librunner.a
 
 librunner_a_SOURCES =
 librunner_a_SOURCES += %D%/attempt.c %D%/attempt.h
+librunner_a_SOURCES += %D%/attempt_end.c %D%/attempt_internal.h
 librunner_a_SOURCES += %D%/calibrate.c %D%/calibrate.h
 librunner_a_SOURCES += %D%/count_steps.c %D%/count_steps.h
 librunner_a_SOURCES += %D%/ending.c %D%/ending.h
