@@ -9,10 +9,13 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/path.h"
+#include "base/user_names.h"
 #include "runner/job/gate.h"
 #include "runner/output/report.h"
 #include "runner/spool/listing.h"
@@ -120,6 +123,30 @@ static bool preview(const struct job_change *change, const struct job *job,
                : change_locked(change, job, answer, err);
 }
 
+/* Fail if the job is another user's. Nothing may be made for it in a folder in which they
+ * could not remove that. */
+static bool check_owner(const struct job *job, struct error *err)
+{
+    struct stat file, run, dir;
+    char *path = path_dir(job->path), owner[USER_NAME_ROOM];
+    struct user_names *names;
+    bool own = true;
+
+    if (lstat(job->path, &file) == 0 && file.st_uid != geteuid())
+        own = lstat(job->run_dir, &run) == 0
+                  ? access(job->run_dir, W_OK) == 0
+                  : stat(path, &dir) != 0 || !(dir.st_mode & S_ISVTX) ||
+                        dir.st_uid == geteuid();
+    free(path);
+    if (own || geteuid() == 0)
+        return true;
+    names = user_names_new();
+    user_names_find(names, file.st_uid, owner);
+    user_names_free(names);
+    return error_set(err, ERROR_SYSTEM, "%s belongs to user %s, who can change it",
+                     job->path, owner);
+}
+
 /* Change the job under its lock, or ask the process that holds the lock. */
 static bool change_job(const struct job_change *change, const struct job *job,
                        struct job_answer *answer, struct error *err)
@@ -132,7 +159,7 @@ static bool change_job(const struct job_change *change, const struct job *job,
         return error_set(err, ERROR_USAGE, "there is no job %s", job->path);
     if (answer->options->dry_run)
         return preview(change, job, answer, err);
-    if (!job_make_dir(job, err))
+    if (!check_owner(job, err) || !job_make_dir(job, err))
         return false;
     lock = lock_job(job, &busy, err);
     if (busy)

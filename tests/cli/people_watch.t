@@ -55,8 +55,12 @@ expect_output "a command of a user succeeds" 'a.yaml: queued again$'
 wait_until 20 sh -c "[ \$(grep -c 'job a: rejected' daemon.log) -ge 2 ]"
 ok $? "and wakes the watch"
 before=$(rejections)
-as $two "$trainspool" retry s/a.yaml >out 2>&1
-expect "no one else retries the job" [ $? -ne 0 ]
+expect_status "no one else retries the job" 3 as $two "$trainspool" retry s/a.yaml
+expect_error "the message says whose it is" "s/a.yaml belongs to user $one, who can change it\$"
+as $one touch s/c.yaml
+expect_status "nor holds one that is new" 3 as $two "$trainspool" hold s/c.yaml
+expect "and leaves nothing in its way" [ "$(stat -c %u s/c.run 2>/dev/null)" != $two ]
+rm -rf s/c.yaml s/c.run
 expect "no other user can hold the lock" [ "$(as $two flock -n s/.trainspool/lock echo held 2>/dev/null)" != held ]
 expect "or remove what shows the watch" sh -c '! "$@" 2>/dev/null' sh setpriv --reuid $two --regid $two --clear-groups rm -f s/.trainspool/alive
 expect "or write there" sh -c '! "$@" 2>/dev/null' sh setpriv --reuid $two --regid $two --clear-groups touch s/.trainspool/new
