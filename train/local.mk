@@ -53,6 +53,7 @@ libtrain_a_SOURCES += %D%/dataset/dataset_mix.c %D%/dataset/dataset_mix.h
 libtrain_a_SOURCES += %D%/dataset/dataset_pack.c %D%/dataset/dataset_pack.h
 libtrain_a_SOURCES += %D%/dataset/dataset_pair.c %D%/dataset/dataset_pair.h
 libtrain_a_SOURCES += %D%/dataset/dataset_question.c
+libtrain_a_SOURCES += %D%/dataset/dataset_kind.c %D%/dataset/dataset_kind.h
 libtrain_a_SOURCES += %D%/dataset/dataset_reader.c %D%/dataset/dataset_reader.h
 libtrain_a_SOURCES += %D%/dataset/dataset_record.c %D%/dataset/dataset_record.h %D%/dataset/dataset_record_internal.h
 libtrain_a_SOURCES += %D%/dataset/dataset_record_pair.c

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/size.h"
-#include "train/dataset/dataset_reader.h"
+#include "train/dataset/dataset_kind.h"
 
 #define SETS_MAX 64
 
@@ -100,7 +100,7 @@ static const char *files_of(struct importing *im, const struct node *map)
 
 static bool is_local(const char *path)
 {
-    return path[0] == '.' || path[0] == '/' || dataset_reader_supports(path);
+    return path[0] == '.' || path[0] == '/' || dataset_kind_is_supported(path);
 }
 
 /* Return the name of a conversation's field, such as `role` and `value`. */

@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 #include "base/size.h"
-#include "train/dataset/dataset_reader.h"
+#include "train/dataset/dataset_kind.h"
 #include "train/dataset/dataset_info.h"
 
 /* Return whether the word has no special characters of the shell: users may paste the
@@ -211,7 +211,7 @@ void import_local_folder(struct importing *im, struct import_data *set)
 
     for (size_t i = 0; set->path && i < TS_COUNT(starts); i++)
         local |= text_starts(set->path, starts[i]);
-    if (!local || dataset_reader_supports(set->path))
+    if (!local || dataset_kind_is_supported(set->path))
         return;
     set->is_local = true;
     if (!text_ends(set->path, "/"))

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/size.h"
-#include "train/dataset/dataset_reader.h"
+#include "train/dataset/dataset_kind.h"
 
 #define SETS_MAX 16
 
@@ -197,7 +197,7 @@ static void set_source(const struct item *item, const struct builder *builder,
             return;
         }
     set->files = files;
-    set->is_local = set->path && dataset_reader_supports(set->path);
+    set->is_local = set->path && dataset_kind_is_supported(set->path);
     import_local_folder(item->im, set);
 }
 

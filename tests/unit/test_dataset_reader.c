@@ -2,6 +2,7 @@
  * and malformed or malicious files. */
 #include "config.h"
 
+#include "train/dataset/dataset_kind.h"
 #include "train/dataset/dataset_reader.h"
 
 #include <zlib.h>
@@ -296,13 +297,13 @@ static void test_dataset_reader_accepts_known_files(void **state)
     struct error err = { 0 };
 
     (void)state;
-    assert_true(dataset_reader_supports("a/b.json"));
-    assert_true(dataset_reader_supports("b.txt.gz"));
-    assert_false(dataset_reader_supports("alpaca_en_demo"));
-    assert_true(dataset_reader_supports("b.parquet"));
-    assert_true(dataset_reader_supports("b.csv.gz"));
-    assert_false(dataset_reader_supports("b.xlsx"));
-    assert_false(dataset_reader_supports("b.gz"));
+    assert_true(dataset_kind_is_supported("a/b.json"));
+    assert_true(dataset_kind_is_supported("b.txt.gz"));
+    assert_false(dataset_kind_is_supported("alpaca_en_demo"));
+    assert_true(dataset_kind_is_supported("b.parquet"));
+    assert_true(dataset_kind_is_supported("b.csv.gz"));
+    assert_false(dataset_kind_is_supported("b.xlsx"));
+    assert_false(dataset_kind_is_supported("b.gz"));
     assert_null(dataset_reader_open("b.xlsx", false, &err));
     assert_int_equal(err.code, ERROR_DATA);
     error_clear(&err);

@@ -14,6 +14,7 @@
 
 #include "base/arena.h"
 #include "base/size.h"
+#include "train/dataset/dataset_kind.h"
 #include "train/tables/table.h"
 
 enum { READ_BYTES = 256 << 10 };
@@ -24,24 +25,13 @@ enum { READ_BYTES = 256 << 10 };
 /* The ratio of a smaller .gz is not checked. */
 #define FREE_BYTES ((uint64_t)1 << 20)
 
-enum kind { KIND_JSON, KIND_JSONL, KIND_TXT };
-
-static const struct {
-    const char *ending;
-    enum kind kind;
-} kinds[] = {
-    { ".json", KIND_JSON },
-    { ".jsonl", KIND_JSONL },
-    { ".txt", KIND_TXT },
-};
-
 struct dataset_reader {
     char *path;
     size_t line_max;
     struct heartbeat *heartbeat;
     struct table *table; /* of rows; the file and the window are then not used */
     struct text row;
-    enum kind kind;
+    enum dataset_kind kind;
     bool lines;
     gzFile file;
     char *window; /* [at, end) is unread */
@@ -52,64 +42,6 @@ struct dataset_reader {
     bool begun, in_list, done;
     size_t number; /* of the last record */
 };
-
-/* The row of `kinds` for a name, -1: none. */
-static int find_kind(const char *path)
-{
-    size_t len = strlen(path);
-
-    if (text_ends(path, ".gz"))
-        len -= 3;
-    for (size_t i = 0; i < TS_COUNT(kinds); i++) {
-        size_t ending = strlen(kinds[i].ending);
-
-        if (len >= ending && memcmp(path + len - ending, kinds[i].ending, ending) == 0)
-            return (int)i;
-    }
-    return -1;
-}
-
-bool dataset_reader_supports(const char *path)
-{
-    return find_kind(path) >= 0 || table_supports(path);
-}
-
-/* Data of other formats, and the pandas functions that read them. */
-static const struct {
-    const char *ending, *reader;
-} foreign[] = {
-    { ".xlsx", "read_excel" }, { ".xls", "read_excel" }, { ".ods", "read_excel" },
-    { ".orc", "read_orc" },    { ".xml", "read_xml" },
-};
-
-static const char *foreign_reader(const char *path)
-{
-    for (size_t i = 0; i < TS_COUNT(foreign); i++)
-        if (text_ends(path, foreign[i].ending))
-            return foreign[i].reader;
-    return NULL;
-}
-
-bool dataset_reader_is_foreign(const char *path)
-{
-    return foreign_reader(path) != NULL;
-}
-
-bool dataset_reader_refuse(const char *path, struct error *err)
-{
-    const char *reader = foreign_reader(path);
-
-    if (!reader)
-        return error_set(err, ERROR_DATA,
-                         "the data file %s has an unsupported format; supported are %s",
-                         path, DATASET_FORMATS);
-    return error_set(err, ERROR_DATA,
-                     "the data file %s has an unsupported format (supported are %s); "
-                     "convert it with: python3 -c 'import pandas as p; "
-                     "p.%s(\"%s\").to_json(\"data.jsonl\", orient=\"records\", "
-                     "lines=True)'",
-                     path, DATASET_FORMATS, reader, path);
-}
 
 static gzFile open_regular(const char *path, struct error *err)
 {
@@ -159,14 +91,14 @@ static struct dataset_reader *open_table(const char *path, struct error *err)
 struct dataset_reader *dataset_reader_open(const char *path, bool lines,
                                            struct error *err)
 {
-    int kind = find_kind(path);
+    enum dataset_kind kind = dataset_kind_find(path);
     struct dataset_reader *reader;
     gzFile file;
 
-    if (table_supports(path))
+    if (kind == DATASET_TABLE)
         return open_table(path, err);
-    if (kind < 0) {
-        dataset_reader_refuse(path, err);
+    if (kind == DATASET_UNKNOWN) {
+        dataset_kind_refuse(path, err);
         return NULL;
     }
     file = open_regular(path, err);
@@ -175,7 +107,7 @@ struct dataset_reader *dataset_reader_open(const char *path, bool lines,
     reader = memory_alloc(sizeof(*reader));
     reader->path = memory_strdup(path);
     reader->line_max = DATASET_LINE_MAX;
-    reader->kind = kinds[kind].kind;
+    reader->kind = kind;
     reader->lines = lines;
     reader->file = file;
     reader->mark = (struct mark) { .line = 1, .column = 1 };
@@ -299,9 +231,9 @@ static void take_record(struct dataset_reader *reader, size_t len,
         .data = reader->window + reader->at,
         .len = len,
         .at = reader->mark,
-        .is_text = reader->kind == KIND_TXT,
+        .is_text = reader->kind == DATASET_TXT,
         .number = ++reader->number,
-        .in_list = reader->kind == KIND_JSON,
+        .in_list = reader->kind == DATASET_JSON,
     };
     advance(reader, len);
 }
@@ -493,7 +425,7 @@ static bool next_line(struct dataset_reader *reader, struct dataset_record *reco
         if (text_len > 0)
             break;
     }
-    if (reader->kind == KIND_JSONL && !line_depth_is_valid(record->data, record->len))
+    if (reader->kind == DATASET_JSONL && !line_depth_is_valid(record->data, record->len))
         return error_at(err, ERROR_DATA, reader->path, record->at, "%s", too_deep);
     return true;
 }
@@ -552,9 +484,10 @@ static bool check_encoding(struct dataset_reader *reader, struct error *err)
 /* A list of records is often named .jsonl: read it as what it is. */
 static void detect_list(struct dataset_reader *reader, struct error *err)
 {
-    if (!reader->begun && reader->kind == KIND_JSONL && skip_blanks(reader, err) == '[')
-        reader->kind = KIND_JSON;
-    reader->begun |= reader->kind == KIND_JSONL;
+    if (!reader->begun && reader->kind == DATASET_JSONL &&
+        skip_blanks(reader, err) == '[')
+        reader->kind = DATASET_JSON;
+    reader->begun |= reader->kind == DATASET_JSONL;
 }
 
 static void skip_byte_order_mark(struct dataset_reader *reader, struct error *err)
@@ -596,9 +529,9 @@ bool dataset_reader_next(struct dataset_reader *reader, struct dataset_record *r
     if (!check_encoding(reader, err))
         return false;
     detect_list(reader, err);
-    if (reader->kind == KIND_JSON)
+    if (reader->kind == DATASET_JSON)
         got = next_json(reader, record, err);
-    else if (reader->kind == KIND_TXT && !reader->lines)
+    else if (reader->kind == DATASET_TXT && !reader->lines)
         got = next_text(reader, record, err);
     else
         got = next_line(reader, record, err);

@@ -40,14 +40,4 @@ void dataset_reader_set_heartbeat(struct dataset_reader *reader,
 bool dataset_reader_next(struct dataset_reader *reader, struct dataset_record *record,
                          struct error *err);
 
-/* Return whether the name has the extension of a supported format. */
-bool dataset_reader_supports(const char *path);
-/* The supported formats, for messages. */
-#define DATASET_FORMATS \
-    ".json, .jsonl and .txt, each also .gz, .csv, .tsv, .parquet, .arrow and .feather"
-/* Return whether the name has the extension of data in a format that is not supported. */
-bool dataset_reader_is_foreign(const char *path);
-/* Set ERROR_DATA for an unsupported file, and say how to convert it; return false. */
-bool dataset_reader_refuse(const char *path, struct error *err);
-
 #endif

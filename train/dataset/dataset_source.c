@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "train/dataset/dataset_info.h"
-#include "train/dataset/dataset_reader.h"
+#include "train/dataset/dataset_kind.h"
 
 #define INFO_MAX     ((size_t)16 << 20)
 #define FOLDER_FILES 100000 /* of one dataset */
@@ -92,7 +92,7 @@ static bool is_folder_name(const char *name)
 
 bool dataset_name_is_path(const char *name)
 {
-    return dataset_reader_supports(name) || is_folder_name(name);
+    return dataset_kind_is_supported(name) || is_folder_name(name);
 }
 
 /* A file or folder named in the job: next to it, or else in dataset_dir. */
@@ -120,8 +120,8 @@ bool dataset_lookup_find(struct dataset_lookup *lookup, const char *name,
                          struct dataset_source *out, struct error *err)
 {
     *out = (struct dataset_source) { .name = name };
-    if (dataset_reader_is_foreign(name))
-        return dataset_reader_refuse(name, err);
+    if (dataset_kind_is_foreign(name))
+        return dataset_kind_refuse(name, err);
     return dataset_name_is_path(name) ? find_path(lookup, name, out, err)
                                       : find_named(lookup, name, out, err);
 }
@@ -194,7 +194,7 @@ static bool check_entries(const char *path, struct dirent *const *entries, int c
                           struct error *err)
 {
     for (int i = 0; i < count; i++)
-        if (!dataset_reader_supports(entries[i]->d_name))
+        if (!dataset_kind_is_supported(entries[i]->d_name))
             return error_set(err, ERROR_DATA,
                              "the data folder %s has %s, which has an unsupported "
                              "format (supported are %s); remove it, or name the files",
