@@ -23,6 +23,7 @@ struct outlet {
     pthread_cond_t changed; /* by either side */
     pthread_t thread;
     bool started; /* the thread */
+    bool begun;   /* the same, and it has come to its first line of code */
     int fd;
     outlet_notice *notice;
     char *ring;
@@ -173,6 +174,8 @@ static void *write_all(void *context)
     bool orphan;
 
     pthread_mutex_lock(&outlet->mutex);
+    outlet->begun = true;
+    pthread_cond_broadcast(&outlet->changed);
     for (;;) {
         while (!has_work(outlet) && !outlet->over)
             pthread_cond_wait(&outlet->changed, &outlet->mutex);
@@ -193,7 +196,9 @@ static void *write_all(void *context)
     return NULL;
 }
 
-/* A thread that cannot be started now is started with a later line. */
+/* A thread that cannot be started now is started with a later line. Wait until it has
+ * begun: a thread that is being made allocates memory, and a child that is forked meanwhile
+ * inherits the locks of AddressSanitizer as they are. Later it allocates nothing. */
 static void start(struct outlet *outlet)
 {
     pthread_attr_t attributes;
@@ -206,8 +211,11 @@ static void start(struct outlet *outlet)
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, STACK);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    outlet->begun = false;
     outlet->started =
         pthread_create(&outlet->thread, &attributes, write_all, outlet) == 0;
+    while (outlet->started && !outlet->begun)
+        pthread_cond_wait(&outlet->changed, &outlet->mutex);
     pthread_attr_destroy(&attributes);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
