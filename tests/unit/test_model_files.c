@@ -438,7 +438,7 @@ static void rewrite(const char *dir, const char *name, size_t rows, bool additio
         *s = (struct tensor_source) {
             .name = t->name, .format = FORMAT_BF16, .rank = t->rank, .read = read_zeros
         };
-        memcpy(s->shape, t->shape, sizeof(t->shape));
+        memcpy(s->shape, t->shape, t->rank * sizeof(*t->shape));
         if (strcmp(t->name, name) == 0)
             s->shape[0] = rows;
         s->index = 2 * s->shape[0] * (s->rank == 2 ? s->shape[1] : 1);

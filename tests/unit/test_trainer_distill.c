@@ -72,7 +72,7 @@ static void put_model(const char *dir, const char *name, enum format format, flo
                                               .read = read_scaled,
                                               .context = scaled,
                                               .index = i };
-        memcpy(sources[i].shape, t->shape, sizeof(t->shape));
+        memcpy(sources[i].shape, t->shape, t->rank * sizeof(*t->shape));
     }
     if (!safetensors_write(file, sources, count, &err))
         fail_msg("%s", err.text);
