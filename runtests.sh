@@ -24,6 +24,7 @@ if [ ! -x configure ] || [ -n "$(find configure.ac m4 -newer configure)" ]; then
     ./autogen.sh
 fi
 
+began=$(date +%s)
 passed=0 failed=0 skipped=0
 wrong= # one line for each failed test, repeated at the end
 
@@ -66,9 +67,11 @@ run() { # BUILD ARGUMENTS...: the arguments are for configure
     mkdir -p "$build"
     rm -f "$build/test-suite.log"
     (cd "$build" && ../configure -q "$@") || { broken "$build" configure; return; }
-    make -s -C "$build" -j "$(nproc)" all || { broken "$build" make; return; }
+    for target in all check-programs; do
+        make -s -C "$build" -j "$(nproc)" $target || { broken "$build" "make $target"; return; }
+    done
     find_peers
-    echo "== $build: make check"
+    echo "== $build: make check, after $(($(date +%s) - began)) s"
     # more jobs than cores, because many tests wait
     make -s -C "$build" -j "$((2 * $(nproc) + 1))" check >"$build/check.log" 2>&1 || true
     if [ ! -f "$build/test-suite.log" ]; then

@@ -22,8 +22,9 @@
 # into fuzz/found/NAME/.  `make check` replays both folders.
 #
 # To add a test of the programs, write an executable cli/NAME.t that prints TAP and add
-# `script_tests += %D%/cli/NAME.t`.  A build with sanitizers leaves out `plain_tests`: they read sources
-# and scripts, or repeat with other sizes what other tests run.
+# `script_tests += %D%/cli/NAME.t`.  A build with sanitizers leaves out what is long and says little about
+# memory errors: `heavy_tests`, `plain_emulated_tests`, and `plain_tests`, which read sources and scripts, or
+# repeat what other tests run.
 
 unit_tests =
 heavy_tests =
@@ -345,8 +346,10 @@ EXTRA_DIST += %D%/cli/prequantized.py
 EXTRA_DIST += %D%/cli/schema.py
 EXTRA_DIST += %D%/cli/schema_offers.py
 plain_tests += %D%/cli/configure.t
+plain_tests += %D%/cli/crash.t
 plain_tests += %D%/cli/cuda_code.t
 plain_tests += %D%/cli/package.t
+plain_tests += %D%/cli/ranks.t
 plain_tests += %D%/cli/soak.t
 plain_tests += %D%/english.t
 plain_tests += %D%/layers.t
@@ -357,7 +360,6 @@ script_tests += %D%/cli/check.t
 script_tests += %D%/cli/clean.t
 script_tests += %D%/cli/completion.t
 script_tests += %D%/cli/contain.t
-script_tests += %D%/cli/crash.t
 script_tests += %D%/cli/differential.t
 script_tests += %D%/cli/evaluate.t
 script_tests += %D%/cli/examine.t
@@ -397,7 +399,6 @@ script_tests += %D%/cli/people_watch.t
 script_tests += %D%/cli/plan.t
 script_tests += %D%/cli/profiles.t
 script_tests += %D%/cli/predict.t
-script_tests += %D%/cli/ranks.t
 script_tests += %D%/cli/records.t
 script_tests += %D%/cli/readme.t
 script_tests += %D%/cli/refusals.t
@@ -485,6 +486,7 @@ check_DATA = %D%/emulation/trainspool-train
 if SANITIZERS
 test_programs += $(emulated_operations)
 else
+test_programs += $(plain_emulated_tests)
 test_programs += $(races_tests)
 endif
 endif
@@ -587,13 +589,14 @@ emulated_tests += %D%/unit/test_emulated_group
 emulated_tests += %D%/unit/test_emulated_model
 emulated_tests += %D%/unit/test_emulated_model_distill
 emulated_tests += %D%/unit/test_emulated_model_forward
-emulated_tests += %D%/unit/test_emulated_model_preference
 emulated_tests += %D%/unit/test_model_pass
-emulated_tests += %D%/unit/test_emulated_model_ranks
 emulated_tests += %D%/unit/test_emulated_model_watch
 emulated_tests += %D%/unit/test_emulation
 emulated_tests += %D%/unit/test_trainer_gpus
 emulated_operations =
+plain_emulated_tests =
+plain_emulated_tests += %D%/unit/test_emulated_model_preference
+plain_emulated_tests += %D%/unit/test_emulated_model_ranks
 races_tests =
 races_tests += %D%/unit/test_races_emulation
 races_tests += %D%/unit/test_races_fp8
@@ -637,6 +640,10 @@ TESTS = $(test_programs) $(script_tests)
 if !SANITIZERS
 TESTS += $(plain_tests)
 endif
+
+# What `make check` builds after `make all`.
+check-programs: $(check_PROGRAMS) $(check_DATA)
+.PHONY: check-programs
 
 # main() for fuzz targets, linked only if the program has no other; make fuzz uses libFuzzer's
 REPLAY = libreplay.a
