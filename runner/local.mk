@@ -82,6 +82,7 @@ librunner_a_SOURCES += %D%/job/trial.c %D%/job/trial.h
 
 librunner_a_SOURCES += %D%/options/names.c %D%/options/names.h
 librunner_a_SOURCES += %D%/options/options.c %D%/options/options.h
+librunner_a_SOURCES += %D%/options/options_argv.c
 librunner_a_SOURCES += %D%/options/options_help.c %D%/options/options_help.h
 librunner_a_SOURCES += %D%/options/program.c %D%/options/program.h
 librunner_a_SOURCES += %D%/options/selection.c %D%/options/selection.h
