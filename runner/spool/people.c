@@ -265,6 +265,8 @@ void people_describe(struct people *people, uid_t user, enum placement_verdict v
                      char out[160])
 {
     const struct people_limits *limits = &people->limits;
+    const bool in_days = limits->window % 24 == 0;
+    const int64_t window = in_days ? limits->window / 24 : limits->window;
 
     if (verdict == PLACEMENT_RUNNING)
         snprintf(out, 160,
@@ -273,11 +275,10 @@ void people_describe(struct people *people, uid_t user, enum placement_verdict v
     else
         snprintf(out, 160,
                  "waits: its owner has used %.1f of %g GPU hours in %" PRId64
-                 " %s (gpu_hours)",
+                 " %s%s (gpu_hours)",
                  people_find(people, user)->gpu_seconds / 3600,
-                 limits->gpu_seconds / 3600,
-                 limits->window % 24 ? limits->window : limits->window / 24,
-                 limits->window % 24 ? "hours" : "days");
+                 limits->gpu_seconds / 3600, window, in_days ? "day" : "hour",
+                 window == 1 ? "" : "s");
 }
 
 bool people_may_queue(struct people *people, uid_t user, char out[256])
@@ -288,8 +289,8 @@ bool people_may_queue(struct people *people, uid_t user, char out[256])
         people_find(people, user)->queued < (size_t)most)
         return true;
     snprintf(out, 256,
-             "its owner has %" PRId64 " jobs in the queue, as many as may wait "
+             "its owner has %" PRId64 " job%s in the queue, as many as may wait "
              "(max_queued); retry it when one of them has started",
-             most);
+             most, most == 1 ? "" : "s");
     return false;
 }

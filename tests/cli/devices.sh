@@ -48,7 +48,8 @@ cards() { # FREE-MIB...: GPUs of $total MiB
 
 sh "$source/jobs/samples/generate" . >"$T/out" 2>&1 || exit 99
 [ -d units-1m ] || cp -r "$source/jobs/samples/models/units-1m" .
-drop() { # NAME DEVICE [LINE]...: a job that runs until it is canceled
+drop_owner=$(id -u)
+drop() { # NAME DEVICE [LINE]...: a job of $drop_owner that runs until it is canceled
     {
         cat <<EOF
 model_name_or_path: $T/units-1m
@@ -71,6 +72,7 @@ EOF
         [ $# -eq 0 ] || printf '  %s\n' "$@"
         echo ...
     } >new
+    chown "$drop_owner" new
     mv new "s/$drop_name.yaml"
 }
 devices() { jq -r '.devices // "-"' "s/$1.run/state.json"; }

@@ -1,23 +1,8 @@
 #!/bin/sh
 # A folder that root's watch serves for several users: each job runs with the rights of its owner, no more.
 . "${top_srcdir-.}/tests/cli/lib.sh"
-cd "$T" || exit 99
-chmod 755 .
-one=4711 two=4712
-as() { # USER COMMAND...
-    as_user=$1
-    shift
-    setpriv --reuid "$as_user" --regid "$as_user" --clear-groups "$@"
-}
-if ! has_model; then
-    echo "1..0 # SKIP no $model"
-    exit 0
-fi
-if [ "$(id -u)" -ne 0 ] || ! as $one test -x "$train" -a -r "$model/config.json" 2>/dev/null; then
-    echo "1..0 # SKIP requires root, setpriv, and programs and a model that others can read"
-    exit 0
-fi
-umask 022
+. "$source/tests/cli/users.sh"
+require_model
 make_data .
 spool() { # NAME: a folder for everyone, with data
     mkdir "$1"

@@ -1,18 +1,7 @@
 #!/bin/sh
 # What users see of root's watch of a shared folder, and how they wake it: they cannot disturb it.
 . "${top_srcdir-.}/tests/cli/lib.sh"
-cd "$T" || exit 99
-chmod 755 .
-one=4711 two=4712
-as() { # USER COMMAND...
-    as_user=$1
-    shift
-    setpriv --reuid "$as_user" --regid "$as_user" --clear-groups "$@"
-}
-if [ "$(id -u)" -ne 0 ] || ! as $one test -x "$train" 2>/dev/null; then
-    echo "1..0 # SKIP requires root, setpriv, and programs that others can run"
-    exit 0
-fi
+. "$source/tests/cli/users.sh"
 mkdir s
 chmod 1777 s
 drop() { # USER NAME
