@@ -25,7 +25,7 @@ struct json_scan {
 /* The text is the caller's, and is overwritten: strings are decoded in place. */
 void json_scan_init(struct json_scan *scan, char *data, size_t len);
 
-/* Each reads the next value if it is of that kind; otherwise it reads nothing. */
+/* Each reads the next value if it has that kind, and otherwise reads nothing. */
 bool json_scan_open(struct json_scan *scan, char bracket); /* '{' or '[' */
 /* NUL-terminated, valid until the text is freed; a string with a NUL is an error. */
 bool json_scan_string(struct json_scan *scan, const char **out);

@@ -130,8 +130,8 @@ def start_traced(folder, *injection, options=("--once",)):
 
 
 def end_tracer(trace, tracer):
-    """Detach the tracer.  One that is asked to while a process waits for a child of vfork(2), as posix_spawn does, waits
-    for both for ever: then only its death sets them free."""
+    """Detach the tracer.  If a process waits for a child of vfork(2) at that moment, as posix_spawn(3) does, the tracer
+    and both processes wait for each other forever; killing the tracer frees them."""
     tracer.terminate()
     try:
         tracer.wait(5)
