@@ -33,7 +33,7 @@ static void set_both(int what, rlim_t value)
     if (getrlimit(what, &limit) != 0)
         return;
     limit.rlim_max = value < limit.rlim_max ? value : limit.rlim_max;
-    limit.rlim_cur = limit.rlim_max;
+    limit.rlim_cur = value < limit.rlim_cur ? value : limit.rlim_cur;
     setrlimit(what, &limit);
 }
 
