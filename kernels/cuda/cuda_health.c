@@ -112,9 +112,13 @@ void cuda_examine(struct device *list, size_t count)
 {
     struct cuda_nvml nvml;
 
-    if (count == 0 || !cuda_nvml_open(&nvml))
+    if (count == 0)
         return;
     cuda_guard(CUDA_PATIENCE_SECONDS);
+    if (!cuda_nvml_open(&nvml)) {
+        cuda_guard(0);
+        return;
+    }
     cudaDeviceReset(); /* cuda_devices leaves the context of a single GPU */
     for (size_t i = 0; i < count; i++)
         if (cudaDeviceGetPCIBusId(list[i].bus, sizeof(list[i].bus), list[i].ordinal) ==
@@ -132,9 +136,11 @@ bool cuda_measure(struct device *list, size_t count)
     struct nvml_memory memory;
     bool ok = true;
 
-    if (!cuda_nvml_open(&nvml))
-        return false;
     cuda_guard(CUDA_PATIENCE_SECONDS);
+    if (!cuda_nvml_open(&nvml)) {
+        cuda_guard(0);
+        return false;
+    }
     for (size_t i = 0; i < count && ok; i++) {
         void *gpu = judge(&nvml, &list[i]);
 

@@ -17,7 +17,7 @@
 #include "base/file.h"
 #include "base/limits.h"
 
-/* Longer than the child waits for trainspool-train. */
+/* Longer than the child waits for trainspool-train, which may measure and then probe. */
 static const double patience = 35;
 static const size_t answer_most = 1 << 16;
 
