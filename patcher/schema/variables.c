@@ -39,6 +39,9 @@ static const struct {
     { "CUDA_CACHE_PATH", "lets the process write to another folder" },
     { "CUDA_COREDUMP_*", "lets the process write to another folder" },
     { "CUDA_MPS_*", "lets the process write to another folder" },
+    { "CUDA_VISIBLE_DEVICES",
+      "changes which GPU has which number; use trainspool.device" },
+    { "CUDA_DEVICE_ORDER", "changes which GPU has which number; use trainspool.device" },
     { "PATH", "belongs to the user" },
     { "HOME", "belongs to the user" },
     { "USER", "belongs to the user" },
@@ -132,7 +135,9 @@ void variables_read(const struct document *document, struct arena *arena,
         return;
     list = arena_array(arena, VARIABLES_MAX, sizeof(*list));
     for (size_t i = 0; i < map->count && out->count < VARIABLES_MAX; i++)
-        if (variable_check(&map->entries[i], NULL))
+        /* of a name that is given twice, which another rule refuses, only one */
+        if (variable_check(&map->entries[i], NULL) &&
+            node_find(map, map->entries[i].key->text) == &map->entries[i])
             list[out->count++] =
                 (struct plan_variable) { map->entries[i].key->text,
                                          node_value(map->entries[i].value)->text };

@@ -40,6 +40,13 @@ static void test_variables_keep_values_as_written(void **state)
     arena_free(arena);
 }
 
+/* Each is compared with the environment, and the program executed again until all agree. */
+static void test_variables_take_a_name_once(void **state)
+{
+    (void)state;
+    assert_int_equal(count_of("{A: 1, A: 2, B: 3}", ""), 2);
+}
+
 static void test_variables_leave_out_what_is_refused(void **state)
 {
     static const char *const refused[] = { "LD_PRELOAD",
@@ -51,6 +58,8 @@ static void test_variables_leave_out_what_is_refused(void **state)
                                            "NVTX_INJECTION64_PATH",
                                            "NCCL_TUNER_PLUGIN",
                                            "CUDA_MPS_PIPE_DIRECTORY",
+                                           "CUDA_VISIBLE_DEVICES",
+                                           "CUDA_DEVICE_ORDER",
                                            "ASAN_OPTIONS",
                                            "TRAINSPOOL_SANDBOX",
                                            "PATH",
@@ -61,7 +70,7 @@ static void test_variables_leave_out_what_is_refused(void **state)
                                            "''" };
     static const char *const allowed[] = { "LD",         "MY_LD_PRELOAD",
                                            "PATHS",      "HOME_1",
-                                           "NCCL_DEBUG", "CUDA_VISIBLE_DEVICES",
+                                           "NCCL_DEBUG", "CUDA_MODULE_LOADING",
                                            "PLUGIN_OF",  "_" };
     char env[80];
 
@@ -92,6 +101,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_variables_keep_values_as_written),
+        cmocka_unit_test(test_variables_take_a_name_once),
         cmocka_unit_test(test_variables_leave_out_what_is_refused),
         cmocka_unit_test(test_variables_require_a_map_and_a_native_run),
     };
