@@ -207,12 +207,16 @@ static bool read_tensor(struct safetensors *set, struct header *h, const char *n
     if (!json_scan_open(&h->scan, '{'))
         return unfit(h, err, "an entry of the header must be an object", name);
     while (ok && json_scan_key(&h->scan, &key)) {
-        if (strcmp(key, "dtype") == 0 && !out->dtype)
+        if ((strcmp(key, "dtype") == 0 && out->dtype) ||
+            (strcmp(key, "shape") == 0 && out->shape) ||
+            (strcmp(key, "data_offsets") == 0 && span->end != UNREAD))
+            ok = broken(h, err, "a key is given twice", out->name);
+        else if (strcmp(key, "dtype") == 0)
             ok = json_scan_string(&h->scan, &out->dtype) ||
                  unfit(h, err, "an unknown dtype", out->name);
-        else if (strcmp(key, "shape") == 0 && !out->shape)
+        else if (strcmp(key, "shape") == 0)
             ok = read_shape(set, h, out, err);
-        else if (strcmp(key, "data_offsets") == 0 && span->end == UNREAD)
+        else if (strcmp(key, "data_offsets") == 0)
             ok = read_offsets(h, out, span, err);
         else
             json_scan_skip(&h->scan);
