@@ -160,6 +160,8 @@ static bool record_lost_end(const struct job *job, const struct worker_end *end,
                          err);
     if (child_met_memory(status) && heal_is_left(record))
         return heal_memory(job, end, record, err);
+    if (record->state == JOB_READY && end->counted && record->crashes > end->crashes)
+        return true; /* it recorded its crash itself: a device does not work */
     if (record->state == JOB_RUNNING ||
         (record->state == JOB_READY && !was_paused(status)))
         return crashed(job, end, record, err);
@@ -308,6 +310,7 @@ static enum worker_start start(struct worker *worker, int lock, struct user_scop
     how.digest = record.frozen;
     how.roots = worker->roots;
     strcpy(worker->before, record.reason);
+    worker->crashes = record.crashes;
     guard_begin(&worker->guard, worker->lock, &record, clock_seconds());
     worker->guard.user = worker->user;
     if (ready && note_devices(worker, &record, err) &&
@@ -466,7 +469,9 @@ static bool record_end(struct worker *worker, struct job_record *record,
     const struct worker_end end = { .status = worker->status,
                                     .forgive = true,
                                     .cause = guard->killed ? guard->cause : GUARD_NONE,
-                                    .why = guard->killed ? guard->why : NULL };
+                                    .why = guard->killed ? guard->why : NULL,
+                                    .counted = !worker->adopted,
+                                    .crashes = worker->crashes };
     struct user_scope scope;
     bool ok;
 

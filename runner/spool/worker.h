@@ -36,6 +36,7 @@ struct worker {
     bool no_room;     /* the last job waits for memory */
     bool lost;        /* the device of the last job does not work */
     char before[512]; /* the reason in its state when it started */
+    int64_t crashes;  /* in its state then */
 };
 
 enum worker_start {
@@ -72,6 +73,8 @@ struct worker_end {
     bool forgive;           /* a crash may be followed by another attempt */
     enum guard_cause cause; /* for which it was killed from outside */
     const char *why;        /* the same in words; NULL: it was not */
+    bool counted;           /* with forgive: `crashes` were recorded before it started */
+    int64_t crashes;
 };
 
 /* Handle a job whose lock is free and whose state is `running`: the attempt crashed. It

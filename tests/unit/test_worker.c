@@ -107,6 +107,29 @@ static void test_worker_has_lack_of_memory_healed(void **state)
     assert_int_equal(job_files->record.heals, 1);
 }
 
+/* The trainer recorded that its device does not work, and exited with status 78. */
+static void test_worker_counts_a_recorded_crash_once(void **state)
+{
+    static const char why[] = "cuda:0: uncorrectable memory error";
+    struct job_files *job_files = *state;
+    struct worker_end end = { .status = 78 << 8, .forgive = true, .counted = true };
+    struct job_record *record = &job_files->record;
+    struct error err = { 0 };
+
+    record->state = JOB_READY;
+    record->crashes = 1;
+    strcpy(record->reason, why);
+    assert_true(job_write(&job_files->job, record, false, &err));
+    assert_true(worker_record_end(&job_files->job, &end, record, &err));
+    assert_int_equal(record->crashes, 1);
+    assert_string_equal(record->reason, why);
+
+    end.crashes = 1; /* this attempt recorded nothing */
+    assert_true(worker_record_end(&job_files->job, &end, record, &err));
+    assert_int_equal(record->crashes, 2);
+    assert_non_null(strstr(record->reason, "before it began"));
+}
+
 static void test_worker_fails_a_crash_without_forgive(void **state)
 {
     assert_int_equal(record_end(*state, KILLED, false).state, JOB_FAILED);
@@ -213,6 +236,7 @@ int main(void)
         cmocka_unit_test(test_worker_explains_signals),
         BESIDE(test_worker_allows_max_retries_crashes),
         BESIDE(test_worker_has_lack_of_memory_healed),
+        BESIDE(test_worker_counts_a_recorded_crash_once),
         BESIDE(test_worker_fails_a_crash_without_forgive),
         BESIDE(test_worker_ignores_a_locked_job),
         BESIDE(test_worker_keeps_a_final_state),
