@@ -272,7 +272,7 @@ static void take_answer(struct fleet *fleet, const struct probe *probe)
 
         if (found)
             known->available = found->available;
-        if (found && found->context > known->context) {
+        if (found && found->context > 0) {
             known->context = found->context;
             strcpy(known->bus, found->bus);
         }
@@ -357,8 +357,10 @@ static void start_probe(struct fleet *fleet)
 
 void fleet_recheck(struct fleet *fleet)
 {
-    for (size_t i = 1; i < fleet->device_count; i++)
+    for (size_t i = 1; i < fleet->device_count; i++) {
         fleet->health[i].losses = fleet->health[i].until = fleet->health[i].pause = 0;
+        fleet->devices[i].device.context = 0; /* it is measured again, too */
+    }
     if (fleet->device_count > 1)
         start_probe(fleet);
 }
@@ -526,7 +528,7 @@ void fleet_choose(struct fleet *fleet, struct queue *queue, double now,
         fleet_use_count(fleet);
     choice.count = queue_list(queue, fleet->people.on ? &fleet->people : NULL, now,
                               choice.jobs, PLACEMENT_LOOK);
-    out->stalled = choice.count == 0 && fleet->count == 0 && queue_is_barred(queue);
+    out->stalled = choice.count == 0 && fleet->count == 0 && queue_is_barred(queue, now);
     if (choice.count == 0 || fleet->count == FLEET_JOBS_MAX)
         return;
     for (size_t i = 0; i < choice.count; i++)

@@ -92,21 +92,27 @@ void people_close(struct people *people)
     *people = (struct people) { .limits = people->limits };
 }
 
-/* Return the hour; after the clock was set back, the last one. */
+/* Return the entry of an hour, made if there is none. They are in order, also after the
+ * clock was set back. */
 static struct people_hour *find_hour(struct person *person, int64_t hour)
 {
     const size_t count = person->hour_count;
+    size_t at = count;
 
-    if (count > 0 && person->hours[count - 1].hour >= hour)
-        return &person->hours[count - 1];
+    while (at > 0 && person->hours[at - 1].hour > hour)
+        at--;
+    if (at > 0 && person->hours[at - 1].hour == hour)
+        return &person->hours[at - 1];
     if (count == person->hour_room) {
         person->hour_room = person->hour_room ? 2 * person->hour_room : 8;
         person->hours =
             memory_resize(person->hours, person->hour_room, sizeof(*person->hours));
     }
-    person->hours[count] = (struct people_hour) { .hour = hour };
+    memmove(person->hours + at + 1, person->hours + at,
+            (count - at) * sizeof(*person->hours));
+    person->hours[at] = (struct people_hour) { .hour = hour };
     person->hour_count++;
-    return &person->hours[count];
+    return &person->hours[at];
 }
 
 static int64_t hour_now(void)
@@ -214,6 +220,8 @@ void people_refresh(struct people *people)
             const struct people_hour *hour = &person->hours[j];
             const double age = fmax(now - (double)hour->hour - 1, 0);
 
+            if (hour->hour > (int64_t)floor(now)) /* the clock was wrong */
+                break;
             person->use += hour->device_seconds * exp2(-age / half_life);
             person->gpu_seconds += hour->hour > from ? hour->gpu_seconds : 0;
         }

@@ -193,12 +193,12 @@ size_t queue_list(struct queue *queue, struct people *people, double now,
     return count;
 }
 
-bool queue_is_barred(const struct queue *queue)
+bool queue_is_barred(const struct queue *queue, double now)
 {
     for (size_t at = queue->head; at < queue->head + queue->count; at++)
-        if (queue->list[at].barred)
-            return true;
-    return false;
+        if (!queue->list[at].barred)
+            return false;
+    return queue->count > 0 && now >= queue->paused_until;
 }
 
 char *queue_take(struct queue *queue, struct queued *job)

@@ -56,8 +56,8 @@ void queue_remove(struct queue *queue, const char *name);
  * as their answer. */
 size_t queue_list(struct queue *queue, struct people *people, double now,
                   struct queued *out[], size_t most);
-/* Return whether a limit of its owner kept a job out of the last list. */
-bool queue_is_barred(const struct queue *queue);
+/* Return whether limits of their owners kept all jobs out of the last list. */
+bool queue_is_barred(const struct queue *queue, double now);
 /* Remove a job of the list and return its name, malloc'ed. */
 char *queue_take(struct queue *queue, struct queued *job);
 void queue_pause(struct queue *queue, double until);

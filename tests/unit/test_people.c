@@ -85,6 +85,28 @@ static void test_people_outlast_the_watch(void **state)
     people_close(&people);
 }
 
+static void test_people_do_not_count_the_future(void **state)
+{
+    const long hour = (long)(clock_wall() / 3600);
+    struct people people = some_people();
+    struct error err = { 0 };
+    struct person *ada;
+    char text[256];
+
+    (void)state;
+    snprintf(text, sizeof(text), "saved 5\n1001 %ld 9000 9000\n1001 %ld 1 8\n",
+             hour + 1000, hour - 24);
+    assert_true(file_replace(".trainspool/usage", text, strlen(text), 0600, &err));
+    people_open(&people, true);
+    people_charge(&people, ADA, 60, 60);
+    people_refresh(&people);
+    ada = people_find(&people, ADA);
+    assert_int_equal(ada->hour_count, 3);
+    assert_true(ada->gpu_seconds == 61);
+    assert_true(ada->use > 60 && ada->use < 69);
+    people_close(&people);
+}
+
 static void test_people_forget_what_is_long_ago(void **state)
 {
     const long hour = (long)(clock_wall() / 3600);
@@ -214,10 +236,16 @@ static void test_people_at_a_limit_leave_room_for_others(void **state)
     add(&queue, "ada1", ADA, 1);
     add(&queue, "bob1", BOB, 3);
     expect_order(&queue, &people, "bob1 ");
-    assert_true(queue_is_barred(&queue));
-    people_find(&people, ADA)->running = 0;
-    assert_int_equal(queue_list(&queue, &people, 0, list, 8), 2);
-    assert_false(queue_is_barred(&queue));
+    assert_false(queue_is_barred(&queue, 0)); /* bob1 may start later, at the latest */
+    people_find(&people, BOB)->running = 1;
+    assert_int_equal(queue_list(&queue, &people, 0, list, 8), 0);
+    assert_true(queue_is_barred(&queue, 0));
+    queue_pause(&queue, 10);
+    assert_false(queue_is_barred(&queue, 5));
+    assert_true(queue_is_barred(&queue, 10));
+    people_find(&people, ADA)->running = people_find(&people, BOB)->running = 0;
+    assert_int_equal(queue_list(&queue, &people, 10, list, 8), 2);
+    assert_false(queue_is_barred(&queue, 10));
     assert_int_equal(list[0]->answer.verdict, PLACEMENT_STARTS);
     queue_clear(&queue);
     people_close(&people);
@@ -230,6 +258,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_people_reads_gpu_hours),
         DIR_TEST(test_people_outlast_the_watch),
+        DIR_TEST(test_people_do_not_count_the_future),
         DIR_TEST(test_people_forget_what_is_long_ago),
         DIR_TEST(test_people_are_limited_but_not_root),
         DIR_TEST(test_people_with_less_use_go_first),
