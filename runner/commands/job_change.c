@@ -15,6 +15,7 @@
 
 #include "base/file.h"
 #include "base/path.h"
+#include "base/user.h"
 #include "base/user_names.h"
 #include "runner/job/gate.h"
 #include "runner/output/report.h"
@@ -147,19 +148,13 @@ static bool check_owner(const struct job *job, struct error *err)
                      job->path, owner);
 }
 
-/* Change the job under its lock, or ask the process that holds the lock. */
-static bool change_job(const struct job_change *change, const struct job *job,
-                       struct job_answer *answer, struct error *err)
+static bool change_as_owner(const struct job_change *change, const struct job *job,
+                            struct job_answer *answer, struct error *err)
 {
     bool busy = false, ok;
     int lock;
 
-    /* the job may still run without its file */
-    if (!file_exists(job->path) && !file_exists(job->state))
-        return error_set(err, ERROR_USAGE, "there is no job %s", job->path);
-    if (answer->options->dry_run)
-        return preview(change, job, answer, err);
-    if (!check_owner(job, err) || !job_make_dir(job, err))
+    if (!job_make_dir(job, err))
         return false;
     lock = lock_job(job, &busy, err);
     if (busy)
@@ -168,6 +163,25 @@ static bool change_job(const struct job_change *change, const struct job *job,
         return false;
     ok = change_locked(change, job, answer, err);
     close(lock);
+    return ok;
+}
+
+/* Change the job under its lock, or ask the process that holds the lock. */
+static bool change_job(const struct job_change *change, const struct job *job,
+                       struct job_answer *answer, struct error *err)
+{
+    struct user_scope scope;
+    bool ok;
+
+    /* the job may still run without its file */
+    if (!file_exists(job->path) && !file_exists(job->state))
+        return error_set(err, ERROR_USAGE, "there is no job %s", job->path);
+    if (answer->options->dry_run)
+        return preview(change, job, answer, err);
+    if (!check_owner(job, err) || !job_enter_owner(job, &scope, err))
+        return false;
+    ok = change_as_owner(change, job, answer, err);
+    user_leave(&scope);
     return ok;
 }
 

@@ -21,6 +21,7 @@
 #include "base/leftovers.h"
 #include "base/owner.h"
 #include "base/size.h"
+#include "base/user.h"
 #include "base/walk.h"
 #include "patcher/document/document.h"
 #include "runner/job/obstacle.h"
@@ -371,6 +372,18 @@ bool job_flush(const struct job *job, struct error *err)
     if (fd >= 0)
         close(fd);
     return ok && file_sync_dir(job->run_dir, err);
+}
+
+bool job_enter_owner(const struct job *job, struct user_scope *scope, struct error *err)
+{
+    struct stat st;
+
+    scope->entered = false;
+    if (geteuid() != 0)
+        return true;
+    if (!file_lstat(job->path, &st) && !file_lstat(job->run_dir, &st))
+        return error_errno(err, "cannot find %s", job->path);
+    return user_enter(st.st_uid, scope, err);
 }
 
 int job_lock(const struct job *job, bool *busy, struct error *err)

@@ -142,6 +142,11 @@ bool job_read_frozen(const struct job *job, const char *digest, struct text *out
                      struct error *err);
 bool job_flush(const struct job *job, struct error *err);
 
+/* What root does about a job of another user between this and user_leave, it does with the
+ * rights of the owner of its file, or of its NAME.run if the file was removed. */
+struct user_scope;
+bool job_enter_owner(const struct job *job, struct user_scope *scope, struct error *err);
+
 /* Lock the job. Return the descriptor, or -1 with *busy (another process holds the lock)
  * or *err. */
 int job_lock(const struct job *job, bool *busy, struct error *err);

@@ -137,19 +137,6 @@ static bool is_same(const struct old_file *one, const struct old_file *two)
     return strcmp(one->folder, two->folder) == 0 && strcmp(one->name, two->name) == 0;
 }
 
-/* What root does about a job of another user, it does with the rights of the owner of its
- * file, or of its NAME.run if the file was removed. */
-static bool enter_owner(const struct job *job, struct user_scope *scope)
-{
-    struct stat st;
-    const bool found = file_lstat(job->path, &st) || file_lstat(job->run_dir, &st);
-
-    scope->entered = false;
-    if (geteuid() != 0)
-        return true;
-    return found && user_enter(st.st_uid, scope, NULL);
-}
-
 static void collect_job(const struct listed *listed, struct old_files *files,
                         struct used *used)
 {
@@ -158,7 +145,7 @@ static void collect_job(const struct listed *listed, struct old_files *files,
     struct job job;
 
     job_init(&job, listed->path);
-    if (enter_owner(&job, &scope)) {
+    if (job_enter_owner(&job, &scope, NULL)) {
         if (!listed->running && old_files_may_go(&job, &record))
             old_files_find(listed->path, files);
         else
@@ -341,7 +328,7 @@ static void remove_of_job(struct cleaning *cleaning, const char *path,
     int lock = -1, patch = -1;
 
     job_init(&job, path);
-    if (enter_owner(&job, &scope))
+    if (job_enter_owner(&job, &scope, NULL))
         lock = job_lock(&job, &busy, NULL);
     if (lock >= 0 && old_files_may_go(&job, &record))
         patch = jobfile_lock(path, NULL);

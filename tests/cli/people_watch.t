@@ -50,6 +50,11 @@ as $one touch s/c.yaml
 expect_status "nor holds one that is new" 3 as $two "$trainspool" hold s/c.yaml
 expect "and leaves nothing in its way" [ "$(stat -c %u s/c.run 2>/dev/null)" != $two ]
 rm -rf s/c.yaml s/c.run
+mkdir idle
+chmod 1777 idle
+as $one touch idle/d.yaml
+expect_status "root holds a job of a user" 0 "$trainspool" hold idle/d.yaml
+expect "with the rights of that user" [ -z "$(find idle/d.run ! -uid $one)" ]
 expect "no other user can hold the lock" [ "$(as $two flock -n s/.trainspool/lock echo held 2>/dev/null)" != held ]
 expect "or remove what shows the watch" sh -c '! "$@" 2>/dev/null' sh setpriv --reuid $two --regid $two --clear-groups rm -f s/.trainspool/alive
 expect "or write there" sh -c '! "$@" 2>/dev/null' sh setpriv --reuid $two --regid $two --clear-groups touch s/.trainspool/new
