@@ -379,6 +379,8 @@ bool checkpoint_remove_temporary(const char *dir, struct error *err)
     const struct dirent *entry;
     bool ok = true;
 
+    if (!folder && errno != ENOENT)
+        return error_errno(err, "cannot open the folder %s", dir);
     while (folder && ok && (entry = next_entry(folder, dir, &ok, err))) {
         char *name;
 
