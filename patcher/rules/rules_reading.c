@@ -304,7 +304,7 @@ static void report_tag(struct rule_context *context, const struct node *node,
             .severity = SEVERITY_ERROR,
             .message = arena_printf(context->arena,
                                     text_starts(name, "!!python/")
-                                        ? "the tag %s asks for an object of Python; "
+                                        ? "the tag %s asks for a Python object; "
                                           "YAML readers refuse the file"
                                         : "the tag %s is unknown; YAML readers refuse "
                                           "the file",

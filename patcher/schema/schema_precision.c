@@ -72,8 +72,9 @@ static const struct key rows[] = {
       .help = "memory that the job may use, as a size (12GiB) or a share of the free "
               "memory (80%); the default is 95 % of the free memory",
       .manual = "On the CPU, it is enforced: a process that takes over 512 MiB more than "
-                "it, for the program, the tokenizer and the data, runs out of memory. On "
-                "a GPU, all memory is one block, which the plan counts." },
+                "it, for the program, the tokenizer and the data, and 24 MiB for each "
+                "thread, runs out of memory. On a GPU, all memory is one block, which "
+                "the plan counts." },
     { TS_USED("bf16_full_eval", KEY_BOOL, "false"), .into = TS_FIELD(bf16_full_eval),
       .help = "evaluate in bfloat16" },
     { TS_USED("fp16_full_eval", KEY_BOOL, "false"), .into = TS_FIELD(fp16_full_eval),
