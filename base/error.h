@@ -18,6 +18,7 @@ enum error_code {
     ERROR_FAULT,    /* the machine cannot for now (base/fault.h): trying again may help */
     ERROR_DEVICE,   /* a device failed or is missing */
     ERROR_CARD,     /* a device does not work: it hangs, is lost, or its memory failed */
+    ERROR_CONTEXT,  /* this process can no longer use a device; another process can */
     ERROR_DIVERGED, /* training diverged, for example by too many overflows in a row */
     ERROR_MEMORY,   /* the host or a device has too little memory for the job */
     ERROR_STOPPED,  /* stopped on request */

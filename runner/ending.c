@@ -52,6 +52,11 @@ static void find_stop(const struct ending_facts *facts, const struct error *err,
     }
 }
 
+static bool next_may_work(enum error_code code)
+{
+    return code == ERROR_CARD || code == ERROR_CONTEXT;
+}
+
 void ending_find(const struct ending_facts *facts, const struct error *err,
                  struct ending *out)
 {
@@ -68,7 +73,7 @@ void ending_find(const struct ending_facts *facts, const struct error *err,
     out->paused = !out->ailment && facts->spooled && err->code == ERROR_FAULT;
     out->event = out->ailment  ? EVENT_AILED
                  : out->paused ? EVENT_PAUSED
-                 : facts->spooled && facts->retries && err->code == ERROR_CARD
+                 : facts->spooled && facts->retries && next_may_work(err->code)
                      ? EVENT_CRASHED
                      : EVENT_EXIT_BAD;
     out->status = facts->waits   ? EXIT_NO_ROOM

@@ -236,7 +236,7 @@ int main(int argc, char **argv)
     /* a run continues without its output, and a generation checks it separately */
     if (is_query(&options))
         status = report_flush(program, status);
-    if (err.code == ERROR_DEVICE || err.code == ERROR_CARD)
+    if (err.code == ERROR_DEVICE || err.code == ERROR_CARD || err.code == ERROR_CONTEXT)
         exit_at_once(status);
     options_clear(&options);
     return status;

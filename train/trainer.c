@@ -573,7 +573,7 @@ bool trainer_run(const struct plan *plan, const struct trainer_options *options,
         parallel_report(options->group, &why);
         if (why.code == ERROR_SYSTEM || why.code == ERROR_FAULT ||
             why.code == ERROR_DEVICE || why.code == ERROR_CARD ||
-            why.code == ERROR_MEMORY)
+            why.code == ERROR_CONTEXT || why.code == ERROR_MEMORY)
             parallel_explain(options->group, &why);
         if (err && err->code == ERROR_NONE)
             *err = why;

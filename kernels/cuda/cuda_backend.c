@@ -174,7 +174,7 @@ static bool open_card(struct cuda_backend *cuda, struct error *err)
             10 * properties.major + properties.minor);
     if (status != cudaSuccess) {
         cuda_card_text(status, why, sizeof(why));
-        return error_set(err, ERROR_DEVICE,
+        return error_set(err, cuda_error_code(status),
                          "%s (cuda:%d) cannot be used, but device: cpu can: %s",
                          device->name, device->ordinal, why);
     }

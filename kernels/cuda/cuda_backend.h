@@ -94,6 +94,8 @@ bool cuda_status(cudaError_t status, struct error *err, const char *format, ...)
 
 /* Return whether the status says that this build has no code for a GPU. */
 bool cuda_lacks_code(cudaError_t status);
+/* Return ERROR_CARD, ERROR_CONTEXT or ERROR_DEVICE, for a status that is no success. */
+enum error_code cuda_error_code(cudaError_t status);
 /* Describe the status of a GPU that cannot be opened, with a remedy. */
 void cuda_card_text(cudaError_t status, char *out, size_t room);
 

@@ -15,6 +15,9 @@
     "the card or its driver is lost: look for Xid lines in dmesg, and reset or restart"
 #define BUSY \
     "another program uses the card exclusively: see nvidia-smi, or choose another card"
+#define MPS "see the log of the MPS server (nvidia-cuda-mps-control)"
+#define PROCESS \
+    "only this process is affected: start it again; if it fails again, see Xid in dmesg"
 #define BUILD \
     "configure trainspool with --with-cuda-archs for this card, or set device: cpu"
 #define FULL                                                                          \
@@ -24,10 +27,18 @@
     "lower per_device_train_batch_size or cutoff_len, or turn gradient_checkpointing " \
     "on; nvidia-smi shows whether another program holds memory of the card"
 
-/* NVIDIA CUDA Runtime API, "CUDA error types": where it says that the process must be
- * terminated and relaunched, PROCESS_ENDS; CARD_LOST if no other process could use the card
- * either. */
-enum harm { NO_HARM, PROCESS_ENDS, CARD_LOST };
+/*
+ * By NVIDIA CUDA Runtime API, "CUDA error types" (driver_types.h):
+ *
+ * PROCESS_ENDS  the process "must be terminated and relaunched"; it would fail again.
+ * CONTEXT_LOST  the same, or its context or connection is gone, for a reason that another
+ *               process need not meet: an error that the GPU contained ("invalid accesses of
+ *               peer GPU memory", "certain classes of hardware errors"), an end by the MPS
+ *               server, a device "outside of CUDA", cards that are busy "at the current
+ *               time". If the card has a lasting fault, the driver reports it: cuda_health.c.
+ * CARD_LOST     no other process can use the card either, or its memory or links failed.
+ */
+enum harm { NO_HARM, PROCESS_ENDS, CONTEXT_LOST, CARD_LOST };
 
 static const struct meaning {
     cudaError_t status;
@@ -41,8 +52,14 @@ static const struct meaning {
     { cudaErrorInsufficientDriver, NO_HARM, "install a newer NVIDIA driver" },
     { cudaErrorNotSupported, NO_HARM,
       "this card cannot do it: choose another precision, or device: cpu" },
-    { cudaErrorDevicesUnavailable, PROCESS_ENDS, BUSY },
-    { cudaErrorMpsMaxClientsReached, PROCESS_ENDS, BUSY },
+    { cudaErrorOperatingSystem, CONTEXT_LOST, PROCESS },
+    { cudaErrorDevicesUnavailable, CONTEXT_LOST, BUSY },
+    { cudaErrorMpsConnectionFailed, CONTEXT_LOST, MPS },
+    { cudaErrorMpsRpcFailure, CONTEXT_LOST, MPS },
+    { cudaErrorMpsServerNotReady, CONTEXT_LOST, MPS },
+    { cudaErrorMpsMaxClientsReached, CONTEXT_LOST, BUSY },
+    { cudaErrorMpsMaxConnectionsReached, CONTEXT_LOST, BUSY },
+    { cudaErrorMpsClientTerminated, CONTEXT_LOST, MPS },
     { cudaErrorECCUncorrectable, CARD_LOST,
       "the card's memory has failed: see nvidia-smi -q -d ECC, and use another card "
       "until it has been reset" },
@@ -60,15 +77,13 @@ static const struct meaning {
     { cudaErrorLaunchFailure, PROCESS_ENDS, DEFECT },
 #if CUDART_VERSION >= 13000
     { cudaErrorTensorMemoryLeak, PROCESS_ENDS, DEFECT },
-    { cudaErrorContained, CARD_LOST, LOST },
+    { cudaErrorContained, CONTEXT_LOST, PROCESS },
 #endif
-    { cudaErrorContextIsDestroyed, CARD_LOST, LOST },
-    { cudaErrorDeviceUninitialized, CARD_LOST, LOST },
+    { cudaErrorContextIsDestroyed, CONTEXT_LOST, PROCESS },
+    { cudaErrorDeviceUninitialized, CONTEXT_LOST, PROCESS },
+    { cudaErrorExternalDevice, CONTEXT_LOST, PROCESS },
     { cudaErrorNoDevice, CARD_LOST, LOST },
     { cudaErrorSystemNotReady, CARD_LOST, LOST },
-    { cudaErrorMpsRpcFailure, CARD_LOST, LOST },
-    { cudaErrorMpsClientTerminated, CARD_LOST, LOST },
-    { cudaErrorExternalDevice, CARD_LOST, LOST },
     { cudaErrorUnknown, CARD_LOST, LOST },
 };
 
@@ -98,14 +113,21 @@ void cuda_card_text(cudaError_t status, char *out, size_t room)
              cudaGetErrorName(status), remedy ? "; " : "", remedy ? remedy : "");
 }
 
+enum error_code cuda_error_code(cudaError_t status)
+{
+    const enum harm harm = meaning_of(status)->harm;
+
+    return harm == CARD_LOST      ? ERROR_CARD
+           : harm == CONTEXT_LOST ? ERROR_CONTEXT
+                                  : ERROR_DEVICE;
+}
+
 static bool tell(struct error *err, enum error_code code, cudaError_t status,
                  const char *where)
 {
-    const struct meaning *meaning = meaning_of(status);
-    const char *remedy = meaning->remedy;
+    const char *remedy = meaning_of(status)->remedy;
 
-    return error_set(err, meaning->harm == CARD_LOST ? ERROR_CARD : code,
-                     "%s: %s (%s)%s%s", where, cudaGetErrorString(status),
+    return error_set(err, code, "%s: %s (%s)%s%s", where, cudaGetErrorString(status),
                      cudaGetErrorName(status), remedy ? "; " : "", remedy ? remedy : "");
 }
 
@@ -121,7 +143,7 @@ bool cuda_status(cudaError_t status, struct error *err, const char *format, ...)
     va_end(arguments);
     cudaGetLastError(); /* an error that is not sticky must not be reported again by the
                          * next call */
-    return tell(err, ERROR_DEVICE, status, where);
+    return tell(err, cuda_error_code(status), status, where);
 }
 
 /* The next call, whatever it is, reports a kernel that failed. */
@@ -139,7 +161,8 @@ void cuda_check(struct cuda_backend *cuda, cudaError_t status, const char *forma
     cudaGetLastError();
     snprintf(text, sizeof(text), "%s%s", where,
              dead && !cuda->named ? ", or something shortly before it" : "");
-    tell(&cuda->failed, status == cudaErrorMemoryAllocation ? ERROR_MEMORY : ERROR_DEVICE,
+    tell(&cuda->failed,
+         status == cudaErrorMemoryAllocation ? ERROR_MEMORY : cuda_error_code(status),
          status, text);
     cuda->dead = cuda->dead || dead;
 }

@@ -40,13 +40,15 @@ static void assert_refused(enum error_code code, const char *why, const char *re
 /* None of them is reported as lacking code. */
 static const struct {
     cudaError_t status;
+    enum error_code code;
     const char *remedy;
 } unusable[] = {
-    { cudaErrorMemoryAllocation, "another program holds the memory of the card" },
-    { cudaErrorDevicesUnavailable, "uses the card exclusively" },
-    { cudaErrorUnsupportedPtxVersion, "newer NVIDIA driver" },
-    { cudaErrorInsufficientDriver, "newer NVIDIA driver" },
-    { cudaErrorECCUncorrectable, "ECC" },
+    { cudaErrorMemoryAllocation, ERROR_DEVICE,
+      "another program holds the memory of the card" },
+    { cudaErrorDevicesUnavailable, ERROR_CONTEXT, "uses the card exclusively" },
+    { cudaErrorUnsupportedPtxVersion, ERROR_DEVICE, "newer NVIDIA driver" },
+    { cudaErrorInsufficientDriver, ERROR_DEVICE, "newer NVIDIA driver" },
+    { cudaErrorECCUncorrectable, ERROR_CARD, "ECC" },
 };
 
 static void test_cuda_backend_opens_only_runnable_devices(void **state)
@@ -61,7 +63,7 @@ static void test_cuda_backend_opens_only_runnable_devices(void **state)
     assert_refused(ERROR_DEVICE, "8.0", "--with-cuda-archs=80");
     for (size_t i = 0; i < TS_COUNT(unusable); i++) {
         emulation_break_code(unusable[i].status);
-        assert_refused(ERROR_DEVICE, "cannot be used", unusable[i].remedy);
+        assert_refused(unusable[i].code, "cannot be used", unusable[i].remedy);
     }
     emulation_break_code(cudaSuccess);
     emulation_break_library(true);
@@ -402,6 +404,18 @@ static void test_cuda_backend_lost_card_stays_lost(void **state)
     backend_close(be);
 }
 
+static void assert_dead(cudaError_t status, enum error_code code)
+{
+    struct cuda_backend cuda = { 0 };
+    struct error err = { 0 };
+
+    cuda_check(&cuda, status, "trying");
+    assert_true(cuda.dead);
+    assert_int_equal(cuda.failed.code, code);
+    assert_false(cuda_status(status, &err, "trying"));
+    assert_int_equal(err.code, code);
+}
+
 /* NVIDIA: "the process must be terminated and relaunched". */
 static void test_cuda_backend_stays_failed_after_a_fatal_error(void **state)
 {
@@ -416,22 +430,41 @@ static void test_cuda_backend_stays_failed_after_a_fatal_error(void **state)
         cudaErrorInvalidPc,
         cudaErrorLaunchFailure,
         cudaErrorTensorMemoryLeak,
-        /* the others lose the card */
-        cudaErrorContained,
-        cudaErrorMpsClientTerminated,
-        cudaErrorExternalDevice,
-        cudaErrorECCUncorrectable,
     };
-    const size_t lost = TS_COUNT(ends) - 4;
 
     (void)state;
-    for (size_t i = 0; i < TS_COUNT(ends); i++) {
-        struct cuda_backend cuda = { 0 };
+    for (size_t i = 0; i < TS_COUNT(ends); i++)
+        assert_dead(ends[i], ERROR_DEVICE);
+}
 
-        cuda_check(&cuda, ends[i], "trying");
-        assert_true(cuda.dead);
-        assert_int_equal(cuda.failed.code, i < lost ? ERROR_DEVICE : ERROR_CARD);
-    }
+/* Another process may use the card: the job is tried again, and the card not drained. */
+static void test_cuda_backend_tells_a_lost_context_from_a_lost_card(void **state)
+{
+    static const cudaError_t contexts[] = {
+        cudaErrorContained,
+        cudaErrorContextIsDestroyed,
+        cudaErrorDeviceUninitialized,
+        cudaErrorExternalDevice,
+        cudaErrorOperatingSystem,
+        cudaErrorDevicesUnavailable,
+        cudaErrorMpsConnectionFailed,
+        cudaErrorMpsRpcFailure,
+        cudaErrorMpsServerNotReady,
+        cudaErrorMpsMaxClientsReached,
+        cudaErrorMpsMaxConnectionsReached,
+        cudaErrorMpsClientTerminated,
+    };
+    static const cudaError_t cards[] = {
+        cudaErrorECCUncorrectable, cudaErrorNvlinkUncorrectable,
+        cudaErrorNoDevice,         cudaErrorSystemNotReady,
+        cudaErrorUnknown,
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(contexts); i++)
+        assert_dead(contexts[i], ERROR_CONTEXT);
+    for (size_t i = 0; i < TS_COUNT(cards); i++)
+        assert_dead(cards[i], ERROR_CARD);
 }
 
 /* The destructors of a hung driver would not return: none is called. */
@@ -576,6 +609,7 @@ int main(void)
         cmocka_unit_test(test_cuda_backend_sync_reports_the_first_failure),
         cmocka_unit_test(test_cuda_backend_lost_card_stays_lost),
         cmocka_unit_test(test_cuda_backend_stays_failed_after_a_fatal_error),
+        cmocka_unit_test(test_cuda_backend_tells_a_lost_context_from_a_lost_card),
         cmocka_unit_test(test_cuda_backend_gives_up_a_card_that_hangs),
         cmocka_unit_test(test_cuda_backend_ends_the_process_if_the_driver_is_stuck),
         cmocka_unit_test(test_cuda_backend_leaves_no_alarm_set),

@@ -63,17 +63,22 @@ static void test_ending_retries_after_the_loss_of_a_device(void **state)
 {
     struct ending_facts facts = { .spooled = true, .retries = true };
     const struct error lost = { .code = ERROR_CARD, .text = "cuda:0 hangs" };
+    const struct error context = { .code = ERROR_CONTEXT, .text = "contained" };
     const struct error failed = { .code = ERROR_DEVICE, .text = "illegal address" };
 
     (void)state;
     expect_end(&facts, &lost, EVENT_CRASHED, "cuda:0 hangs");
+    expect_end(&facts, &context, EVENT_CRASHED, "contained");
     expect_end(&facts, &failed, EVENT_EXIT_BAD, "illegal address");
     facts.retries = false;
     expect_end(&facts, &lost, EVENT_EXIT_BAD, "cuda:0 hangs");
+    expect_end(&facts, &context, EVENT_EXIT_BAD, "contained");
     facts = (struct ending_facts) { .retries = true };
     expect_end(&facts, &lost, EVENT_EXIT_BAD, "cuda:0 hangs");
     assert_int_equal(ending_status(true, ERROR_CARD), 78);
     assert_int_equal(ending_status(false, ERROR_CARD), 1);
+    /* the watch counts no loss of the device */
+    assert_int_equal(ending_status(true, ERROR_CONTEXT), 1);
 }
 
 static void test_ending_keeps_errors_after_a_signal(void **state)
