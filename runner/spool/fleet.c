@@ -282,23 +282,41 @@ static void take_answer(struct fleet *fleet, const struct probe *probe)
     fleet->answered = clock_seconds();
 }
 
-static device_set gpus_of_job(const struct fleet *fleet, const char *name)
+/* Return NULL if it is not known. */
+static const struct fleet_job *find_job(const struct fleet *fleet, const char *name)
 {
     for (size_t i = 0; i < fleet->count; i++)
         if (strcmp(fleet->jobs[i].name, name) == 0)
-            return fleet->running[i].devices & ~(device_set)1;
-    return 0;
+            return &fleet->jobs[i];
+    return NULL;
+}
+
+static device_set gpus_of_job(const struct fleet *fleet, const struct fleet_job *job)
+{
+    return job ? fleet->running[job - fleet->jobs].devices & ~(device_set)1 : 0;
+}
+
+/* Count a loss if the owner of the job cannot have made all of them. */
+static bool count_loss(const struct fleet *fleet, struct fleet_health *health, uid_t user)
+{
+    const bool counts = !fleet->people.shared || health->losses == 0 ||
+                        health->loser != user || user == 0;
+
+    health->losses += counts;
+    health->loser = user;
+    return counts && health->losses >= LOSSES_MAX;
 }
 
 void fleet_note_loss(struct fleet *fleet, const char *name, const char *reason)
 {
-    const device_set gpus = gpus_of_job(fleet, name);
+    const struct fleet_job *job = find_job(fleet, name);
+    const device_set gpus = gpus_of_job(fleet, job);
     char why[160];
 
     for (size_t i = 1; i < fleet->device_count; i++) {
         struct fleet_health *health = &fleet->health[i];
 
-        if (!(gpus >> i & 1) || ++health->losses < LOSSES_MAX)
+        if (!(gpus >> i & 1) || !count_loss(fleet, health, job->user))
             continue;
         health->pause = fmin(fmax(2 * health->pause, pause_first), pause_longest);
         health->until = clock_seconds() + health->pause;
@@ -310,7 +328,7 @@ void fleet_note_loss(struct fleet *fleet, const char *name, const char *reason)
 
 void fleet_note_success(struct fleet *fleet, const char *name)
 {
-    const device_set gpus = gpus_of_job(fleet, name);
+    const device_set gpus = gpus_of_job(fleet, find_job(fleet, name));
 
     for (size_t i = 1; i < fleet->device_count; i++)
         if (gpus >> i & 1 && !fleet->health[i].ill[0])

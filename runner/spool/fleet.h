@@ -26,10 +26,13 @@ struct fleet_job {
 
 /* A GPU is ill if the probe does not find it or says so, or if two jobs in a row ended
  * because it does not work. In the first case it gets jobs again after the next probe, in
- * the last one after a successful probe at `until`. */
+ * the last one after a successful probe at `until`. Where several users have jobs, the two
+ * must not belong to the same one, who may send the signal of a hung driver to their own
+ * trainers; the probe still finds a GPU that the driver gave up. */
 struct fleet_health {
     char ill[160]; /* why it gets no job; "": it is well */
     int losses;    /* in a row */
+    uid_t loser;   /* the owner of the job that lost it last */
     double until, pause;
 };
 

@@ -163,6 +163,7 @@ void people_open(struct people *people, bool shared)
     struct text text;
     char *line;
 
+    people->shared = shared;
     people->on = shared || people->limits.running >= 0 || people->limits.queued >= 0 ||
                  people->limits.gpu_seconds >= 0;
     if (!people->on)

@@ -39,7 +39,8 @@ struct person {
 /* Zeroed at first, except for the limits. */
 struct people {
     struct people_limits limits;
-    bool on; /* there are limits, or several users */
+    bool on;     /* there are limits, or several users */
+    bool shared; /* several users may drop jobs */
     struct person *list;
     size_t count, room;
     double saved;   /* wall time of the file; 0: there is none */

@@ -19,6 +19,25 @@ is_running() { has_reached "s/$1.yaml" 1; }
 # NAME PATTERN: the reason of a job matches.
 shows() { "$trainspool" status "s/$1.yaml" | grep -q "$2"; }
 
+# A user who ends jobs as a hung driver would is no reason to take a GPU from the others.
+: >broken
+: >starts
+chmod 666 starts
+background "$trainspool" watch s
+drop_owner=$one
+drop lost1 cuda:0 'max_retries: 2'
+wait_until 60 state_is s/lost1.yaml failed
+expect "a GPU that jobs of one user lose" [ "$(grep -c 'cuda:0' starts)" -eq 3 ]
+grep -q 'cuda:0 gets no job' daemon.log
+expect "gets jobs all the same" [ $? -eq 1 ]
+drop_owner=$two
+drop lost2 cuda:0 'max_retries: 0'
+wait_until 30 state_is s/lost2.yaml failed
+wait_until 20 grep -q 'cuda:0 gets no job: 2 jobs in a row lost it' daemon.log
+ok $? "until one of another user loses it, too"
+stop
+rm -r broken starts s/lost*
+
 background "$trainspool" watch --slots 1 s
 drop_as $one a1
 wait_until 30 is_running a1
