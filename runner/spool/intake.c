@@ -51,41 +51,6 @@ static void forget_trouble(struct item *item)
     item->blocked = false;
 }
 
-/* The state, and whether there is a request about it or it is held. */
-static void state_source(const struct job *job, char out[64])
-{
-    struct stat st;
-
-    out[0] = 0;
-    if (lstat(job->state, &st) == 0)
-        job_source(&st, out);
-    if (lstat(job->cancel, &st) == 0)
-        snprintf(out + strlen(out), 64 - strlen(out), "+");
-    if (gate_is_held(job))
-        snprintf(out + strlen(out), 64 - strlen(out), "h");
-}
-
-static void note_known(struct item *item, const struct job *job, const char *source)
-{
-    snprintf(item->known, sizeof(item->known), "%s", source);
-    if (source != item->history.source)
-        snprintf(item->history.source, sizeof(item->history.source), "%s", source);
-    state_source(job, item->known_state);
-    item->reported = false;
-}
-
-/* Return whether the file and its state are unchanged since they were last handled. */
-static bool is_unchanged(const struct item *item, const struct job *job)
-{
-    char state[64];
-
-    if (!item->known[0] || strcmp(item->known, item->history.source) != 0 ||
-        item->gate == GATE_AFTER || item->gate == GATE_BEGIN || item->gate == GATE_SWEEP)
-        return false;
-    state_source(job, state);
-    return strcmp(state, item->known_state) == 0;
-}
-
 struct placement_need intake_need(const struct job_record *record)
 {
     struct placement_need need = { .capability = (int)record->capability,
@@ -179,6 +144,11 @@ void intake_find(struct intake *intake, struct item *item)
     intake->found[intake->found_count++] = memory_strdup(item->name);
 }
 
+static bool is_healing(const struct job_record *record)
+{
+    return record->state == JOB_NEW && record->ailment[0];
+}
+
 void intake_find_running(struct intake *intake, struct item *item)
 {
     struct job_record record;
@@ -193,7 +163,9 @@ void intake_find_running(struct intake *intake, struct item *item)
         if (job_is_locked(&job))
             intake_find(intake, item);
         else if (intake->people->limits.queued >= 0 && job_read(&job, &record, NULL))
-            item_count(item, intake->people, record.state == JOB_READY);
+            item_count(item, intake->people,
+                       record.state == JOB_READY || record.state == JOB_RUNNING ||
+                           is_healing(&record));
     }
     job_clear(&job);
 }
@@ -237,6 +209,16 @@ static bool settle(struct intake *intake, const struct comparison *text,
     return true;
 }
 
+static void leave_queue(struct intake *intake, struct item *item)
+{
+    waiters_remove(&intake->waiters, item);
+    if (item->counted) /* else a worker finds that it is not ready */
+        queue_remove(&intake->queue, item->name);
+    item_count(item, intake->people, false);
+    item->returns = false;
+    item->gate = GATE_OPEN;
+}
+
 /* Continue a job whose text is known, according to its state. */
 static bool follow(struct intake *intake, const struct comparison *text,
                    struct job_record *record, struct error *err)
@@ -247,13 +229,13 @@ static bool follow(struct intake *intake, const struct comparison *text,
         return true;
     if (!settle(intake, text, record, err))
         return false;
-    item_count(text->item, intake->people, record->state == JOB_READY);
     if (record->state == JOB_READY) {
+        if (!item_may_wait(text->item, intake->people, err))
+            return false;
         queue_open(intake, text->item, job, record);
         return true;
     }
-    waiters_remove(&intake->waiters, text->item);
-    text->item->gate = GATE_OPEN;
+    leave_queue(intake, text->item);
     if (record->state == JOB_RUNNING)
         intake_find(intake, text->item);
     return true;
@@ -296,9 +278,12 @@ static bool find_job(void *context, const char *name)
 static void take_in(struct intake *intake, struct item *item, const struct job *job,
                     const struct examine_result *result)
 {
-    note_known(item, job, result->record.source);
+    item_note_known(item, job, result->record.source);
     item->news = true;
-    item_count(item, intake->people, result->record.state == JOB_READY);
+    if (result->record.state == JOB_READY)
+        item_count(item, intake->people, true);
+    else
+        leave_queue(intake, item);
     log_admission(intake, job, &result->record, result->edits);
     intake->failures +=
         result->record.state == JOB_REJECTED || result->record.state == JOB_FAILED;
@@ -385,17 +370,18 @@ static bool examine(struct intake *intake, struct item *item, const struct job *
     return !waited && !item->finish;
 }
 
-/* A job that a patch remedies has waited before. */
+/* A job that a patch remedies has waited before: a worker had it. */
 static bool claim(struct intake *intake, struct item *item, const struct job *job,
                   const struct comparison *text)
 {
     struct examine_request request;
-    bool healing = text->record.state == JOB_NEW && text->record.ailment[0];
+    bool healing = item->returns && is_healing(&text->record);
 
     make_request(intake, item, text->drop, &request);
-    if (!request.refused[0] && !item->counted && !healing &&
-        people_may_queue(intake->people, item->user, request.refused))
+    if (!request.refused[0] && !item->counted &&
+        (healing || people_may_queue(intake->people, item->user, request.refused)))
         item_count(item, intake->people, true);
+    item->returns = false;
     return examine(intake, item, job, &request);
 }
 
@@ -455,7 +441,7 @@ static bool handle(struct intake *intake, struct item *item, const struct job *j
         return claim(intake, item, job, &text);
     }
     if (ok)
-        note_known(item, job, item->history.source);
+        item_note_known(item, job, item->history.source);
     else if (err.code == ERROR_DATA) /* the file changed while it was read */
         item->due = clock_seconds() + again_after_change;
     else
@@ -512,7 +498,9 @@ static bool handle_name(struct intake *intake, struct item *item)
     item->gone = verdict == DROP_GONE;
     if (verdict == DROP_GONE || is_duplicate(intake, item)) {
         waiters_remove(&intake->waiters, item); /* it is checked when it comes back */
-        item_count(item, intake->people, false);
+        /* a job in the queue starts all the same */
+        item_count(item, intake->people,
+                   item->counted && queue_has(&intake->queue, item->name));
         forget_trouble(item);
         return true;
     }
@@ -525,7 +513,7 @@ static bool handle_name(struct intake *intake, struct item *item)
     if (!job_check_dir(&job, item->user, &drop.fault)) {
         put_off(intake, item, &drop.fault, again_after_fault);
         done = false;
-    } else if (is_unchanged(item, &job)) {
+    } else if (item_is_unchanged(item, &job)) {
         done = true;
     } else if (verdict == DROP_WAIT && !is_recorded(item, &job)) {
         log_waiting(intake, item, now);

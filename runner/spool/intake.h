@@ -43,7 +43,8 @@ struct item {
     bool current;  /* used by the spool: a worker has the job */
     bool counted;  /* as one that waits (item_count), of this user */
     uid_t counted_for;
-    bool pending;      /* used by the spool: a check is due */
+    bool returns; /* used by the spool: a worker had it, its state was not read since */
+    bool pending; /* used by the spool: a check is due */
     struct item *next; /* used by the spool */
     bool flush;        /* its frozen text still has to be flushed */
     struct item *next_flush;
@@ -85,5 +86,12 @@ void intake_clear(struct intake *intake);
 void item_free(void *item);
 /* Count a job of its user as one that waits, or no longer. */
 void item_count(struct item *item, struct people *people, bool waits);
+/* Count a job that is ready as one that waits. Return false with the reason if it must not:
+ * one that did not wait before counts like a new one, whatever its state says, because its
+ * owner may have written that. */
+bool item_may_wait(struct item *item, struct people *people, struct error *err);
+void item_note_known(struct item *item, const struct job *job, const char *source);
+/* Return whether the file and its state are unchanged since they were last handled. */
+bool item_is_unchanged(const struct item *item, const struct job *job);
 
 #endif

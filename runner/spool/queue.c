@@ -75,6 +75,11 @@ static size_t find(const struct queue *queue, const char *name)
     return at;
 }
 
+bool queue_has(const struct queue *queue, const char *name)
+{
+    return find(queue, name) < queue->head + queue->count;
+}
+
 void queue_add(struct queue *queue, const struct queued *job)
 {
     size_t at = find(queue, job->name);

@@ -50,6 +50,7 @@ void queue_clear(struct queue *queue);
  * long it has waited for its devices. */
 void queue_add(struct queue *queue, const struct queued *job);
 void queue_remove(struct queue *queue, const char *name);
+bool queue_has(const struct queue *queue, const char *name);
 /* List the jobs that are due in the order in which they may start; return how many, at
  * most `most`. They stay valid until the queue is changed. people: refreshed, or NULL;
  * jobs that may not start because of a limit of their owner are left out, and have that

@@ -448,6 +448,7 @@ static struct item *release(struct spool *spool, const char *name, double due)
 
     spool->intake.current -= item->current;
     item->current = false;
+    item->returns = true;
     fleet_remove(spool->fleet, name);
     if (spool->absent)
         spool->scan_at = 0; /* nothing prevents us from opening it again */

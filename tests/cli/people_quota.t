@@ -71,6 +71,34 @@ ok $? "as many jobs of a user run as may"
 drop_as $one a4
 wait_until 30 state_is s/a4.yaml rejected
 expect "as many wait as may" shows a4 'its owner has 1 job in the queue, as many as may wait (max_queued)'
+# A user forges the state of a job that waits or is rejected, and the watch reads it.
+forge() { # NAME FROM TO
+    as $one sed -i "s/\"state\":\"$2\"/\"state\":\"$3\"/" "s/$1.run/state.json"
+    touch s/.trainspool/wake
+}
+refuses() { grep -q " $1.yaml: its owner has 1 job in the queue" daemon.log; }
+has_left() { ! grep -q "\"$1.yaml\"" s/.trainspool/fleet.json; }
+forge a4 rejected ready
+wait_until 20 refuses a4
+ok $? "a state that its owner wrote queues no job"
+forge a4 ready rejected
+forge a3 ready stopped
+wait_until 20 has_left a3
+ok $? "a job that seems to have stopped leaves the queue"
+drop_as $one a6
+wait_until 30 state_is s/a6.yaml ready
+forge a3 stopped ready
+wait_until 20 refuses a3
+ok $? "and counts like a new one when it is back"
+cancel a6
+wait_until 20 shows a3 'waits for another job of its owner: 1 may run (max_running)'
+ok $? "so that it waits again when there is room"
+as $one mv s/a3.yaml s/a3.moved
+touch s/.trainspool/wake
+drop_as $one a7
+wait_until 30 state_is s/a7.yaml rejected
+ok $? "a job in the queue counts while its file is gone"
+as $one mv s/a3.moved s/a3.yaml
 drop_as $two b2
 wait_until 30 is_running b2
 ok $? "a job of another user runs meanwhile"
