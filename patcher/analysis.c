@@ -3,6 +3,7 @@
 
 #include "patcher/analysis.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -152,6 +153,13 @@ static const char *config_error(const struct analyzer *analyzer, const char *pat
     return message;
 }
 
+/* Return whether a file does not exist, and no more: one without permission does. */
+static bool is_absence(const struct error *err)
+{
+    return err->code == ERROR_SYSTEM && (text_ends(err->text, strerror(ENOENT)) ||
+                                         text_ends(err->text, strerror(ENOTDIR)));
+}
+
 static void read_model(struct analyzer *analyzer, const char *path)
 {
     struct model_config *model;
@@ -182,7 +190,7 @@ static void read_model(struct analyzer *analyzer, const char *path)
                                    : safetensors_format(set);
     else if (!set) {
         analyzer->weights_error = arena_strdup(analyzer->arena, ignored.text);
-        analyzer->weights_absent = ignored.code == ERROR_SYSTEM; /* not opened */
+        analyzer->weights_absent = is_absence(&ignored);
     }
     safetensors_close(set);
 }

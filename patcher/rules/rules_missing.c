@@ -4,14 +4,18 @@
 
 #include "patcher/rules/rules_context.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
 #include "base/size.h"
 #include "patcher/document/lookalike.h"
 #include "patcher/schema/schema.h"
 #include "train/dataset/dataset_source.h"
+
+#define PERMIT "the owner of the job must be able to read it: see chmod and setfacl"
 
 /* Return a hint about a character in the name that looks like another, or NULL. */
 static const char *lookalike_note(const struct rule_context *context, const char *key)
@@ -91,6 +95,22 @@ static void report_not_named(struct rule_context *context, const char *key,
                                "trainspool: {target: external}"
                              : NULL },
         NULL);
+}
+
+/* Report a file that cannot be looked at, for example in a folder of another user: waiting
+ * for it does not help. NULL: it does not exist. */
+static struct finding *report_barred(struct rule_context *context, const char *key,
+                                     const char *path)
+{
+    struct stat st;
+    int why = stat(path, &st) == 0 ? 0 : errno;
+
+    if (why == 0 || why == ENOENT || why == ENOTDIR)
+        return NULL;
+    return report_unfit(context, key,
+                        arena_printf(context->arena, "cannot access %s: %s",
+                                     rule_printable(context, path), strerror(why)),
+                        why == EACCES ? PERMIT : NULL);
 }
 
 static bool has_file(const char *dir, const char *name)
@@ -174,6 +194,8 @@ static void check_folder(struct rule_context *context, const char *key, const ch
             "name the folder that contains it");
         return;
     }
+    if (report_barred(context, key, arena_printf(context->arena, "%s/%s", dir, file)))
+        return;
     report_missing(context, key,
                    file_is_dir(dir) ? arena_printf(context->arena, "%s has no %s",
                                                    rule_printable(context, dir), file)
@@ -263,7 +285,7 @@ static void check_model_files(struct rule_context *context, const char *dir)
             context, "model_name_or_path",
             arena_printf(context->arena, "cannot read the weights: %s",
                          rule_printable(context, context->weights_error)),
-            NULL);
+            text_ends(context->weights_error, strerror(EACCES)) ? PERMIT : NULL);
     if (!has_file(dir, "tokenizer.json"))
         report_missing(context, "model_name_or_path",
                        arena_printf(context->arena, "%s has no tokenizer.json",
@@ -325,9 +347,13 @@ static struct finding *check_source(struct rule_context *context, const char *ke
                                     const struct dataset_source *source)
 {
     const char *const *files;
+    struct finding *barred;
     struct error err = { 0 };
     size_t count;
 
+    if (!file_exists(source->path) &&
+        (barred = report_barred(context, key, source->path)))
+        return barred;
     if (!file_exists(source->path))
         return report_missing(context, key,
                               arena_printf(context->arena, "%s does not exist",
@@ -361,6 +387,7 @@ static struct finding *check_file(struct rule_context *context, const char *key,
 {
     const char *const dirs[] = { context->plan->dir ? context->plan->dir : ".",
                                  context->plan->dataset_dir, "." };
+    struct finding *barred = NULL;
 
     for (size_t i = 0; i < TS_COUNT(dirs); i++)
         if (has_file(dirs[i], name)) {
@@ -372,10 +399,17 @@ static struct finding *check_file(struct rule_context *context, const char *key,
             free(path);
             return check_source(context, key, &source);
         }
-    return report_missing(
-        context, key,
-        arena_printf(context->arena, "%s does not exist", rule_printable(context, name)),
-        NULL);
+    for (size_t i = 0; i < TS_COUNT(dirs) && !barred; i++) {
+        char *path = path_join(dirs[i], name);
+
+        barred = report_barred(context, key, path);
+        free(path);
+    }
+    return barred ? barred
+                  : report_missing(context, key,
+                                   arena_printf(context->arena, "%s does not exist",
+                                                rule_printable(context, name)),
+                                   NULL);
 }
 
 /* Narrow the finding to one of several names in a value. `from` is an offset in the value

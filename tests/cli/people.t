@@ -101,6 +101,23 @@ wait_until 20 state_is s/c.yaml ready
 wait_until 20 grep -qx "trainspool_user_jobs_waiting{user=\"$two\"} 1" m.prom
 ok $? "metrics count the jobs of each user that wait"
 expect "and those that run" grep -qx "trainspool_user_jobs_running{user=\"$one\"} 1" m.prom
+# while other jobs run, one waits for a model that does not exist yet, but not for one that is private
+mkdir -m 700 vault
+cp -r "$model" vault/model
+cp -r "$model" partly
+chmod 600 partly/model.safetensors
+private_job() { # NAME MODEL
+    job 2 | sed "s|$model|$T/$2|" | as $two tee "s/$1.new" >/dev/null
+    as $two mv "s/$1.new" "s/$1.yaml"
+}
+private_job vault vault/model
+private_job partly partly
+wait_until 20 state_is s/vault.yaml rejected
+reason s/vault.yaml >out
+expect_output "a model in a closed folder is an error" 'cannot access .*vault/model/config.json: Permission denied'
+wait_until 20 state_is s/partly.yaml rejected
+reason s/partly.yaml >out
+expect_output "as are weights that its owner cannot read" 'cannot read the weights: .*partly/model.safetensors: Permission'
 mkdir rootdir
 cp -r s/c.run/. rootdir
 chown -R 0 rootdir
