@@ -12,33 +12,45 @@
 
 #include "precision/cgroup.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/arena.h"
 #include "base/text.h"
 
 enum { LONGEST_LINE = 4096, FILE_BYTES = 16 << 10 };
 
 /* Read the start of a small file. */
+static bool read_path(const char *path, char *out, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_NOCTTY | O_CLOEXEC);
+    size_t len = 0;
+    ssize_t got;
+
+    while (fd >= 0 && len + 1 < size && (got = read(fd, out + len, size - 1 - len)) > 0)
+        len += (size_t)got;
+    if (fd >= 0)
+        close(fd);
+    out[len] = 0;
+    return len > 0;
+}
+
 static bool read_file(const char *folder, const char *file, char out[FILE_BYTES])
 {
     struct text name;
-    size_t len = 0;
-    FILE *in;
+    bool ok;
 
     text_init(&name, 0);
     text_addf(&name, "%s/%s", folder, file);
-    in = fopen(name.data, "re");
+    ok = read_path(name.data, out, FILE_BYTES);
     text_clear(&name);
-    if (in) {
-        len = fread(out, 1, FILE_BYTES - 1, in);
-        fclose(in);
-    }
-    out[len] = 0;
-    return len > 0;
+    return ok;
 }
 
 /* Read a number; "max" is none. */
@@ -124,11 +136,12 @@ static void read_v2(const char *folder, struct cgroup_limits *out)
 /* No limit is a number near 2^63 bytes. */
 static void read_v1_memory(const char *folder, struct cgroup_limits *out)
 {
-    uint64_t limit, used = 0, free = droppable(folder, "total_");
+    uint64_t limit, used = 0, free;
 
     if (!read_bytes(folder, "memory.limit_in_bytes", &limit) || limit >= (uint64_t)1
                                                                              << 62)
         return;
+    free = droppable(folder, "total_");
     read_bytes(folder, "memory.usage_in_bytes", &used);
     limit_memory(out, limit, used > free ? used - free : 0);
 }
@@ -142,12 +155,14 @@ static void read_v1_cpu(const char *folder, struct cgroup_limits *out)
         limit_cores(out, atoll(quota), atoll(period));
 }
 
+enum { HIERARCHIES = 3 };
+
 /* A hierarchy by its controller, "" for version 2. */
 static const struct hierarchy {
     const char *controller;
     const char *folder; /* where it usually is */
     void (*read)(const char *folder, struct cgroup_limits *out);
-} hierarchies[] = {
+} hierarchies[HIERARCHIES] = {
     { "", "/sys/fs/cgroup", read_v2 },
     { "memory", "/sys/fs/cgroup/memory", read_v1_memory },
     { "cpu", "/sys/fs/cgroup/cpu", read_v1_cpu },
@@ -182,24 +197,28 @@ static bool read_mount(const char *line, const char *controller, struct mount *o
     return strcmp(type, "cgroup") == 0 && has_word(options, controller);
 }
 
-static void find_mount(const char *root, const struct hierarchy *of, struct mount *out)
+/* Find the first mount of each hierarchy. */
+static void find_mounts(const char *root, struct mount out[HIERARCHIES])
 {
+    bool found[HIERARCHIES] = { false };
     char line[LONGEST_LINE];
     struct text name;
-    bool found = false;
     FILE *in;
 
     text_init(&name, 0);
     text_addf(&name, "%s/proc/self/mountinfo", root);
     in = fopen(name.data, "re");
-    while (in && !found && fgets(line, sizeof(line), in))
-        found = read_mount(line, of->controller, out);
+    while (in && fgets(line, sizeof(line), in))
+        for (size_t i = 0; i < HIERARCHIES; i++)
+            if (!found[i])
+                found[i] = read_mount(line, hierarchies[i].controller, &out[i]);
     if (in)
         fclose(in);
-    if (!found) {
-        strcpy(out->root, "/");
-        strcpy(out->point, of->folder);
-    }
+    for (size_t i = 0; i < HIERARCHIES; i++)
+        if (!found[i]) {
+            strcpy(out[i].root, "/");
+            strcpy(out[i].point, hierarchies[i].folder);
+        }
     text_clear(&name);
 }
 
@@ -216,90 +235,130 @@ static const char *below_mount(const char *path, const struct mount *mount)
     return path + len;
 }
 
-/* Append the folder of a group to `out`; return the length of the part that is its mount. */
-static size_t add_folder(const char *root, const struct hierarchy *of, const char *path,
-                         struct text *out)
-{
-    struct mount mount;
-    size_t top;
+/* ---- The groups of this process ---- */
 
-    find_mount(root, of, &mount);
-    text_addf(out, "%s%s", root, mount.point);
-    top = out->len;
-    text_adds(out, below_mount(path, &mount));
-    return top;
-}
-
-/* Read the limits of a group and of each parent. */
-static void read_hierarchy(const char *root, const struct hierarchy *of, const char *path,
-                           struct cgroup_limits *out)
-{
+/* The group of this process in one hierarchy. */
+struct group {
+    const struct hierarchy *of;
     struct text folder;
-    size_t top;
+    size_t top; /* the length of the part that is the mount */
+};
 
-    text_init(&folder, 0);
-    top = add_folder(root, of, path, &folder);
-    for (;;) {
-        char *slash;
+struct groups {
+    char *root;
+    char lines[FILE_BYTES]; /* of /proc/self/cgroup */
+    struct group list[HIERARCHIES];
+    size_t count;
+};
 
-        of->read(folder.data, out);
-        slash = folder.len > top ? strrchr(folder.data + top, '/') : NULL;
-        if (!slash)
-            break;
-        *slash = 0;
-        folder.len = (size_t)(slash - folder.data);
-    }
-    text_clear(&folder);
-}
-
-/* What a walk over the groups of this process calls for each. */
-typedef void visit_group(const char *root, const struct hierarchy *of, const char *path,
-                         void *out);
-
-static void visit_limits(const char *root, const struct hierarchy *of, const char *path,
-                         void *out)
+static bool groups_are_of(const struct groups *groups, const char *root,
+                          const char *lines)
 {
-    read_hierarchy(root, of, path, out);
+    return groups->root && strcmp(groups->root, root) == 0 &&
+           strcmp(groups->lines, lines) == 0;
 }
 
-static void visit_line(const char *root, char *line, visit_group *visit, void *out)
+static void groups_clear(struct groups *groups)
+{
+    for (size_t i = 0; i < groups->count; i++)
+        text_clear(&groups->list[i].folder);
+    groups->count = 0;
+    free(groups->root);
+}
+
+static void add_group(const char *root, size_t hierarchy, const char *path,
+                      const struct mount *mount, struct groups *out)
+{
+    struct group *group = &out->list[out->count++];
+
+    group->of = &hierarchies[hierarchy];
+    text_init(&group->folder, 0);
+    text_addf(&group->folder, "%s%s", root, mount->point);
+    group->top = group->folder.len;
+    text_adds(&group->folder, below_mount(path, mount));
+}
+
+/* Add the groups that a line of /proc/self/cgroup names; it is changed. */
+static void add_line(const char *root, char *line, const struct mount mounts[HIERARCHIES],
+                     struct groups *out)
 {
     char *path = line;
     const char *controllers;
 
     strsep(&path, ":");
     controllers = strsep(&path, ":");
-    if (!controllers || !path)
-        return;
-    path[strcspn(path, "\n")] = 0;
-    for (size_t i = 0; i < sizeof(hierarchies) / sizeof(*hierarchies); i++) {
-        const struct hierarchy *of = &hierarchies[i];
+    for (size_t i = 0; controllers && path && i < HIERARCHIES; i++) {
+        const char *own = hierarchies[i].controller;
 
-        if (of->controller[0] ? has_word(controllers, of->controller) : !controllers[0])
-            visit(root, of, path, out);
+        if (out->count < HIERARCHIES &&
+            (own[0] ? has_word(controllers, own) : !controllers[0]))
+            add_group(root, i, path, &mounts[i], out);
     }
 }
 
-static void visit_groups(const char *root, visit_group *visit, void *out)
+static void groups_find(const char *root, const char *lines, struct groups *out)
 {
-    char line[LONGEST_LINE];
+    char copy[FILE_BYTES], *rest = copy, *line;
+    struct mount *mounts = memory_alloc(HIERARCHIES * sizeof(*mounts));
+
+    groups_clear(out);
+    out->root = memory_strdup(root);
+    snprintf(out->lines, sizeof(out->lines), "%s", lines);
+    snprintf(copy, sizeof(copy), "%s", lines);
+    find_mounts(root, mounts);
+    while ((line = strsep(&rest, "\n")))
+        add_line(root, line, mounts, out);
+    free(mounts);
+}
+
+/* Call `visit` with the groups of this process. The watch asks before each start of a
+ * job, so they are kept: the mounts are read again only if the process has moved. */
+static void with_groups(const char *root,
+                        void (*visit)(const struct groups *groups, void *out), void *out)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static struct groups kept;
+    char lines[FILE_BYTES];
     struct text name;
-    FILE *in;
 
     text_init(&name, 0);
     text_addf(&name, "%s/proc/self/cgroup", root);
-    in = fopen(name.data, "re");
-    while (in && fgets(line, sizeof(line), in))
-        visit_line(root, line, visit, out);
-    if (in)
-        fclose(in);
+    read_path(name.data, lines, sizeof(lines));
     text_clear(&name);
+    pthread_mutex_lock(&lock);
+    if (!groups_are_of(&kept, root, lines))
+        groups_find(root, lines, &kept);
+    visit(&kept, out);
+    pthread_mutex_unlock(&lock);
+}
+
+/* Read the limits of each group and of each parent. */
+static void visit_limits(const struct groups *groups, void *out)
+{
+    for (size_t i = 0; i < groups->count; i++) {
+        const struct group *group = &groups->list[i];
+        struct text folder;
+        char *slash;
+
+        text_init(&folder, 0);
+        text_adds(&folder, group->folder.data);
+        do {
+            group->of->read(folder.data, out);
+            slash =
+                folder.len > group->top ? strrchr(folder.data + group->top, '/') : NULL;
+            if (slash) {
+                *slash = 0;
+                folder.len = (size_t)(slash - folder.data);
+            }
+        } while (slash);
+        text_clear(&folder);
+    }
 }
 
 void cgroup_read(const char *root, struct cgroup_limits *out)
 {
     *out = (struct cgroup_limits) { .memory = UINT64_MAX, .available = UINT64_MAX };
-    visit_groups(root, visit_limits, out);
+    with_groups(root, visit_limits, out);
 }
 
 /* ---- Kills ---- */
@@ -322,18 +381,16 @@ static bool read_count(const char *folder, const char *name, const char *key,
 
 /* Both files count every process of the group that any OOM killer ended (cgroup-v2.rst;
  * mm/memcontrol.c: memcg_oom_kill). */
-static void visit_kills(const char *root, const struct hierarchy *of, const char *path,
-                        void *out)
+static void visit_kills(const struct groups *groups, void *out)
 {
-    struct text folder;
+    for (size_t i = 0; i < groups->count; i++) {
+        const struct group *group = &groups->list[i];
 
-    text_init(&folder, 0);
-    add_folder(root, of, path, &folder);
-    if (!of->controller[0])
-        read_count(folder.data, "memory.events", "oom_kill", out);
-    else if (strcmp(of->controller, "memory") == 0)
-        read_count(folder.data, "memory.oom_control", "oom_kill", out);
-    text_clear(&folder);
+        if (!group->of->controller[0])
+            read_count(group->folder.data, "memory.events", "oom_kill", out);
+        else if (strcmp(group->of->controller, "memory") == 0)
+            read_count(group->folder.data, "memory.oom_control", "oom_kill", out);
+    }
 }
 
 int64_t cgroup_oom_kills(const char *root)
@@ -341,7 +398,7 @@ int64_t cgroup_oom_kills(const char *root)
     int64_t kills = -1;
     struct text folder;
 
-    visit_groups(root, visit_kills, &kills);
+    with_groups(root, visit_kills, &kills);
     if (kills >= 0)
         return kills;
     text_init(&folder, 0);

@@ -73,6 +73,23 @@ static void test_cgroup_reads_its_own_group(void **state)
     assert_int_equal(limits.cores, 2);
 }
 
+static void test_cgroup_follows_a_process_that_moves(void **state)
+{
+    struct cgroup_limits limits;
+
+    put_v2(*state, "/before");
+    put(*state, "sys/fs/cgroup/before/memory.max", "2147483648\n");
+    put(*state, "sys/fs/cgroup/after/memory.max", "1073741824\n");
+    cgroup_read(*state, &limits);
+    assert_true(limits.memory == 2 * GIB);
+    put(*state, "sys/fs/cgroup/before/memory.max", "3221225472\n");
+    cgroup_read(*state, &limits);
+    assert_true(limits.memory == 3 * GIB);
+    put_v2(*state, "/after");
+    cgroup_read(*state, &limits);
+    assert_true(limits.memory == GIB);
+}
+
 /* The lowest limit and the least that is left may be those of different groups. */
 static void test_cgroup_reads_every_parent(void **state)
 {
@@ -194,6 +211,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_cgroup_without_limits),
         IN_FOLDER(test_cgroup_reads_its_own_group),
+        IN_FOLDER(test_cgroup_follows_a_process_that_moves),
         IN_FOLDER(test_cgroup_reads_every_parent),
         IN_FOLDER(test_cgroup_counts_caches_as_free),
         IN_FOLDER(test_cgroup_reads_version_1),
