@@ -150,8 +150,8 @@ libpatcher_a_SOURCES += %D%/schema/schema_data.c
 libpatcher_a_SOURCES += %D%/schema/schema_distill.c
 libpatcher_a_SOURCES += %D%/schema/schema_generate.c
 libpatcher_a_SOURCES += %D%/schema/schema_hardware.c
+libpatcher_a_SOURCES += %D%/schema/schema_index.c
 libpatcher_a_SOURCES += %D%/schema/schema_internal.h
-libpatcher_a_SOURCES += %D%/schema/sweep_axes.c %D%/schema/sweep_axes.h
 libpatcher_a_SOURCES += %D%/schema/schema_json.c %D%/schema/schema_json.h
 libpatcher_a_SOURCES += %D%/schema/schema_keys.c %D%/schema/schema_keys.h
 libpatcher_a_SOURCES += %D%/schema/schema_manual.c %D%/schema/schema_manual.h
@@ -166,6 +166,7 @@ libpatcher_a_SOURCES += %D%/schema/schema_precision.c
 libpatcher_a_SOURCES += %D%/schema/schema_preference.c
 libpatcher_a_SOURCES += %D%/schema/schema_rows.h
 libpatcher_a_SOURCES += %D%/schema/schema_value.c %D%/schema/schema_value.h
+libpatcher_a_SOURCES += %D%/schema/sweep_axes.c %D%/schema/sweep_axes.h
 libpatcher_a_SOURCES += %D%/schema/variables.c %D%/schema/variables.h
 
 EXTRA_DIST += %D%/profiles/make_profile.py

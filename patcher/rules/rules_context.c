@@ -17,16 +17,14 @@
 const struct entry *rule_line(const struct rule_context *context, const char *key)
 {
     const struct entry *entry = document_find(context->document, key);
+    const struct key *const *aliases;
+    size_t count;
 
-    /* section by section: rules ask for more keys than jobs have, and schema_at counts
-     * from the start */
-    for (const struct keys *const *keys = schema_job.sections; !entry && *keys; keys++)
-        for (size_t i = 0; !entry && i < (*keys)->count; i++) {
-            const struct key *other = &(*keys)->list[i];
-
-            if (other->use == KEY_RENAMED && strcmp(other->now, key) == 0)
-                entry = document_find(context->document, other->name);
-        }
+    if (entry)
+        return entry;
+    aliases = schema_aliases(key, &count);
+    for (size_t i = 0; !entry && i < count; i++)
+        entry = document_find(context->document, aliases[i]->name);
     return entry;
 }
 

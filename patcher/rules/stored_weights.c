@@ -419,8 +419,8 @@ static struct stored_weights native_weights(const struct rule_context *context,
     };
 }
 
-struct stored_weights stored_weights_of(const struct rule_context *context,
-                                        const struct precision_request *request)
+static struct stored_weights external_weights(const struct rule_context *context,
+                                              const struct precision_request *request)
 {
     struct stored_weights out = { .known = true, .whole_key = find_whole_key(context) };
     const struct view view = {
@@ -439,8 +439,6 @@ struct stored_weights stored_weights_of(const struct rule_context *context,
         .out = &out,
     };
 
-    if (!context->plan->external)
-        return native_weights(context, request);
     find_autocast(&view);
     out.scaler = out.autocast == FORMAT_FP16 && !view.deepspeed;
     out.scaler_allows_float16 = view.fsdp;
@@ -449,6 +447,13 @@ struct stored_weights stored_weights_of(const struct rule_context *context,
     find_trained(&view);
     out.compute = find_compute(&view);
     return out;
+}
+
+struct stored_weights stored_weights_of(const struct rule_context *context,
+                                        const struct precision_request *request)
+{
+    return context->plan->external ? external_weights(context, request)
+                                   : native_weights(context, request);
 }
 
 struct stored_weights stored_weights_now(const struct rule_context *context)

@@ -24,16 +24,13 @@ const struct key *schema_at(const struct vocabulary *of, size_t at)
 
 const struct key *schema_find_in(const struct vocabulary *of, const char *name)
 {
+    if (of == &schema_job)
+        return schema_find(name);
     for (const struct keys *const *keys = of->sections; *keys; keys++)
         for (size_t i = 0; i < (*keys)->count; i++)
             if (strcmp((*keys)->list[i].name, name) == 0)
                 return &(*keys)->list[i];
     return NULL;
-}
-
-const struct key *schema_find(const char *name)
-{
-    return schema_find_in(&schema_job, name);
 }
 
 /* Two edits turn a short name into almost any other short name. */

@@ -109,6 +109,9 @@ const struct key *schema_at(const struct vocabulary *of, size_t at);
 const struct key *schema_find_in(const struct vocabulary *of, const char *name);
 /* Same, in schema_job. */
 const struct key *schema_find(const char *name);
+/* Return the KEY_RENAMED keys of a job that mean the key of that name; they belong to the
+ * table. */
+const struct key *const *schema_aliases(const char *name, size_t *count);
 
 /* Apply TS012, TS014 and TS701-TS709 to the whole document.  A file of another tool gets
  * one finding, TS706.  trains: keys of a job that only evaluates have no effect.  Where the view knows all keys of the program, its rules report the
