@@ -239,12 +239,32 @@ static void test_dataset_reader_limits_length_and_depth(void **state)
     free(path);
 }
 
+/* The kernel fills holes of a file with zeros. They end the reading before a record is as
+ * long as it may be. */
+static void test_dataset_reader_refuses_zeros(void **state)
+{
+    char *path = put_run("c.jsonl", "{}\n{\"a\"", 0, 3 * LIMIT, "");
+    struct error err = { 0 };
+    struct text got;
+
+    (void)state;
+    text_init(&got, 0);
+    read_all(path, false, &got, &err);
+    assert_non_null(strstr(err.text, "a byte of zero here"));
+    assert_int_equal(err.at.line, 2);
+    assert_int_equal(err.at.column, 5);
+    text_clear(&got);
+    free(path);
+    expect_limit(put_run("c.json", "[{},\n{\"a\":\"x", 0, 1, "\"}]"),
+                 "a byte of zero here");
+}
+
 /* A list of records that is named .jsonl is a list; UTF-16 is named. */
 static void test_dataset_reader_recognizes_mistaken_files(void **state)
 {
     struct error err = { 0 };
     struct text got;
-    char *path = put("list.jsonl", "\n[\n  {\"a\": 1},\n  {\"a\": 2}\n]\n", 29);
+    char *path = put("list.jsonl", "\n[\n  {\"a\": 1},\n  {\"a\": 2}\n]\n", 28);
 
     (void)state;
     text_init(&got, 0);
@@ -319,6 +339,7 @@ int main(void)
         cmocka_unit_test(test_dataset_reader_refills_its_window),
         cmocka_unit_test(test_dataset_reader_reports_the_position_of_errors),
         cmocka_unit_test(test_dataset_reader_limits_length_and_depth),
+        cmocka_unit_test(test_dataset_reader_refuses_zeros),
         cmocka_unit_test(test_dataset_reader_recognizes_mistaken_files),
         cmocka_unit_test(test_dataset_reader_stops_a_decompression_bomb),
         cmocka_unit_test(test_dataset_reader_detects_damage),

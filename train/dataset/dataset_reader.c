@@ -165,6 +165,44 @@ static bool check_size(const struct dataset_reader *reader, struct error *err)
     return true;
 }
 
+static void step_over(struct mark *mark, const char *data, size_t bytes)
+{
+    for (const char *at = data; at < data + bytes; at++) {
+        if (*at == '\n') {
+            mark->line++;
+            mark->column = 1;
+        } else if (((unsigned char)*at & 0xc0) != 0x80) {
+            mark->column++;
+        }
+    }
+    mark->byte += bytes;
+}
+
+/* Editors of Windows save "Unicode" as UTF-16. */
+static bool is_utf16(const struct dataset_reader *reader)
+{
+    const unsigned char *at = (const unsigned char *)reader->window + reader->at;
+
+    return reader->mark.byte == 0 && reader->end - reader->at >= 2 &&
+           ((at[0] == 0xff && at[1] == 0xfe) || (at[0] == 0xfe && at[1] == 0xff));
+}
+
+/* JSON has no bytes of zero; a file with holes may have gigabytes of them in one line. */
+static bool check_zeros(const struct dataset_reader *reader, size_t new_bytes,
+                        struct error *err)
+{
+    const char *from = reader->window + reader->at;
+    const char *zero = memchr(reader->window + reader->end - new_bytes, 0, new_bytes);
+    struct mark mark = reader->mark;
+
+    if (!zero || reader->kind == DATASET_TXT || is_utf16(reader))
+        return true;
+    step_over(&mark, from, (size_t)(zero - from));
+    return error_at(
+        err, ERROR_DATA, reader->path, mark,
+        "the data have a byte of zero here: the file is damaged or not in UTF-8");
+}
+
 /* Read more of the file after window[end]; set `ended` at its end. */
 static bool fill(struct dataset_reader *reader, struct error *err)
 {
@@ -191,7 +229,7 @@ static bool fill(struct dataset_reader *reader, struct error *err)
     reader->ended = got == 0;
     reader->end += (size_t)got;
     reader->unpacked += (uint64_t)got;
-    return check_size(reader, err);
+    return check_size(reader, err) && check_zeros(reader, (size_t)got, err);
 }
 
 /* The byte at offset `ahead` of the window; -1 at the end of the file; -2: *err is
@@ -210,18 +248,8 @@ static int peek(struct dataset_reader *reader, size_t ahead, struct error *err)
 /* Step over bytes that have been read. */
 static void advance(struct dataset_reader *reader, size_t bytes)
 {
-    const char *at = reader->window + reader->at, *end = at + bytes;
-
-    for (; at < end; at++) {
-        if (*at == '\n') {
-            reader->mark.line++;
-            reader->mark.column = 1;
-        } else if (((unsigned char)*at & 0xc0) != 0x80) {
-            reader->mark.column++;
-        }
-    }
+    step_over(&reader->mark, reader->window + reader->at, bytes);
     reader->at += bytes;
-    reader->mark.byte += bytes;
 }
 
 static void take_record(struct dataset_reader *reader, size_t len,
@@ -467,15 +495,9 @@ static bool check_utf8(const struct dataset_reader *reader,
                     "the text is not UTF-8 here; convert it with iconv -t utf-8");
 }
 
-/* Editors of Windows save "Unicode" as UTF-16. */
 static bool check_encoding(struct dataset_reader *reader, struct error *err)
 {
-    const unsigned char *at;
-
-    if (reader->mark.byte > 0 || peek(reader, 1, err) < 0)
-        return true;
-    at = (const unsigned char *)reader->window + reader->at;
-    if (!(at[0] == 0xff && at[1] == 0xfe) && !(at[0] == 0xfe && at[1] == 0xff))
+    if (reader->mark.byte > 0 || peek(reader, 1, err) < 0 || !is_utf16(reader))
         return true;
     return fail(reader, err,
                 "the file is UTF-16; convert it with iconv -f utf-16 -t utf-8");
