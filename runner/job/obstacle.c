@@ -30,11 +30,14 @@ static const char *type_name(mode_t mode)
                            : "a special file";
 }
 
-static bool check_type(int dir, const char *name, mode_t type, struct error *err)
+/* *exists: whether it is there, if the result is true. */
+static bool check_type(int dir, const char *name, mode_t type, bool *exists,
+                       struct error *err)
 {
     struct stat st;
 
-    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+    *exists = fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+    if (!*exists)
         return errno == ENOENT || error_errno(err, "cannot examine %s", name);
     return (st.st_mode & S_IFMT) == type ||
            error_set(err, ERROR_SYSTEM,
@@ -44,17 +47,19 @@ static bool check_type(int dir, const char *name, mode_t type, struct error *err
 
 bool obstacle_is_folder(int dir, const char *run_dir, struct error *err)
 {
-    return check_type(dir, run_dir, S_IFDIR, err);
+    bool exists;
+
+    return check_type(dir, run_dir, S_IFDIR, &exists, err);
 }
 
 bool obstacle_none_at(int dir, const char *run_dir, struct error *err)
 {
-    bool ok = obstacle_is_folder(dir, run_dir, err);
+    bool has_folder, exists, ok = check_type(dir, run_dir, S_IFDIR, &has_folder, err);
 
-    for (size_t i = 0; ok && i < TS_COUNT(files); i++) {
+    for (size_t i = 0; ok && has_folder && i < TS_COUNT(files); i++) {
         char *name = path_join(run_dir, files[i].name);
 
-        ok = check_type(dir, name, files[i].type, err);
+        ok = check_type(dir, name, files[i].type, &exists, err);
         free(name);
     }
     return ok;
