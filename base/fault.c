@@ -9,10 +9,10 @@
 
 /* A disk, a limit of processes, descriptors or memory, a network file system. Not EACCES,
  * EISDIR and the like: they last until someone changes a file. ETXTBSY: a program that is
- * being replaced. */
+ * being replaced. EUCLEAN and EBADMSG: a damaged file system (ext4, xfs, btrfs). */
 static const int faults[] = {
-    ENOSPC, EDQUOT, EROFS,  EIO,       EINTR,     EMFILE,   ENFILE,    ENOMEM,
-    EAGAIN, ENOLCK, ESTALE, EREMOTEIO, ETIMEDOUT, ENOTCONN, EHOSTDOWN, ETXTBSY,
+    ENOSPC, EDQUOT, EROFS,     EIO,       EINTR,    EMFILE,    ENFILE,  ENOMEM,  EAGAIN,
+    ENOLCK, ESTALE, EREMOTEIO, ETIMEDOUT, ENOTCONN, EHOSTDOWN, ETXTBSY, EUCLEAN, EBADMSG,
 };
 
 /* As errno, which says no more either. */

@@ -107,37 +107,6 @@ static int newest_first(const void *a, const void *b)
     return strcmp(y->id, x->id);
 }
 
-bool backup_list(const char *job, struct backup **out, size_t *count, struct error *err)
-{
-    char *dir = backups_dir(job);
-    DIR *stream = file_open_dir(dir);
-    const struct dirent *entry;
-    size_t room = 0;
-
-    *out = NULL;
-    *count = 0;
-    if (!stream) {
-        bool missing = errno == ENOENT || error_errno(err, "cannot read %s", dir);
-
-        free(dir);
-        return missing;
-    }
-    while ((entry = file_next(stream, dir))) {
-        if (*count == room) {
-            room = room ? 2 * room : 16;
-            *out = memory_resize(*out, room, sizeof(**out));
-        }
-        if (is_backup_name(entry->d_name) &&
-            backup_open(dir, entry->d_name, *out + *count))
-            ++*count;
-    }
-    closedir(stream);
-    free(dir);
-    if (*count > 0)
-        qsort(*out, *count, sizeof(**out), newest_first);
-    return true;
-}
-
 static void backup_clear(struct backup *backup)
 {
     free(backup->id);
@@ -150,6 +119,44 @@ void backup_free(struct backup *list, size_t count)
         backup_clear(&list[i]);
     }
     free(list);
+}
+
+bool backup_list(const char *job, struct backup **out, size_t *count, struct error *err)
+{
+    char *dir = backups_dir(job);
+    DIR *stream = file_open_dir(dir);
+    const struct dirent *entry;
+    size_t room = 0;
+    bool ok;
+
+    *out = NULL;
+    *count = 0;
+    if (!stream) {
+        bool missing = errno == ENOENT || error_errno(err, "cannot read %s", dir);
+
+        free(dir);
+        return missing;
+    }
+    while ((errno = 0, entry = readdir(stream))) {
+        if (*count == room) {
+            room = room ? 2 * room : 16;
+            *out = memory_resize(*out, room, sizeof(**out));
+        }
+        if (is_backup_name(entry->d_name) &&
+            backup_open(dir, entry->d_name, *out + *count))
+            ++*count;
+    }
+    ok = errno == 0 || error_errno(err, "cannot read %s", dir);
+    closedir(stream);
+    free(dir);
+    if (ok && *count > 0)
+        qsort(*out, *count, sizeof(**out), newest_first);
+    if (!ok) {
+        backup_free(*out, *count);
+        *out = NULL;
+        *count = 0;
+    }
+    return ok;
 }
 
 const struct backup *backup_find(const struct backup *list, size_t count, const char *id,
@@ -193,14 +200,15 @@ static bool find_equal(const char *job, const char *digest, char **path,
 }
 
 /* Remove what a killed process left: the name of a backup has the digest of its text. The
- * caller holds the lock of patches, so no one is writing it. */
+ * caller holds the lock of patches, so no one is writing it. What cannot be listed now stays
+ * until the next backup. */
 static void remove_cut(const char *dir)
 {
     DIR *stream = opendir(dir);
     const struct dirent *entry;
     struct backup backup;
 
-    while (stream && (entry = readdir(stream))) {
+    while (stream && (entry = file_next(stream, dir))) {
         struct error err = { 0 };
         struct text text;
         char *path;

@@ -124,24 +124,15 @@ static bool is_kept(const struct kept *kept, const char *name)
            strcmp(name, kept->best) == 0 || strcmp(name, kept->newest) == 0;
 }
 
-static DIR *open_listing(int dir)
+static void find_newest(int dir, const char *folder, struct kept *kept,
+                        struct old_files *out)
 {
-    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *listing = fd >= 0 ? fdopendir(fd) : NULL;
-
-    if (!listing && fd >= 0)
-        close(fd);
-    return listing;
-}
-
-static void find_newest(int dir, struct kept *kept)
-{
-    DIR *listing = open_listing(dir);
+    DIR *listing = old_files_open(out, dir, folder);
     const struct dirent *entry;
     struct manifest_facts facts;
     int64_t made = INT64_MIN, step = -1;
 
-    while (listing && (entry = readdir(listing))) {
+    while (listing && (entry = old_files_next(out, listing, folder))) {
         if (!is_checkpoint(entry->d_name) || !read_facts(dir, entry->d_name, &facts) ||
             facts.made < made ||
             (facts.made == made && checkpoint_step(entry->d_name) < step))
@@ -184,15 +175,15 @@ void old_checkpoints_add(const struct job *job, const char *folder,
                          const struct job_record *record, bool own, struct old_files *out)
 {
     int dir = walk_open(folder, O_RDONLY | O_DIRECTORY, 0);
-    DIR *listing = dir >= 0 ? open_listing(dir) : NULL;
+    DIR *listing = dir >= 0 ? old_files_open(out, dir, folder) : NULL;
     const struct dirent *entry;
     struct kept kept = { .last = "" };
 
     if (listing)
         find_current(dir, folder, record->frozen, &kept);
     if (listing && !kept.last[0])
-        find_newest(dir, &kept);
-    while (listing && (entry = readdir(listing))) {
+        find_newest(dir, folder, &kept, out);
+    while (listing && (entry = old_files_next(out, listing, folder))) {
         struct old_file file = { .kind = OLD_CHECKPOINT,
                                  .job = job->path,
                                  .folder = (char *)folder,

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/walk.h"
 #include "patcher/history/backup.h"
@@ -49,6 +50,30 @@ void old_files_clear(struct old_files *files)
         clear_one(&files->list[i]);
     free(files->list);
     *files = (struct old_files) { 0 };
+}
+
+DIR *old_files_open(struct old_files *out, int dir, const char *folder)
+{
+    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *listing = fd >= 0 ? fdopendir(fd) : NULL;
+
+    if (!listing)
+        error_errno(&out->err, "cannot open the folder %s", folder);
+    if (!listing && fd >= 0)
+        close(fd);
+    return listing;
+}
+
+const struct dirent *old_files_next(struct old_files *out, DIR *listing,
+                                    const char *folder)
+{
+    const struct dirent *entry;
+
+    errno = 0;
+    entry = readdir(listing);
+    if (!entry && errno)
+        error_errno(&out->err, "cannot read the folder %s", folder);
+    return entry;
 }
 
 bool old_files_may_go(const struct job *job, struct job_record *record)
@@ -96,7 +121,7 @@ static void add_backups(const struct job *job, struct old_files *out)
 
     /* only texts whose digest is that of their name */
     if (dir >= 0)
-        backup_list(job->path, &backups, &count, NULL);
+        backup_list(job->path, &backups, &count, &out->err);
     for (size_t i = 1; i + 1 < count; i++) {
         char *name = memory_strdup(path_base(backups[i].path));
 
@@ -137,14 +162,11 @@ static void drop_newest(struct old_files *files, size_t from)
 
 static void add_events(const struct job *job, int run, struct old_files *out)
 {
-    int fd = openat(run, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *folder = fd >= 0 ? fdopendir(fd) : NULL;
+    DIR *folder = old_files_open(out, run, job->run_dir);
     const struct dirent *entry;
     size_t from = out->count;
 
-    if (!folder && fd >= 0)
-        close(fd);
-    while (folder && (entry = readdir(folder)))
+    while (folder && (entry = old_files_next(out, folder, job->run_dir)))
         if (text_starts(entry->d_name, EVENTS_START) &&
             text_ends(entry->d_name, EVENTS_END))
             add_file(run,
@@ -197,6 +219,7 @@ void old_files_find(const char *path, struct old_files *out)
     const size_t from = out->count;
     int run = -1;
 
+    fault_clear();
     job_init(&job, path);
     if (old_files_may_go(&job, &record) && !job_is_locked(&job))
         run = walk_open(job.run_dir, O_RDONLY | O_DIRECTORY, 0);
@@ -213,6 +236,9 @@ void old_files_find(const char *path, struct old_files *out)
         free(wish.output);
         close(run);
     }
+    fault_none(&out->err); /* of the functions that only return what they found */
+    while (out->err.code && out->count > from)
+        clear_one(&out->list[--out->count]);
     job_clear(&job);
 }
 

@@ -9,6 +9,8 @@
 #ifndef RUNNER_JOB_OLD_FILES_H
 #define RUNNER_JOB_OLD_FILES_H
 
+#include <dirent.h>
+
 #include "runner/job/job.h"
 
 /* keep_days: remove what is older; max_bytes: of all old files together, the oldest go first.
@@ -31,14 +33,20 @@ struct old_file {
 struct old_files {
     struct old_file *list; /* malloc'ed */
     size_t count, room;
+    struct error err; /* why old files are missing here */
 };
 
 /* Return whether the work on a job is over, so that its old files can go. Root removes only
  * its own, not those of other users. */
 bool old_files_may_go(const struct job *job, struct job_record *record);
 /* Add the old files of a job; none if old_files_may_go says no, or if others may write to
- * its folder. */
+ * its folder. None either, with the reason in out->err, if something cannot be read: what is
+ * not seen may be what makes another file an old one. */
 void old_files_find(const char *path, struct old_files *out);
+/* As fdopendir of "." and as readdir; an error is noted in out->err. */
+DIR *old_files_open(struct old_files *out, int dir, const char *folder);
+const struct dirent *old_files_next(struct old_files *out, DIR *listing,
+                                    const char *folder);
 /* Append a copy. */
 void old_files_add(struct old_files *files, const struct old_file *file);
 void old_files_clear(struct old_files *files);

@@ -137,8 +137,23 @@ static bool is_same(const struct old_file *one, const struct old_file *two)
     return strcmp(one->folder, two->folder) == 0 && strcmp(one->name, two->name) == 0;
 }
 
-static void collect_job(const struct listed *listed, struct old_files *files,
-                        struct used *used)
+static void report_unread(struct cleaning *cleaning, const char *path,
+                          struct old_files *files)
+{
+    struct text line;
+
+    if (!files->err.code)
+        return;
+    text_init(&line, 0);
+    text_addf(&line, "%s: removing nothing: %s", path, files->err.text);
+    cleaning->report(cleaning->context, true, line.data);
+    cleaning->failed++;
+    text_clear(&line);
+    error_clear(&files->err);
+}
+
+static void collect_job(struct cleaning *cleaning, const struct listed *listed,
+                        struct old_files *files, struct used *used)
 {
     struct job_record record;
     struct user_scope scope;
@@ -151,21 +166,22 @@ static void collect_job(const struct listed *listed, struct old_files *files,
         else
             add_job(listed->path, used);
         user_leave(&scope);
+        report_unread(cleaning, listed->path, files);
     } else {
         used->unknown = true;
     }
     job_clear(&job);
 }
 
-static void collect(const struct listing *listing, struct old_files *files,
-                    struct used *used)
+static void collect(struct cleaning *cleaning, const struct listing *listing,
+                    struct old_files *files, struct used *used)
 {
     for (size_t i = 0; i < listing->count; i++) {
         struct listed listed;
 
         if (!listing_read(listing, i, &listed))
             continue;
-        collect_job(&listed, files, used);
+        collect_job(cleaning, &listed, files, used);
         listed_clear(&listed);
     }
     if (files->count > 0)
@@ -379,7 +395,7 @@ void cleaning_run(struct cleaning *cleaning, const struct listing *listing)
     struct used used = { 0 };
     size_t kept = 0, excess;
 
-    collect(listing, &files, &used);
+    collect(cleaning, listing, &files, &used);
     for (size_t i = 0; i < files.count; i++) { /* keeps the order */
         struct old_file file = files.list[i];
 
@@ -391,7 +407,7 @@ void cleaning_run(struct cleaning *cleaning, const struct listing *listing)
         files.list[i] = files.list[kept];
         files.list[kept++] = file;
     }
-    excess = choose(cleaning, &(struct old_files) { files.list, kept, files.room });
+    excess = choose(cleaning, &(struct old_files) { .list = files.list, .count = kept });
     if (cleaning->dry_run)
         show_all(cleaning, &files, excess);
     else

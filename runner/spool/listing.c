@@ -205,13 +205,14 @@ static void clear_stems(struct stems *stems)
     free(stems->list);
 }
 
-/* Add the job files, and note the names of both kinds. */
-static void read_names(struct listing *listing, DIR *stream, struct stems *jobs,
+/* Add the job files, and note the names of both kinds. Return false, with errno, if there
+ * may be more. */
+static bool read_names(struct listing *listing, DIR *stream, struct stems *jobs,
                        struct stems *runs)
 {
     const struct dirent *entry;
 
-    while ((entry = readdir(stream))) {
+    while ((errno = 0, entry = readdir(stream))) {
         const char *name = entry->d_name;
         size_t cut = text_ends(name, ".yaml") ? 5 : text_ends(name, ".yml") ? 4 : 0;
 
@@ -224,6 +225,7 @@ static void read_names(struct listing *listing, DIR *stream, struct stems *jobs,
             add_stem(runs, name, strlen(".run"));
         }
     }
+    return errno == 0;
 }
 
 /* Add the jobs that only have a NAME.run.  A job whose file has no ending is not one of a
@@ -307,6 +309,7 @@ bool listing_add_folder(struct listing *listing, const char *dir, struct error *
 {
     struct stems jobs = { 0 }, runs = { 0 };
     size_t from = listing->count;
+    bool ok;
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int copy = fd >= 0 ? dup(fd) : -1;
     DIR *stream = copy >= 0 ? fdopendir(copy) : NULL;
@@ -320,13 +323,14 @@ bool listing_add_folder(struct listing *listing, const char *dir, struct error *
         return false;
     }
     add_folder(listing, dir, fd, dir);
-    read_names(listing, stream, &jobs, &runs);
+    ok = read_names(listing, stream, &jobs, &runs) ||
+         error_errno(err, "cannot read the folder %s", dir);
     add_removed_jobs(listing, fd, &jobs, &runs);
     closedir(stream);
     clear_stems(&jobs);
     clear_stems(&runs);
     sort_entries(listing->entries + from, listing->count - from);
-    return true;
+    return ok;
 }
 
 /* Return whether a process holds the lock, or may hold it: a lock that another user may

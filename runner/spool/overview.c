@@ -82,8 +82,10 @@ bool overview_read(const char *dir, struct overview *out, struct error *err)
     struct reading reading = { .listing = &listing };
 
     *out = (struct overview) { 0 };
-    if (!listing_add_folder(&listing, dir, err))
+    if (!listing_add_folder(&listing, dir, err)) {
+        listing_clear(&listing);
         return false;
+    }
     reading.jobs = memory_resize(NULL, listing.count + 1, sizeof(*reading.jobs));
     reading.shown = memory_alloc(listing.count + 1);
     spread_each(listing.count, JOBS_AT_ONCE, read_jobs, &reading);

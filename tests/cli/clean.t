@@ -208,6 +208,30 @@ expect "so does the damaged one" exists spool/damaged.run/checkpoint-60
 rm -rf spool
 mkdir spool
 
+# a folder that cannot be read is not an empty one: each of its listings fails once
+if strace -f -qq -o /dev/null true 2>/dev/null; then
+    ended best done
+    checkpoint spool/best.run/checkpoint-60 "$frozen" '"checkpoint-20"'
+    age spool/best.run 40
+    snapshot >before
+    # FOLDER CALL: run clean while this call that lists the folder fails
+    fails() {
+        try strace -f -qq -o trace -P "$T/$1" -e inject=getdents64:error=EIO:when="$2" \
+            "$trainspool" clean --keep-days 30 spool
+        [ "$status" -eq 3 ] && snapshot | cmp -s - before
+    }
+    for call in 1 3 5; do
+        expect "a fault of listing $call removes nothing" fails spool/best.run $call
+        expect_error "it is reported" 'spool/best.yaml: removing nothing: cannot read .*Input/output error'
+    done
+    expect "nor does one of the backups" fails spool/best.run/backups 1
+    expect "or of the folder of jobs" fails spool 1
+    rm -rf spool
+    mkdir spool
+else
+    skip "a folder that cannot be read" "no strace"
+fi
+
 # files of the user, links, and other names
 ended user done
 echo mine >spool/user.run/checkpoint-20/notes.txt

@@ -207,8 +207,7 @@ static bool has_only(int dir, const json_t *files, const struct stat *manifest,
 
     if (!folder && fd >= 0)
         close(fd);
-    errno = 0;
-    while (same && (entry = readdir(folder))) {
+    while (same && (errno = 0, entry = readdir(folder))) {
         const char *name = entry->d_name;
 
         if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
