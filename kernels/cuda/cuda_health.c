@@ -5,7 +5,9 @@
  * The causes are those for which NVIDIA's DCGM fails its health checks (User Guide, "Error
  * codes": DCGM_FR_VOLATILE_DBE_DETECTED, DCGM_FR_ROW_REMAP_FAILURE, and lost GPUs), and the
  * recovery action of nvml.h, which covers Xid errors. A remapping that is pending, or that
- * worked, is none: the GPU continues to work.
+ * worked, is none: the GPU continues to work. Where the driver says which recovery it needs,
+ * the count of memory errors is none either: "None" after one means that the GPU contained
+ * it, and the count stays until the driver is loaded again.
  */
 #include "config.h"
 
@@ -13,6 +15,7 @@
 
 #include <stdio.h>
 
+#include "base/size.h"
 #include "kernels/cuda/cuda_nvml.h"
 
 static const char *describe_status(int status)
@@ -22,23 +25,40 @@ static const char *describe_status(int status)
                                            : NULL;
 }
 
-/* NULL: none, or not known. *status is that of NVML. */
-static const char *find_recovery(const struct cuda_nvml *nvml, void *gpu, int *status)
+/* NVIDIA GPU Memory Error Management, "Error recovery and response flags", and nvml.h. */
+static const char *const recoveries[] = {
+    [NVML_RECOVERY_RESET] = "a reset of it",
+    [NVML_RECOVERY_REBOOT] = "a restart of the machine",
+    [NVML_RECOVERY_DRAIN_P2P] = "the end of all programs that exchange data between GPUs",
+    [NVML_RECOVERY_DRAIN_AND_RESET] = "the end of its work and then a reset of it",
+    [NVML_RECOVERY_IMEX_DOMAIN] = "a recovery of its IMEX domain",
+    [NVML_RECOVERY_BUS_RESET] = "a reset of its PCIe bus",
+    [NVML_RECOVERY_SYSTEM_REBOOT] = "a restart of the whole system",
+};
+
+/* Return whether the driver says what the GPU needs; *status is that of NVML. */
+static bool ask_recovery(const struct cuda_nvml *nvml, void *gpu, int *status,
+                         unsigned *action)
 {
     struct nvml_field field = { .field = NVML_RECOVERY };
 
     if (!nvml->fields)
-        return NULL;
+        return false;
     *status = nvml->fields(gpu, 1, &field);
-    if (*status != NVML_SUCCESS || field.result != NVML_SUCCESS ||
-        field.value.number == NVML_RECOVERY_NONE)
-        return NULL;
-    return field.value.number == NVML_RECOVERY_RESET
-               ? "after an error, the driver requires a reset of it (see Xid in dmesg)"
-           : field.value.number == NVML_RECOVERY_REBOOT
-               ? "after an error, the driver requires a restart of the machine (see Xid in "
-                 "dmesg)"
-               : "after an error, the driver asks for no more work on it (see Xid in dmesg)";
+    *action = field.value.number;
+    return *status == NVML_SUCCESS && field.result == NVML_SUCCESS;
+}
+
+static void describe_recovery(unsigned action, char *out, size_t room)
+{
+    if (action < TS_COUNT(recoveries))
+        snprintf(out, room, "after an error, the driver requires %s (see Xid in dmesg)",
+                 recoveries[action]);
+    else
+        snprintf(
+            out, room,
+            "after an error, the driver requires action %u of nvml.h (see Xid in dmesg)",
+            action);
 }
 
 static bool has_bad_rows(const struct cuda_nvml *nvml, void *gpu, int *status)
@@ -68,19 +88,23 @@ static void *judge(const struct cuda_nvml *nvml, struct device *device)
     const size_t room = sizeof(device->ill);
     void *gpu = NULL;
     unsigned long long errors = 0;
-    const char *why = NULL;
+    unsigned action = NVML_RECOVERY_NONE;
+    bool answered = false, bad_rows = false;
     int status = nvml->find(device->bus, &gpu);
 
     if (status == NVML_SUCCESS)
-        why = find_recovery(nvml, gpu, &status);
-    if (!why && gpu && !describe_status(status) && has_bad_rows(nvml, gpu, &status))
-        why = "bad rows of its memory cannot be remapped: replace it";
-    if (!why && gpu && !describe_status(status))
+        answered = ask_recovery(nvml, gpu, &status, &action);
+    if (gpu && !describe_status(status))
+        bad_rows = has_bad_rows(nvml, gpu, &status);
+    if (gpu && !describe_status(status) && !answered)
         errors = count_errors(nvml, gpu, &status);
-    if (!why)
-        why = describe_status(status);
-    if (why)
-        snprintf(device->ill, room, "%s", why);
+    if (answered && action != NVML_RECOVERY_NONE)
+        describe_recovery(action, device->ill, room);
+    else if (bad_rows)
+        snprintf(device->ill, room,
+                 "bad rows of its memory cannot be remapped: replace it");
+    else if (describe_status(status))
+        snprintf(device->ill, room, "%s", describe_status(status));
     else if (errors > 0)
         snprintf(
             device->ill, room,

@@ -11,9 +11,19 @@
 enum { NVML_SUCCESS = 0, NVML_GPU_IS_LOST = 15, NVML_RESET_REQUIRED = 16 };
 enum { NVML_UNCORRECTED = 1 }; /* errors of memory */
 enum { NVML_SINCE_LOAD = 0 };  /* of the driver */
-/* Field of drivers from 570 on: what the GPU needs to recover from its errors (Xid). */
+/* Field of drivers from 570 on: what the GPU needs to recover from its errors (Xid), an
+ * nvmlDeviceGpuRecoveryAction_t. */
 enum { NVML_RECOVERY = 230 };
-enum { NVML_RECOVERY_NONE = 0, NVML_RECOVERY_RESET = 1, NVML_RECOVERY_REBOOT = 2 };
+enum {
+    NVML_RECOVERY_NONE,
+    NVML_RECOVERY_RESET,
+    NVML_RECOVERY_REBOOT,
+    NVML_RECOVERY_DRAIN_P2P,
+    NVML_RECOVERY_DRAIN_AND_RESET,
+    NVML_RECOVERY_IMEX_DOMAIN,
+    NVML_RECOVERY_BUS_RESET,
+    NVML_RECOVERY_SYSTEM_REBOOT
+};
 
 struct nvml_field {
     unsigned field, scope;

@@ -84,6 +84,7 @@ struct emulation_health {
     unsigned long long errors, total, free;
     unsigned recovery;
     bool bad_rows, missing, old;
+    bool silent; /* about `recovery`: a driver before 570 */
 };
 /* Zeroed: all are well. */
 void emulation_set_health(const struct emulation_health *of_card);

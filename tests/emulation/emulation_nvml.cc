@@ -60,7 +60,8 @@ static int remapped(void *gpu, unsigned *corrected, unsigned *uncorrected,
 static int fields(void *gpu, int count, struct nvml_field *list)
 {
     for (int i = 0; i < count; i++) {
-        list[i].result = list[i].field == NVML_RECOVERY ? NVML_SUCCESS : 3;
+        list[i].result =
+            list[i].field == NVML_RECOVERY && !health.silent ? NVML_SUCCESS : 3;
         list[i].value.number = gpu == &health ? health.recovery : 0;
     }
     return health.query;
