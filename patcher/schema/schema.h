@@ -20,7 +20,7 @@ enum key_type {
     KEY_PATH,
     KEY_ENUM,    /* one of `values` */
     KEY_SCALE,   /* dynamic, none, or a number */
-    KEY_SIZE,    /* bytes ("12GiB"), or a share ("80%") */
+    KEY_SIZE,    /* bytes ("12GiB"), or a share ("80%") unless no_share */
     KEY_SECONDS, /* a number, optionally with the suffix s, m, h or d */
     KEY_BOOL_OR_TEXT,
     KEY_LIST, /* strings separated by commas, or a YAML list */
@@ -71,7 +71,8 @@ struct key {
     /* KEY_REJECTED, KEY_OTHER_TOOL: what to do instead.  KEY_IGNORED: what trainspool
      * does, if that changes results; TS708 is then a warning.  Or NULL. */
     const char *instead;
-    bool secret; /* never printed */
+    bool no_share; /* KEY_SIZE: of what would not be clear; a rule reports one */
+    bool secret;   /* never printed */
     /* KEY_USED: only by a job that does not train; TS708 in others */
     bool untrained;
     /* KEY_PATH: the run writes there.  Other paths are inputs, which may also be in the

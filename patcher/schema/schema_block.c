@@ -97,7 +97,7 @@ static const struct key rows[] = {
           "watch and trainspool clean remove what clean names in trainspool(1), never "
           "the model or the last checkpoint. --keep-days and --max-bytes apply as "
           "well." },
-    { TS_USED("max_bytes", KEY_SIZE, NULL), .into = TS_FIELD(max_bytes),
+    { TS_USED("max_bytes", KEY_SIZE, NULL), .into = TS_FIELD(max_bytes), .no_share = true,
       .help = "size of all old files of the ended job, such as 20GB, beyond which the "
               "oldest are removed" },
     { TS_USED("eval_questions", KEY_INT, "0"), .min = 0, .max = TS_NO_MAX,

@@ -20,10 +20,9 @@
     "[-+]?([0-9][0-9_]*(\\.[0-9_]*)?|\\.[0-9_]+)([eE][-+]?[0-9]+)?" \
     "|[-+]?0[xob]?[0-9a-fA-F_]+|[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\\.[0-9]*)?"
 #define PLAIN "([0-9]+(\\.[0-9]*)?|\\.[0-9]+)([eE][-+]?[0-9]+)?"
-/* bytes, at least DEVICE_MEMORY_LEAST; a number with a unit; or a share */
-#define SIZE                                                                    \
-    "[0-9]{5,}|[0-9.]+[eE][+]?[0-9]+|" PLAIN " *([kKmMgGtT]([iI]?[bB])?|[bB])|" \
-    "(?!0*\\.?0*%)0*(100(\\.0*)?|[0-9]{1,2}(\\.[0-9]*)?|\\.[0-9]+)%"
+/* bytes, at least DEVICE_MEMORY_LEAST, or a number with a unit; a share */
+#define BYTES "[0-9]{5,}|[0-9.]+[eE][+]?[0-9]+|" PLAIN " *([kKmMgGtT]([iI]?[bB])?|[bB])"
+#define SHARE "(?!0*\\.?0*%)0*(100(\\.0*)?|[0-9]{1,2}(\\.[0-9]*)?|\\.[0-9]+)%"
 /* as probe_count_named reads them */
 #define DEVICE  "^(auto|cpu|cuda|cuda:[0-9]{1,4}(,[0-9]{1,4}){0,15})$"
 #define SPECIAL "[-+]?\\.(inf|Inf|INF)|\\.(nan|NaN|NAN)"
@@ -44,7 +43,7 @@ static const struct shape shapes[] = {
     [KEY_PATH] = { { "string", "number", "boolean" }, NULL },
     [KEY_ENUM] = { { NULL }, NULL },
     [KEY_SCALE] = { { "number", "string" }, "^(dynamic|none|" NUMBER ")$" },
-    [KEY_SIZE] = { { "string", "integer" }, "^(" SIZE ")$" },
+    [KEY_SIZE] = { { "string", "integer" }, "^(" BYTES "|" SHARE ")$" },
     [KEY_SECONDS] = { { "number", "string" }, "^(" NUMBER "|[0-9]+(\\.[0-9]*)?[smhd])$" },
     [KEY_BOOL_OR_TEXT] = { { "boolean", "string", "number" }, NULL },
     [KEY_LIST] = { { "string", "array", "number", "boolean" }, NULL },
@@ -217,6 +216,8 @@ static json_t *key_schema(const struct key *key, bool refused)
         set_types(schema, &shapes[key->type]);
     if (key->type == KEY_INT || key->type == KEY_REAL || key->type == KEY_SCALE)
         set_bounds(schema, key);
+    if (key->no_share)
+        set(schema, "pattern", json_string("^(" BYTES ")$"));
     if (key->type == KEY_SIZE)
         set(schema, "minimum", json_integer((json_int_t)DEVICE_MEMORY_LEAST));
     if (key->default_value)

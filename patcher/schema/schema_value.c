@@ -302,6 +302,8 @@ const char *value_expected(const struct key *key, struct arena *arena)
         return join_values(key, arena);
     if (key->type == KEY_INT || key->type == KEY_REAL)
         return expected_number(key, false, arena);
+    if (key->no_share)
+        return "a size such as 20GB";
     return words[key->type];
 }
 

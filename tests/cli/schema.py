@@ -13,7 +13,7 @@ import jsonschema
 import yaml
 
 NAMES = {"TS701", "TS702", "TS703", "TS704", "TS705", "TS706", "TS707", "TS008",
-         "TS611", "TS904"}
+         "TS611", "TS723", "TS904"}
 # Errors that a schema cannot express: that a string with a comma names several adapters, which
 # modules a model has, how many bits its files use, which keys exclude each other, and that a
 # string is a template.

@@ -17,6 +17,10 @@ expect "it has values and defaults" sh -c "jq -e '
 expect "an old name is deprecated, an alias is not" sh -c "jq -e '
     .properties.evaluation_strategy.deprecated == true and .properties.torch_dtype.deprecated == null
     ' '$T/schema' >'$T/out'"
+expect "a share is offered for memory_limit, not for max_bytes" sh -c "jq -e '
+    [.properties | (.memory_limit, .trainspool.properties.max_bytes).pattern as \$pattern | (\"80%\", \"20GB\")
+     | test(\$pattern)] == [true, true, false, true]' '$T/schema' >'$T/out'"
+expect "the manual agrees" sh -c "! grep -q '^.BR max_bytes .*share' '$source/docs/trainspool-job.5'"
 expect "every default is one of the values" sh -c "jq -e '
     [.properties[], .properties.trainspool.properties[] | select(.enum and has(\"default\"))
      | .default as \$value | select(.enum | index([\$value]) == null)] == []' '$T/schema' >'$T/out'"
