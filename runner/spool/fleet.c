@@ -320,8 +320,9 @@ void fleet_note_loss(struct fleet *fleet, const char *name, const char *reason)
             continue;
         health->pause = fmin(fmax(2 * health->pause, pause_first), pause_longest);
         health->until = clock_seconds() + health->pause;
-        snprintf(why, sizeof(why), "%d jobs in a row lost it: %.120s", health->losses,
-                 reason);
+        /* everyone may read it, but not why a job of someone else ended */
+        snprintf(why, sizeof(why), "%d jobs in a row lost it%s%.120s", health->losses,
+                 fleet->people.shared ? "" : ": ", fleet->people.shared ? "" : reason);
         set_health(fleet, i, why);
     }
 }

@@ -63,6 +63,22 @@ static void add_device(const struct fleet *fleet, size_t i, struct text *out)
     text_adds(out, "}");
 }
 
+/* Return whether others may not read the state of a job: then not what it waits for either. */
+static bool is_private(const struct fleet *fleet, const char *name)
+{
+    struct stat run, state;
+    struct job job;
+    bool is_open;
+
+    if (!fleet->people.shared)
+        return false;
+    job_init(&job, name);
+    is_open = lstat(job.run_dir, &run) == 0 && run.st_mode & S_IXOTH &&
+              lstat(job.state, &state) == 0 && state.st_mode & S_IROTH;
+    job_clear(&job);
+    return !is_open;
+}
+
 static void add_waits(struct fleet *fleet, const struct queue *queue, struct text *out)
 {
     const char *before = "";
@@ -76,7 +92,9 @@ static void add_waits(struct fleet *fleet, const struct queue *queue, struct tex
             continue;
         text_adds(out, before);
         add_string(out, "", job->name);
-        add_string(out, ":", reason);
+        add_string(out, ":",
+                   is_private(fleet, job->name) ? "waits for devices or its turn"
+                                                : reason);
         before = ",";
     }
 }

@@ -35,6 +35,8 @@ drop lost2 cuda:0 'max_retries: 0'
 wait_until 30 state_is s/lost2.yaml failed
 wait_until 20 grep -q 'cuda:0 gets no job: 2 jobs in a row lost it' daemon.log
 ok $? "until one of another user loses it, too"
+wait_until 20 grep -q '"ill":"2 jobs in a row lost it"' s/.trainspool/fleet.json
+ok $? "what all can read does not say why their jobs ended"
 stop
 rm -r broken starts s/lost*
 
@@ -126,6 +128,11 @@ wait_until 30 is_running g2
 ok $? "a user who has used no GPU gets it"
 wait_until 20 shows g1 'waits: its owner has used 2\.0 of 1 GPU hours in 1 day (gpu_hours)'
 ok $? "one who has used it for as long as allowed does not"
+expect "status shows why, if others may read the state" grep -q '"g1.yaml":"waits: its owner' s/.trainspool/fleet.json
+as $one chmod 700 s/g1.run
+touch s/.trainspool/wake
+wait_until 20 grep -q '"g1.yaml":"waits for devices or its turn"' s/.trainspool/fleet.json
+ok $? "else it does not"
 end_job g2
 stop
 expect "what a GPU was used for is counted" \
