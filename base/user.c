@@ -18,8 +18,7 @@ bool user_is_own(uid_t id)
     return id == getuid();
 }
 
-/* What getpwuid_r(3) returns if there is no entry; anything else is a fault. */
-static bool means_missing(int failed)
+bool user_is_missing(int failed)
 {
     return failed == 0 || failed == ENOENT || failed == ESRCH || failed == EBADF ||
            failed == EPERM;
@@ -54,7 +53,7 @@ static bool guess_group(struct user *out, struct error *err)
     struct group entry, *found = NULL;
     int failed = getgrgid_r(out->id, &entry, bytes, sizeof(bytes), &found);
 
-    if (!found && !means_missing(failed))
+    if (!found && !user_is_missing(failed))
         return error_set(err, ERROR_FAULT, "cannot find group %ju: %s",
                          (uintmax_t)out->id, strerror(failed));
     out->groups[out->group_count++] = found ? NO_GROUP : out->id;
@@ -77,7 +76,7 @@ bool user_find(uid_t id, struct user *out, struct error *err)
     failed = getpwuid_r(id, &entry, bytes, sizeof(bytes), &found);
     if (found)
         return copy_entry(found, out, err);
-    if (!means_missing(failed))
+    if (!user_is_missing(failed))
         return error_set(err, ERROR_FAULT, "cannot find user %ju: %s", (uintmax_t)id,
                          strerror(failed));
     return guess_group(out, err);

@@ -23,6 +23,9 @@ struct user {
 };
 
 bool user_is_own(uid_t id);
+/* Return whether getpwuid_r(3) and the like, which found no entry, say that there is none.
+ * Any other status is a fault. */
+bool user_is_missing(int failed);
 /* Find the groups and the home of a user. One that has no entry in the list of users has
  * one group: that of the same number if it has no entry either, else nogroup.
  * ERROR_FAULT. */

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/user.h"
 
 enum { ENTRY_BYTES = 16 << 10 };
 
@@ -43,19 +44,21 @@ void user_names_free(struct user_names *names)
     free(names);
 }
 
-static void look_up(uid_t id, char out[USER_NAME_ROOM])
+/* Return whether the answer is final: a directory service may be away for a moment. */
+static bool look_up(uid_t id, char out[USER_NAME_ROOM])
 {
     char bytes[ENTRY_BYTES];
     struct passwd entry, *found = NULL;
+    int failed = getpwuid_r(id, &entry, bytes, sizeof(bytes), &found);
 
-    if (getpwuid_r(id, &entry, bytes, sizeof(bytes), &found) == 0 && found &&
-        strlen(found->pw_name) < USER_NAME_ROOM)
+    if (found && strlen(found->pw_name) < USER_NAME_ROOM)
         snprintf(out, USER_NAME_ROOM, "%s", found->pw_name);
     else
         snprintf(out, USER_NAME_ROOM, "%ju", (uintmax_t)id);
+    return found || user_is_missing(failed);
 }
 
-static struct entry *add(struct user_names *names, uid_t id)
+static void add(struct user_names *names, uid_t id, const char *name)
 {
     struct entry *entry;
 
@@ -65,8 +68,7 @@ static struct entry *add(struct user_names *names, uid_t id)
     }
     entry = &names->list[names->count++];
     entry->id = id;
-    look_up(id, entry->name);
-    return entry;
+    memcpy(entry->name, name, USER_NAME_ROOM);
 }
 
 void user_names_find(struct user_names *names, uid_t id, char out[USER_NAME_ROOM])
@@ -77,24 +79,30 @@ void user_names_find(struct user_names *names, uid_t id, char out[USER_NAME_ROOM
     for (size_t i = 0; i < names->count && !found; i++)
         if (names->list[i].id == id)
             found = &names->list[i];
-    if (!found)
-        found = add(names, id);
-    memcpy(out, found->name, USER_NAME_ROOM);
+    if (found)
+        memcpy(out, found->name, USER_NAME_ROOM);
+    else if (look_up(id, out))
+        add(names, id, out);
     pthread_mutex_unlock(&names->mutex);
 }
 
 bool user_named(const char *name, uid_t *out, struct error *err)
 {
-    const struct passwd *entry = getpwnam(name);
-    char *end = NULL;
+    char bytes[ENTRY_BYTES], *end = NULL;
+    struct passwd entry, *found = NULL;
+    int failed = getpwnam_r(name, &entry, bytes, sizeof(bytes), &found);
     unsigned long number;
 
-    if (entry) {
-        *out = entry->pw_uid;
+    if (found) {
+        *out = found->pw_uid;
         return true;
     }
     number = strtoul(name, &end, 10);
     *out = (uid_t)number;
-    return (name[0] >= '0' && name[0] <= '9' && !*end && *out == number) ||
-           error_set(err, ERROR_USAGE, "there is no user %s", name);
+    if (name[0] >= '0' && name[0] <= '9' && !*end && *out == number)
+        return true;
+    return user_is_missing(failed)
+               ? error_set(err, ERROR_USAGE, "there is no user %s", name)
+               : error_set(err, ERROR_FAULT, "cannot find user %s: %s", name,
+                           strerror(failed));
 }

@@ -58,6 +58,7 @@ unit_tests += %D%/unit/test_stop
 unit_tests += %D%/unit/test_roots
 unit_tests += %D%/unit/test_spread
 unit_tests += %D%/unit/test_text
+unit_tests += %D%/unit/test_user_names
 unit_tests += %D%/unit/test_walk
 unit_tests += %D%/unit/test_instant
 
