@@ -14,6 +14,7 @@
 
 #include "base/arena.h"
 #include "base/leftovers.h"
+#include "base/user_names.h"
 #include "base/walk.h"
 #include "patcher/history/backup.h"
 #include "patcher/document/document.h"
@@ -40,14 +41,35 @@ void jobfile_clear(struct jobfile *file)
     text_clear(&file->text);
 }
 
-const char *jobfile_barrier(const struct jobfile *file)
+/* A file that a user makes belongs to that user: a copy of one of root would no longer be
+ * root's, who may have wanted to keep others from changing it. */
+static const char *describe_owner(struct jobfile *file)
+{
+    struct user_names *names = user_names_new();
+    char owner[USER_NAME_ROOM], user[USER_NAME_ROOM];
+
+    user_names_find(names, file->st.st_uid, owner);
+    user_names_find(names, geteuid(), user);
+    user_names_free(names);
+    if (geteuid() == 0)
+        snprintf(file->barrier, sizeof(file->barrier),
+                 "it belongs to another user, %s; patch it as that user", owner);
+    else
+        snprintf(file->barrier, sizeof(file->barrier),
+                 "it belongs to another user, %s, and a patched file would belong to %s; "
+                 "chown %s %.80s allows that",
+                 owner, user, user, path_base(file->name));
+    return file->barrier;
+}
+
+const char *jobfile_barrier(struct jobfile *file)
 {
     if (file->link)
         return "it is a symbolic link, which replacing it would break";
     if (file->st.st_nlink > 1)
         return "it has several hard links, which replacing it would separate";
     if (file->st.st_uid != geteuid())
-        return "it belongs to another user";
+        return describe_owner(file);
     if (!(file->st.st_mode & S_IWUSR) || access(file->name, W_OK) != 0)
         return "it is read-only";
     return NULL;

@@ -12,14 +12,15 @@ struct jobfile {
     char digest[DIGEST_TEXT];
     struct stat st; /* of the file; of the target if it is a link */
     bool link;
+    char barrier[400]; /* used by jobfile_barrier */
 };
 
 /* Read a regular file of at most 1 MiB, otherwise ERROR_DATA.  Follows a link. */
 bool jobfile_read(struct jobfile *file, const char *name, struct error *err);
 void jobfile_clear(struct jobfile *file);
 
-/* Return why the file must not be replaced (TS011), or NULL. */
-const char *jobfile_barrier(const struct jobfile *file);
+/* Return why the file must not be replaced (TS011), or NULL; valid as long as *file. */
+const char *jobfile_barrier(struct jobfile *file);
 /* Return whether inode, times and bytes are still those that were read (TS010). */
 bool jobfile_is_same(const struct jobfile *file);
 

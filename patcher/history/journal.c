@@ -223,7 +223,7 @@ static const struct backup *choose_backup(const struct undo *undo, struct error 
     return NULL;
 }
 
-static bool may_replace(const struct undo *undo, struct error *err)
+static bool may_replace(struct undo *undo, struct error *err)
 {
     const char *barrier = jobfile_barrier(&undo->file);
 

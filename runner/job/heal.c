@@ -110,6 +110,9 @@ static const char *obstacle_to(const struct patch *patch)
     for (size_t i = 0; patch->changed && i < patch->findings.count; i++)
         if (is_remedy(&patch->findings.list[i]))
             return NULL;
+    for (size_t i = 0; i < patch->findings.count; i++)
+        if (strcmp(patch->findings.list[i].rule, "TS011") == 0)
+            return patch->findings.list[i].message;
     return "no rule has a remedy for this job";
 }
 

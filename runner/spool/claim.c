@@ -54,6 +54,15 @@ static size_t count_edits(const struct patch *patch)
     return count;
 }
 
+/* Find why the file could not be replaced. */
+static void find_barrier(const struct patch *patch, struct examine_result *out)
+{
+    for (size_t i = 0; i < patch->findings.count; i++)
+        if (strcmp(patch->findings.list[i].rule, "TS011") == 0)
+            snprintf(out->barred, sizeof(out->barred), "%s",
+                     patch->findings.list[i].message);
+}
+
 static bool reject(const struct job *job, const struct examine_request *request,
                    const char *reason, struct examine_result *out)
 {
@@ -146,6 +155,7 @@ static bool claim_locked(const struct job *job, const struct examine_request *re
     if (!ok)
         block(job, record, &out->err);
     out->edits = count_edits(&inspection.patch);
+    find_barrier(&inspection.patch, out);
     inspect_clear(&inspection);
     return ok;
 }

@@ -38,8 +38,9 @@ enum examine_end {
 struct examine_result {
     enum examine_end end;
     struct job_record record;
-    size_t edits; /* made to the job file */
-    bool late;    /* FAULT: the deadline came first */
+    size_t edits;     /* made to the job file */
+    char barred[448]; /* why none could be made; "": nothing kept them */
+    bool late;        /* FAULT: the deadline came first */
     struct error err;
 };
 

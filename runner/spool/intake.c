@@ -242,11 +242,15 @@ static bool follow(struct intake *intake, const struct comparison *text,
 }
 
 static void log_admission(struct intake *intake, const struct job *job,
-                          const struct job_record *record, size_t edits)
+                          const struct examine_result *result)
 {
+    const struct job_record *record = &result->record;
+
+    if (result->barred[0])
+        log_line(intake->log, LOG_WARN, "job %s: %s", job->name, result->barred);
     if (record->state == JOB_READY)
         log_line(intake->log, LOG_INFO, "job %s: ready, %zu edit%s made", job->name,
-                 edits, edits == 1 ? "" : "s");
+                 result->edits, result->edits == 1 ? "" : "s");
     else
         log_line(intake->log,
                  record->state == JOB_STOPPED || record->state == JOB_DONE ? LOG_INFO
@@ -284,7 +288,7 @@ static void take_in(struct intake *intake, struct item *item, const struct job *
         item_count(item, intake->people, true);
     else
         leave_queue(intake, item);
-    log_admission(intake, job, &result->record, result->edits);
+    log_admission(intake, job, result);
     intake->failures +=
         result->record.state == JOB_REJECTED || result->record.state == JOB_FAILED;
     if (result->record.state != JOB_READY) {

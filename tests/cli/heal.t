@@ -116,6 +116,12 @@ expect "the job has failed with the reason" sh -c 'grep -q "\"state\":\"failed\"
 expect "its file is unchanged" cmp -s s/a.yaml job.yaml
 expect "nothing was backed up" test ! -e s/a.run/backups
 rm -rf s/a.*
+job4 2 >s/a.yaml
+chmod 444 s/a.yaml
+echo memory >faults
+expect_status "nor is one whose file cannot be replaced" 1 watch s
+expect "the reason says so" grep -q 'not healed: the file was not changed: it is read-only' s/a.run/state.json
+rm -rf s/a.*
 
 # In the foreground
 job4 2 >a.yaml

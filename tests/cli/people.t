@@ -139,8 +139,11 @@ expect_output "a folder of root alone takes no jobs of others" 'it belongs to an
 spool own
 chown $one own
 drop $two own/a.yaml
-as $one timeout 20 "$trainspool" watch --once own >out 2>&1
+drop 0 own/root.yaml "fp16: true"
+as $one timeout 60 "$trainspool" watch --once own >out 2>&1
 expect_output "nor does a watch of another user" 'it belongs to another user'
+expect_output "which says how it could patch a job of root" "warn job root: .*another user, .*; chown $one root.yaml"
+expect "and runs it as it is" state_is own/root.yaml done
 
 spool weak
 drop $one weak/a.yaml

@@ -153,6 +153,13 @@ static void test_jobfile_reports_barriers(void **state)
         jobfile_clear(&file);
         file = read_job(fixture->job);
         assert_non_null(strstr(jobfile_barrier(&file), "another user"));
+        assert_int_equal(chown(fixture->job, 0, 0), 0);
+        jobfile_clear(&file);
+        assert_int_equal(chmod(fixture->job, 0644), 0);
+        file = read_job(fixture->job);
+        assert_int_equal(seteuid(3123456789u), 0);
+        assert_non_null(strstr(jobfile_barrier(&file), "chown 3123456789 job.yaml"));
+        assert_int_equal(seteuid(0), 0);
     }
     jobfile_clear(&file);
 }
