@@ -128,6 +128,7 @@ unit_tests += %D%/unit/test_generate
 unit_tests += %D%/unit/test_generation_target
 unit_tests += %D%/unit/test_jinja
 unit_tests += %D%/unit/test_lora
+unit_tests += %D%/unit/test_checkpoint_find
 unit_tests += %D%/unit/test_manifest
 unit_tests += %D%/unit/test_metrics
 unit_tests += %D%/unit/test_model

@@ -382,7 +382,7 @@ static char *find_own(const char *dir, const char *digest, bool whole)
 
     if (whole)
         return checkpoint_last(dir, digest, false, NULL);
-    count = checkpoint_list(dir, digest, &found);
+    count = checkpoint_list(dir, digest, &found, NULL);
     first = count > 0 ? found[0].name : NULL;
     for (size_t i = 1; i < count; i++)
         free(found[i].name);
@@ -412,7 +412,7 @@ size_t previous_count(struct previous *previous, const char *digest)
     size_t count = 0;
 
     if (!previous->absent && !previous->plan.external && previous->plan.output_dir)
-        count = checkpoint_list(previous->plan.output_dir, digest, &found);
+        count = checkpoint_list(previous->plan.output_dir, digest, &found, NULL);
     for (size_t i = 0; i < count; i++)
         free(found[i].name);
     free(found);

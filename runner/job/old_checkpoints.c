@@ -98,11 +98,12 @@ static void find_best(int dir, const char *last, struct kept *kept)
         close(fd);
 }
 
+/* digest: of the current text, "" if there is none. */
 static void find_current(int dir, const char *folder, const char *digest,
-                         struct kept *kept)
+                         struct kept *kept, struct error *err)
 {
-    struct checkpoint_found *found;
-    size_t count = digest[0] ? checkpoint_list(folder, digest, &found) : 0;
+    struct checkpoint_found *found = NULL;
+    size_t count = digest[0] ? checkpoint_list(folder, digest, &found, err) : 0;
 
     for (size_t i = 0; i < count; i++) {
         if (i == 0)
@@ -112,8 +113,7 @@ static void find_current(int dir, const char *folder, const char *digest,
     }
     for (size_t i = 0; i < count; i++)
         free(found[i].name);
-    if (digest[0])
-        free(found);
+    free(found);
     if (kept->last[0])
         find_best(dir, kept->last, kept);
 }
@@ -180,7 +180,7 @@ void old_checkpoints_add(const struct job *job, const char *folder,
     struct kept kept = { .last = "" };
 
     if (listing)
-        find_current(dir, folder, record->frozen, &kept);
+        find_current(dir, folder, record->frozen, &kept, &out->err);
     if (listing && !kept.last[0])
         find_newest(dir, folder, &kept, out);
     while (listing && (entry = old_files_next(out, listing, folder))) {

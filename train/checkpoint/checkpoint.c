@@ -327,12 +327,14 @@ bool checkpoint_prune(const char *dir, const char *digest, int64_t keep,
                       const char *protect, struct error *err)
 {
     struct checkpoint_found *found;
+    struct error why = { 0 };
     size_t count;
-    bool ok = true;
+    bool ok;
 
     if (keep <= 0)
         return true;
-    count = checkpoint_list(dir, digest, &found);
+    count = checkpoint_list(dir, digest, &found, &why);
+    ok = why.code == ERROR_NONE || error_set(err, why.code, "%s", why.text);
     for (size_t i = 0; i < count; i++) {
         bool kept = (int64_t)i < keep || (protect && strcmp(found[i].name, protect) == 0);
 
@@ -348,8 +350,9 @@ bool checkpoint_begin(const char *dir, const char *digest, int64_t after,
                       struct error *err)
 {
     struct checkpoint_found *found;
-    size_t count = checkpoint_list(dir, digest, &found);
-    bool ok = true;
+    struct error why = { 0 };
+    size_t count = checkpoint_list(dir, digest, &found, &why);
+    bool ok = why.code == ERROR_NONE || error_set(err, why.code, "%s", why.text);
 
     for (size_t i = 0; i < count; i++) {
         if (ok && found[i].step > after)

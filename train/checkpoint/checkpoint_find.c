@@ -3,6 +3,7 @@
 
 #include "train/checkpoint/checkpoint_find.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,13 +47,16 @@ static int by_step(const void *a, const void *b)
     return left < right ? 1 : left > right ? -1 : 0;
 }
 
-size_t checkpoint_list(const char *dir, const char *digest, struct checkpoint_found **out)
+size_t checkpoint_list(const char *dir, const char *digest, struct checkpoint_found **out,
+                       struct error *err)
 {
     DIR *folder = file_open_dir(dir);
     struct dirent *entry;
     size_t count = 0;
 
     *out = NULL;
+    if (!folder && errno != ENOENT)
+        error_errno(err, "cannot open the folder %s", dir);
     while (folder && (entry = file_next(folder, dir))) {
         int64_t step = checkpoint_step(entry->d_name);
         char *name;
@@ -67,6 +71,8 @@ size_t checkpoint_list(const char *dir, const char *digest, struct checkpoint_fo
         *out = memory_resize(*out, count + 1, sizeof(**out));
         (*out)[count++] = (struct checkpoint_found) { name, step };
     }
+    if (folder && errno) /* of file_next */
+        error_errno(err, "cannot read the folder %s", dir);
     if (folder)
         closedir(folder);
     if (count > 0)
@@ -93,7 +99,7 @@ static char *find_last(const char *dir, const struct wanted *wanted,
                        struct heartbeat *heartbeat)
 {
     struct checkpoint_found *found;
-    size_t count = checkpoint_list(dir, wanted->digest, &found);
+    size_t count = checkpoint_list(dir, wanted->digest, &found, NULL);
     char *last = NULL;
 
     for (size_t i = 0; i < count; i++)

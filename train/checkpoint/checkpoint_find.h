@@ -5,6 +5,7 @@
 #ifndef TRAIN_CHECKPOINT_CHECKPOINT_FIND_H
 #define TRAIN_CHECKPOINT_CHECKPOINT_FIND_H
 
+#include "base/error.h"
 #include "base/heartbeat.h"
 
 #define CHECKPOINT_PREFIX    "checkpoint-"
@@ -24,9 +25,10 @@ int64_t checkpoint_step(const char *base);
  * any). */
 bool checkpoint_belongs_to(const char *name, const char *digest);
 /* List the checkpoints of a job in a folder, newest first; list and names are malloc'ed.
- * All their files exist with the right size. */
-size_t checkpoint_list(const char *dir, const char *digest,
-                       struct checkpoint_found **out);
+ * All their files exist with the right size. If the folder exists and cannot be read to its
+ * end, *err says why some may be missing. */
+size_t checkpoint_list(const char *dir, const char *digest, struct checkpoint_found **out,
+                       struct error *err);
 
 /* Return whether the checkpoint has everything that a run resumes from.  `deep`: also
  * read every file and compare its digest, until the heartbeat (or NULL) stops. */
