@@ -198,6 +198,7 @@ struct plan {
     const struct torch_setup *torch;
     const char *device_wanted; /* "auto", "cpu", "cuda:1", "cuda:0,1" */
     int64_t ranks;             /* number of processes, from 1 */
+    int64_t zero_stage;        /* what they divide: 1 moments, 2 also gradients */
     int64_t threads;           /* 0: all */
     int64_t priority;
     const char *after;                     /* jobs to wait for, with commas; NULL: none */

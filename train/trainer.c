@@ -101,7 +101,8 @@ static bool run_window(struct run *run, const struct run_step_batches *place,
 
     model_begin(run->model, &numbers);
     model_expect_batches(run->model,
-                         parallel_share_count(run->options->group, place->batches));
+                         parallel_share_count(run->options->group, place->batches),
+                         (place->batches + ranks - 1) / ranks);
     for (size_t i = parallel_rank(run->options->group); i < place->batches; i += ranks) {
         uint64_t draw = (uint64_t)run->progress.step * run_window_size(run) + i;
 

@@ -141,6 +141,20 @@ static const char *apply_paged(struct alternative_trial *trial)
     return use_optimizer(trial, "paged_adamw_8bit");
 }
 
+/* ---- Ranks ---- */
+
+static const char *apply_zero_2(struct alternative_trial *trial)
+{
+    if (trial->plan.external)
+        return "zero_stage is a setting of native runs";
+    if (plan_ranks(&trial->plan) == 1)
+        return "the job has one rank";
+    if (trial->plan.zero_stage > 1)
+        return already;
+    trial->plan.zero_stage = 2;
+    return NULL;
+}
+
 /* ---- Models ---- */
 
 /* Compare two names of folders: "m", "./m" and "m/" are the same. */
@@ -230,6 +244,13 @@ static const struct alternative rows[] = {
       .cost = "none: with LoRA, the model without its adapter is the reference",
       .advised = true,
       .apply = apply_no_reference },
+    { .name = "ZeRO stage 2",
+      .setting = "trainspool: {zero_stage: 2}",
+      .cost =
+          "gradients are sent in each micro-batch, not once per step; the result is the "
+          "same except for rounding",
+      .advised = true,
+      .apply = apply_zero_2 },
     { .name = "bf16",
       .setting = "bf16: true",
       .cost = "frozen weights are kept in 16 bits, and matmuls round to 8 bits of "

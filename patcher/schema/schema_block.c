@@ -38,6 +38,12 @@ static const struct key rows[] = {
       .manual = "As with torchrun, the batch of a step is "
                 "per_device_train_batch_size x gradient_accumulation_steps x ranks. "
                 "See RANKS." },
+    { TS_USED("zero_stage", KEY_INT, "1"), .min = 1, .max = 2,
+      .into = TS_FIELD(zero_stage),
+      .help = "what the ranks of a job divide among them: 1, the moments of the "
+              "optimizer; 2, the gradients too",
+      .manual = "Stage 2 takes less memory, and sends gradients in each micro-batch "
+                "instead of once per step. See RANKS." },
     { TS_USED("target", KEY_ENUM, "native"), .values = targets,
       .help = "native trains the job with trainspool; the others check a job that "
               "another program trains: external is a script, or is recognized by its "

@@ -49,6 +49,23 @@ expect "the resumed run starts from the checkpoint" grep -q 'resume: from two.ru
 expect "the resumed run has three ranks" grep -q 'in each of 3 ranks' two.run/train.log
 expect "the resumed run does all steps" test "$(step two.yaml)" -eq 15
 
+{ job 12 "logging_steps: 1" "gradient_accumulation_steps: 2"
+    printf 'trainspool: {device: cpu, ranks: 2, zero_stage: 2}\n'; } | grep -v '^logging_steps: 10' >zero.yaml
+sed 's/, zero_stage: 2//' zero.yaml >zero1.yaml
+expect_status "a run with sharded gradients succeeds" 0 "$trainspool" run zero.yaml
+losses "$T/out" >zero.losses
+expect_status "the same run with whole gradients succeeds" 0 "$trainspool" run zero1.yaml
+losses "$T/out" >zero1.losses
+expect "both stages have nearly the same losses" nearly_equal zero.losses zero1.losses
+gradients() { "$trainspool" plan --json "$1" | jq '.memory.gradients'; }
+expect "sharded gradients take less memory" test "$(gradients zero.yaml)" -lt "$(gradients zero1.yaml)"
+expect_status "plan --alternatives of whole gradients succeeds" 0 "$trainspool" plan --alternatives zero1.yaml
+expect_output "the plan offers sharded gradients" 'trainspool: {zero_stage: 2}'
+expect_status "a run with whole gradients resumes one with sharded gradients" 0 "$trainspool" run --resume \
+    --set max_steps=15 --set 'trainspool.zero_stage=1' zero.yaml
+expect "that run starts from the checkpoint" grep -q 'resume: from zero.run/checkpoint-12' zero.run/train.log
+expect "that run does all steps" test "$(step zero.yaml)" -eq 15
+
 # PROCESS: print the process id of a rank, which is a grandchild.
 rank_of() { children "$(children "$1" | head -1)" | head -1; }
 
@@ -81,6 +98,13 @@ else
     expect_status "a run on two GPUs succeeds" 0 "$run" run gpus.yaml
     losses "$T/out" >gpus.losses
     expect "both GPU runs have nearly the same losses" nearly_equal gpus.losses gpu.losses
+    small 5 2 'device: "cuda:0,1", zero_stage: 2' >sharded.yaml
+    small 5 2 'device: "cuda:0,1"' >whole.yaml
+    expect_status "a run on two GPUs with sharded gradients succeeds" 0 "$run" run sharded.yaml
+    losses "$T/out" >sharded.losses
+    expect_status "a run on two GPUs with whole gradients succeeds" 0 "$run" run whole.yaml
+    losses "$T/out" >whole.losses
+    expect "both runs on two GPUs have nearly the same losses" nearly_equal sharded.losses whole.losses
     expect "the ranks use NCCL" grep -q 'rank 0 of 2 by .*NCCL' gpus.run/train.log
     small 5 1 "device: cuda, ranks: 9" >nine.yaml
     expect_status "nine ranks on GPUs give 1" 1 "$run" check nine.yaml

@@ -7,6 +7,7 @@
 
 #include <float.h>
 
+#include "base/size.h"
 #include "train/model/shapes.h"
 
 #include "tests/unit/unit_model.h"
@@ -50,6 +51,7 @@ struct kind {
     const char *optimizer;
     enum format compute;
     const char *model;
+    int64_t zero_stage;
 };
 
 static struct plan plan_of(const struct kind *kind, size_t ranks)
@@ -65,6 +67,7 @@ static struct plan plan_of(const struct kind *kind, size_t ranks)
     plan.learning_rate = 0.1;
     plan.freeze_trainable_layers = 2;
     plan.ranks = (int64_t)ranks;
+    plan.zero_stage = kind->zero_stage;
     return plan;
 }
 
@@ -87,7 +90,8 @@ static struct step_scalars train_window(struct unit_model *u,
     for (size_t i = 0; i < window; i++)
         mine += is_mine(i, ranks);
     model_begin(u->model, &numbers);
-    model_expect_batches(u->model, mine);
+    model_expect_batches(u->model, mine,
+                         size_divide_up(window, (size_t)ranks->group.ranks));
     for (size_t i = 0; i < window; i++) {
         struct batch batch = { 0 };
 
@@ -261,18 +265,24 @@ static const double rounding = STEPS * (32 * 0.05 * 0.1 + 1) * FLT_EPSILON;
 
 static void test_model_ranks_train_like_one(void **state)
 {
-    const struct kind kind = { METHOD_FULL, "sgd", FORMAT_FP32, NULL };
+    const struct kind kind = { METHOD_FULL, "sgd", FORMAT_FP32, NULL, 1 };
 
     (void)state;
     check_like_one(&kind, rounding);
 }
 
 static struct kind others[] = {
-    { METHOD_FULL, "sgd", FORMAT_FP32, gpt2 },
-    { METHOD_FULL, "sgd", FORMAT_FP32, gpt_neox },
-    { METHOD_FULL, "sgd", FORMAT_FP32, gemma3 },
-    { METHOD_FULL, "sgd", FORMAT_FP32, phi3 },
-    { METHOD_FREEZE, "sgd", FORMAT_FP32, gpt2 },
+    { METHOD_FULL, "sgd", FORMAT_FP32, gpt2, 1 },
+    { METHOD_FULL, "sgd", FORMAT_FP32, gpt_neox, 1 },
+    { METHOD_FULL, "sgd", FORMAT_FP32, gemma3, 1 },
+    { METHOD_FULL, "sgd", FORMAT_FP32, phi3, 1 },
+    { METHOD_FREEZE, "sgd", FORMAT_FP32, gpt2, 1 },
+    { METHOD_FULL, "sgd", FORMAT_FP32, llama, 2 },
+    { METHOD_FULL, "sgd", FORMAT_FP32, gpt2, 2 },
+    { METHOD_FULL, "sgd", FORMAT_FP32, gpt_neox, 2 },
+    { METHOD_FULL, "sgd", FORMAT_FP32, gemma3, 2 },
+    { METHOD_FULL, "sgd", FORMAT_FP32, headed, 2 },
+    { METHOD_FREEZE, "sgd", FORMAT_FP32, llama, 2 },
 };
 
 static void test_model_ranks_train_other_architectures(void **state)
@@ -282,7 +292,7 @@ static void test_model_ranks_train_other_architectures(void **state)
 
 static void test_model_ranks_train_with_frozen_16_bit_weights(void **state)
 {
-    const struct kind kind = { METHOD_FREEZE, "sgd", FORMAT_FP32, NULL };
+    const struct kind kind = { METHOD_FREEZE, "sgd", FORMAT_FP32, NULL, 1 };
 
     (void)state;
     check_like_one(&kind, rounding);
@@ -292,7 +302,7 @@ static void test_model_ranks_train_with_frozen_16_bit_weights(void **state)
  * rounding of one around 0: a weight may differ by two rates per step, but few do. */
 static void test_model_ranks_match_with_adamw_and_16_bit_copies(void **state)
 {
-    const struct kind kind = { METHOD_FULL, "adamw_torch", FORMAT_BF16, NULL };
+    const struct kind kind = { METHOD_FULL, "adamw_torch", FORMAT_BF16, NULL, 1 };
 
     (void)state;
     check_like_one(&kind, 2 * 0.1 * STEPS);
@@ -325,7 +335,7 @@ static void serve(struct unit_model *u, const struct unit_ranks *ranks)
 
 static void test_model_ranks_assemble_the_moments(void **state)
 {
-    const struct kind kind = { METHOD_FULL, "adamw_torch", FORMAT_FP32, NULL };
+    const struct kind kind = { METHOD_FULL, "adamw_torch", FORMAT_FP32, NULL, 1 };
     struct unit_ranks ranks, alone = { .group = { .rank = 0, .ranks = 1 } };
     struct unit_model u, one;
     struct error err = { 0 };
@@ -365,7 +375,7 @@ static void test_model_ranks_assemble_the_moments(void **state)
 /* The size of a rank's moments is that of its shard. */
 static void test_model_ranks_share_the_moments(void **state)
 {
-    const struct kind kind = { METHOD_FULL, "adamw_torch", FORMAT_FP32, NULL };
+    const struct kind kind = { METHOD_FULL, "adamw_torch", FORMAT_FP32, NULL, 1 };
     struct plan one = plan_of(&kind, 1), many = plan_of(&kind, 7);
     struct unit_model u = unit_model_text(llama, one);
     struct error err = { 0 };
@@ -376,6 +386,58 @@ static void test_model_ranks_share_the_moments(void **state)
     unit_must(shapes_memory(&many, &u.config, ROWS, 1, &shared, &err), &err);
     assert_true(shared.optimizer >= alone.optimizer / 7);
     assert_true(shared.optimizer < alone.optimizer / 7 + 2 * 512 + 2 * sizeof(float));
+    arena_free(u.arena);
+}
+
+static uint64_t weights_after_a_window(int64_t zero_stage, const struct unit_ranks *ranks)
+{
+    const struct kind kind = { METHOD_FULL, "adamw_torch", FORMAT_FP32, NULL,
+                               zero_stage };
+    struct unit_model u;
+    uint64_t hash = 0;
+
+    start(&u, &kind, ranks);
+    train_window(&u, ranks, 1, RANKS);
+    for (size_t i = 0; i < model_trained_parameters(u.model); i++)
+        hash = hash * 31 + hash_of(&u, model_trained(u.model, i)->weight);
+    unit_model_stop(&u);
+    return hash;
+}
+
+/* With one micro-batch for each rank both stages add the same numbers in the same order. */
+static void test_model_ranks_of_both_stages_agree(void **state)
+{
+    struct unit_ranks ranks;
+    bool same;
+
+    (void)state;
+    unit_ranks_fork(&ranks, RANKS);
+    same = weights_after_a_window(1, &ranks) == weights_after_a_window(2, &ranks);
+    if (ranks.group.rank > 0)
+        _exit(!same);
+    unit_ranks_join(&ranks);
+    assert_true(same);
+}
+
+/* A rank's gradients are its shard, two blocks, and the larger of head and embeddings. */
+static void test_model_ranks_share_the_gradients(void **state)
+{
+    const struct kind kind = { METHOD_FULL, "adamw_torch", FORMAT_FP32, NULL, 2 };
+    struct plan one = plan_of(&kind, 1), many = plan_of(&kind, 7);
+    struct unit_model u = unit_model_text(llama, one);
+    const size_t table = VOCABULARY * 16, block = (4 * 16 + 3 * 24) * 16,
+                 vectors = (2 * 5 + 1) * 16, whole = 2 * table + 5 * block + vectors;
+    const size_t shared_least = whole / 7 + table + 2 * block + vectors;
+    struct error err = { 0 };
+    struct memory_use alone, shared;
+
+    (void)state;
+    unit_must(shapes_memory(&one, &u.config, ROWS, 1, &alone, &err), &err);
+    unit_must(shapes_memory(&many, &u.config, ROWS, 1, &shared, &err), &err);
+    assert_true(alone.gradients >= whole * sizeof(float));
+    assert_true(shared.gradients >= shared_least * sizeof(float));
+    /* each part begins and ends at a multiple of 512 bytes, each vector too */
+    assert_true(shared.gradients < shared_least * sizeof(float) + (6 + 7 + 11) * 512);
     arena_free(u.arena);
 }
 
@@ -435,27 +497,35 @@ struct recorded {
 /* Reductions follow every block of a Llama, but every second block with an adapter's A
  * matrices.  The last norm is recorded with the first block. */
 static struct recorded recordings[] = {
-    { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, llama },
+    { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, llama, 1 },
       .batches = 1,
       .window_calls = "BBaSBaSBaSBaSBaSBS" },
-    { .kind = { METHOD_FULL, "adamw_torch", FORMAT_BF16, llama },
+    { .kind = { METHOD_FULL, "adamw_torch", FORMAT_BF16, llama, 1 },
       .checkpointing = true,
       .batches = 2,
       .window_calls = "BBaaaaaBBaSBaSBaSBaSBaSBS" },
-    { .kind = { METHOD_LORA, "adamw_torch", FORMAT_FP32, llama },
+    { .kind = { METHOD_LORA, "adamw_torch", FORMAT_FP32, llama, 1 },
       .checkpointing = true,
       .dropout = 0.25,
       .batches = 1,
       .window_calls = "BBaaSBaaSBaS" },
-    { .kind = { METHOD_FREEZE, "sgd", FORMAT_FP32, llama },
+    { .kind = { METHOD_FREEZE, "sgd", FORMAT_FP32, llama, 1 },
       .batches = 1,
       .window_calls = "BBaSBaS" },
-    { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, headed },
+    { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, headed, 1 },
       .batches = 1,
       .window_calls = "BSBaSBaSBS" },
-    { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, gpt_neox },
+    { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, gpt_neox, 1 },
       .batches = 1,
       .window_calls = "BBaSBaSBaSBaSBS" },
+    { .kind = { METHOD_FULL, "adamw_torch", FORMAT_BF16, llama, 2 },
+      .checkpointing = true,
+      .batches = 2,
+      .window_calls = "BSBaSBaSBaSBaSBaSBSBSBaSBaSBaSBaSBaSBS" },
+    { .kind = { METHOD_LORA, "adamw_torch", FORMAT_FP32, llama, 2 },
+      .dropout = 0.25,
+      .batches = 1,
+      .window_calls = "BBaSBaSBaSBaSBaS" },
 };
 
 /* Convert the calls of a recorded window to those of a replayed one. */
@@ -582,16 +652,26 @@ int main(int argc, char **argv)
         OTHER("gemma3", 2),
         OTHER("phi3", 3),
         OTHER("frozen gpt2", 4),
+        OTHER("sharded gradients", 5),
+        OTHER("sharded gradients of gpt2", 6),
+        OTHER("sharded gradients of gpt_neox", 7),
+        OTHER("sharded gradients of gemma3", 8),
+        OTHER("sharded gradients of a large head", 9),
+        OTHER("sharded gradients, frozen", 10),
         unit_ranks_test(test_model_ranks_train_with_frozen_16_bit_weights),
         unit_ranks_test(test_model_ranks_match_with_adamw_and_16_bit_copies),
         unit_ranks_test(test_model_ranks_assemble_the_moments),
         unit_ranks_test(test_model_ranks_share_the_moments),
+        unit_ranks_test(test_model_ranks_of_both_stages_agree),
+        unit_ranks_test(test_model_ranks_share_the_gradients),
         RECORDED("full", 0),
         RECORDED("windows of two", 1),
         RECORDED("lora", 2),
         RECORDED("frozen 16-bit", 3),
         RECORDED("a large head", 4),
         RECORDED("gpt_neox", 5),
+        RECORDED("sharded gradients", 6),
+        RECORDED("sharded gradients, lora", 7),
     };
 
     unit_ranks_main(argc, argv, tests);

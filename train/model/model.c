@@ -81,13 +81,14 @@ static void place_parameter(const struct segments *at, const struct shape_parame
     if (!from->trainable)
         return;
     to->at = from->at;
-    to->grad = tensor_of(at->gradients + from->at, FORMAT_FP32, from->rows, from->cols);
+    to->grad =
+        tensor_of(at->gradients + from->grad_at, FORMAT_FP32, from->rows, from->cols);
 }
 
-static int compare_addresses(const void *a, const void *b)
+static int compare_places(const void *a, const void *b)
 {
-    const char *left = (*(struct parameter *const *)a)->grad.data,
-               *right = (*(struct parameter *const *)b)->grad.data;
+    size_t left = (*(struct parameter *const *)a)->at,
+           right = (*(struct parameter *const *)b)->at;
 
     return (left > right) - (left < right);
 }
@@ -98,7 +99,7 @@ static void list_trained(struct model *m)
     for (size_t i = 0; i < m->shapes.count; i++)
         if (m->parameters[i].trainable)
             m->trained[m->trained_count++] = &m->parameters[i];
-    qsort(m->trained, m->trained_count, sizeof(struct parameter *), compare_addresses);
+    qsort(m->trained, m->trained_count, sizeof(struct parameter *), compare_places);
 }
 
 static size_t slot(enum module module, enum part part, size_t layer)
@@ -368,7 +369,6 @@ static void lay_out(struct model *m)
     for (size_t l = 0; l < layers; l++)
         make_block(m, l, &m->blocks[l]);
     m->first_trained = first_trained_index(m);
-    model_find_level_starts(m);
     m->losses = arena_array(m->arena, losses->rows * losses->cols, sizeof(*m->losses));
     if (m->shapes.buffers[BUFFER_CORRECT].step > 0)
         m->correct = arena_array(m->arena, m->shapes.rows, sizeof(*m->correct));
@@ -538,7 +538,9 @@ const struct memory_use *model_memory(const struct model *model)
 
 struct tensor model_gradients(const struct model *model)
 {
-    return tensor_of(model->gradients, FORMAT_FP32, 1, model->shapes.segment);
+    return tensor_of(model->gradients, FORMAT_FP32, 1,
+                     model->shapes.shards_gradients ? model->shapes.shard
+                                                    : model->shapes.segment);
 }
 
 struct step_scalars *model_step_scalars(struct model *model)

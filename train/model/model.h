@@ -78,7 +78,8 @@ uint64_t model_trainable_elements(const struct model *model); /* elements */
 uint64_t model_total_elements(const struct model *model);
 /* Memory in use: low is the block; total and high include what the backend holds. */
 const struct memory_use *model_memory(const struct model *model);
-/* All gradients as one row of fp32; the padding between them is zero. */
+/* All gradients as one row of fp32, or those of this rank's shard if they are sharded; the
+ * padding between them is zero. */
 struct tensor model_gradients(const struct model *model);
 /* The scalars of the current step, in the backend's memory. */
 struct step_scalars *model_step_scalars(struct model *model);
@@ -196,10 +197,13 @@ enum format model_moment_format(const struct model *model);
 /* Elements of this rank's shard as one row; absent where the model does not keep it. */
 struct tensor model_moment(const struct model *model, enum moment moment, size_t first,
                            size_t count);
-/* After model_begin: the number of micro-batches of the window that this rank runs.
- * During the last one, the gradients of all ranks are reduced to the shards.  0: this
- * rank has none to add. */
-void model_expect_batches(struct model *model, size_t batches);
+/* After model_begin: the number of micro-batches of the window that this rank runs, and
+ * the largest such number of all ranks.  During the last one, the gradients of all ranks
+ * are reduced to the shards; during each, if gradients are sharded.  A rank that runs
+ * fewer adds zeros. */
+void model_expect_batches(struct model *model, size_t batches, size_t most);
+/* Gradients of this rank's shard as one row. */
+struct tensor model_shard_gradients(const struct model *model);
 /* After the update: send every rank's new weights to all ranks. */
 void model_gather_weights(struct model *model);
 

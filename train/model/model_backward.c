@@ -11,6 +11,20 @@ static void zero(const struct pass *pass, struct tensor out)
         pass->ops->zero(pass->be, &(struct op_zero) { .out = out });
 }
 
+/* Return whether the gradients of the embeddings come after those of the head, in the same
+ * lane. */
+static bool shares_root_lane(const struct model *m)
+{
+    return m->shapes.shards_gradients && m->head != m->embed;
+}
+
+static void zero_embeddings(const struct pass *pass)
+{
+    zero(pass, pass->model->embed->grad);
+    if (pass->model->positions)
+        zero(pass, pass->model->positions->grad);
+}
+
 /* Zero the gradients that are only ever added to: those of vectors, which are contiguous,
  * and those that the classifier and the lookup write.  Gradients of linear layers are
  * overwritten. */
@@ -19,14 +33,14 @@ static void zero_gradients(const struct pass *pass)
     const struct model *m = pass->model;
     size_t vectors = m->shapes.vector_elements;
 
-    zero(pass, m->embed->grad);
-    if (m->positions)
-        zero(pass, m->positions->grad);
+    if (!shares_root_lane(m))
+        zero_embeddings(pass);
     if (m->head != m->embed)
         zero(pass, m->head->grad);
     if (vectors > 0)
-        zero(pass,
-             tensor_of(m->gradients + m->shapes.vectors_start, FORMAT_FP32, 1, vectors));
+        zero(pass, tensor_of(m->gradients + m->shapes.lanes[LANE_TAIL] +
+                                 (m->shapes.vectors_start - m->shapes.matrices_end),
+                             FORMAT_FP32, 1, vectors));
 }
 
 /* grad (+)= alpha dy^T x, and the gradient of the bias */
@@ -455,6 +469,8 @@ static void embeddings_backward(const struct pass *pass)
 {
     const struct model *m = pass->model;
 
+    if (shares_root_lane(m))
+        zero_embeddings(pass);
     if (pass_uses_dropout(pass, m->config->embed_dropout))
         pass_dropout(pass, m->config->embed_dropout, dropout_stream(0, DROP_EMBED),
                      residual_columns(pass, BUFFER_DX),
@@ -489,11 +505,13 @@ static void backward_and_reduce(const struct pass *pass)
     struct model *m = pass->model;
     size_t from = model_head_level(m), lowest = backward_level(m->first_trained);
 
+    model_begin_reductions(m);
     model_reduce_to_level(m, from);
     while (from > lowest) {
         size_t to = model_next_reduction(m);
 
         to = to > lowest ? to : lowest;
+        model_free_lane(m, to);
         levels_backward(pass, from, to);
         model_reduce_to_level(m, to);
         from = to;

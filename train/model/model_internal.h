@@ -116,7 +116,7 @@ struct model {
     char *moments[MOMENTS_MAX]; /* of this rank's shard */
     float *gradients;
     struct parameter *parameters; /* same order as shapes.parameters */
-    struct parameter **trained;   /* sorted by address */
+    struct parameter **trained;   /* in the order of the segments */
     size_t trained_count;
     struct parameter **slots;       /* by layer, module and part; NULL: does not exist */
     struct parameter *embed, *head; /* head is embed if they are tied */
@@ -148,11 +148,16 @@ struct model {
     struct rewards rewards;
 
     size_t rank;
-    size_t *starts;          /* model_find_level_starts */
     size_t expected_batches; /* micro-batches of this window on this rank */
+    size_t most_batches;     /* on any rank */
     size_t reduced_from;     /* gradients from this index on are reduced */
     size_t reduced_level;    /* levels from this one on have been checked for a bucket */
-    model_fetch *fetch;      /* of moments that other ranks keep */
+    bool adds_nothing;       /* this rank has no micro-batch to reduce */
+    /* sharded gradients: the lane whose reduction may not have ended; LANES: none */
+    enum lane reducing;
+    struct model_shard reducing_part; /* of it, this rank's */
+    float *reducing_data;
+    model_fetch *fetch; /* of moments that other ranks keep */
     const void *fetch_context;
 
     /* files of the base, open as long as frozen weights may have to be saved */
@@ -171,8 +176,9 @@ struct pass {
     size_t longest; /* upper bound of the rows of a sequence; 0: unknown */
     size_t labeled; /* upper bound of the rows that have a target; 0: none has */
     size_t pairs;   /* preferences: the first 2 * pairs sequences */
-    bool training, first, weighted;
-    bool reduces;       /* last micro-batch of a window, and there are other ranks */
+    bool training, weighted;
+    bool first;         /* overwrites gradients, does not add to them */
+    bool reduces;       /* there are other ranks that wait for its gradients */
     bool skip_adapters; /* compute the base model only */
     bool decoding;      /* one new row for each sequence of the cache */
     bool prefill;       /* write the rows of the only sequence into the cache of `slot` */
@@ -292,14 +298,18 @@ void model_compute_loss(const struct pass *pass);
  * recordings if there are any.  Reduces gradients across ranks on the way. */
 void model_backward(const struct pass *pass);
 
-/* model_shard.c: find where the gradients of each level start. */
-void model_find_level_starts(struct model *model);
+/* model_shard.c: begin the reductions of a micro-batch. */
+void model_begin_reductions(struct model *model);
+/* Before the backward pass of the levels down to `level`: wait until their lane is free. */
+void model_free_lane(struct model *model, size_t level);
 /* Reduce the gradients of `level` and above, as far as buckets are full. */
 void model_reduce_to_level(struct model *model, size_t level);
 /* Reduce all remaining gradients, before the next operation. */
 void model_reduce_remaining(struct model *model);
 /* Return the next level that fills a bucket; 0 if none does. */
 size_t model_next_reduction(const struct model *model);
+/* After the last micro-batch of this rank: take part in the reductions of other ranks'. */
+void model_reduce_others(struct model *model);
 
 /* Return how files store a parameter, with `item` bytes per element.  A bias is a
  * column. */

@@ -338,6 +338,7 @@ bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
     uint64_t drawn[] = { draw, batch->rows };
     size_t pairs = batch->sequences / 2;
     size_t planned = model->shapes.buffers[BUFFER_LOSSES].rows;
+    bool is_last;
 
     if (!check_batch(model, batch, err))
         return false;
@@ -348,12 +349,14 @@ bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
     pass = pass_of(model, batch);
     pass.pairs = pairs;
     pass.training = true;
-    pass.first = model->batch_count == 0;
+    pass.first = model->batch_count == 0 || model->shapes.shards_gradients;
     save_previous(&pass);
     upload_batch(&pass, batch);
     pass.ops->upload(pass.be, &model_step_scalars(model)->draw, drawn, sizeof(drawn));
-    pass.reduces =
-        model_ranks(model) > 1 && model->batch_count == model->expected_batches;
+    is_last = model->batch_count == model->expected_batches;
+    pass.reduces = model_ranks(model) > 1 &&
+                   (is_last || model->shapes.shards_gradients) &&
+                   model->expected_batches != SIZE_MAX;
     if (model->teacher) {
         if (!pass_open(model->teacher, batch, &teacher_pass, err))
             return false;
@@ -369,6 +372,8 @@ bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
     }
     model_compute_loss(&pass);
     model_backward(&pass);
+    if (pass.reduces && is_last)
+        model_reduce_others(model);
     return true;
 }
 

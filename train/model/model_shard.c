@@ -1,7 +1,8 @@
 /*
  * train/model/model_shard.c - one model in several processes.  Each rank has all weights
  * and reduces all gradients of its own batches, but updates only its shard of them and
- * keeps only the moments of that shard (Rajbhandari et al., "ZeRO", 2020, stage 1).
+ * keeps only the moments of that shard (Rajbhandari et al., "ZeRO", 2020, stage 1).  In
+ * stage 2 it also keeps only the gradients of that shard (shapes.h).
  *
  * A shard is an equal piece of the trainable segments, regardless of parameter
  * boundaries.  During the backward pass, gradients that are complete are reduced to the
@@ -9,7 +10,8 @@
  * weights.
  *
  * The links transfer 8 bytes per trainable element and step: 4 of its gradient, during
- * the backward pass, and 4 of its weight, for which the next step waits.
+ * the backward pass, and 4 of its weight, for which the next step waits.  Stage 2
+ * transfers gradients in each micro-batch, not only in the last one of a step.
  */
 #include "config.h"
 
@@ -131,59 +133,71 @@ void model_set_fetch(struct model *model, model_fetch *fetch, const void *contex
 
 /* ---- Gradients, during the backward pass ---- */
 
-/* Return whether a parameter is one of the matrices that are in the order of the forward
- * pass. */
-static bool is_ordered_matrix(const struct model *m, const struct shape_parameter *p)
+struct tensor model_shard_gradients(const struct model *m)
 {
-    return p->trainable && p->at < m->shapes.matrices_end;
+    struct model_shard shard = model_shard(m);
+    struct tensor all = model_gradients(m);
+
+    return m->shapes.shards_gradients ? all
+                                      : tensor_columns(all, shard.first, shard.count);
 }
 
-/* Return the level of a matrix; the last norm has none. */
-static size_t level_of(const struct model *m, const struct shape_parameter *p)
+/* Wait for the reduction of a lane, and add this rank's part of it to its shard. */
+static void settle(struct model *m)
 {
-    if (p->module == MODULE_HEAD)
-        return model_head_level(m);
-    return module_in_block(p->module) ? p->layer + 1 : 0;
+    struct model_shard part = m->reducing_part;
+    struct tensor sum;
+
+    if (m->reducing == LANES)
+        return;
+    m->be->ops->meet(m->be);
+    m->reducing = LANES;
+    if (part.count == 0)
+        return;
+    sum =
+        tensor_columns(model_gradients(m), part.first - model_shard(m).first, part.count);
+    m->be->ops->add(m->be,
+                    &(struct op_add) {
+                        .out = sum,
+                        .a = sum,
+                        .b = tensor_of(m->reducing_data, FORMAT_FP32, 1, part.count) });
 }
 
-/* Find, for each level, from which element on gradients are complete once the level is
- * done.  Matrices are in the order of the forward pass. */
-void model_find_level_starts(struct model *m)
-{
-    size_t levels = model_head_level(m) + 1, start = m->shapes.matrices_end;
-
-    m->starts = arena_array(m->arena, levels, sizeof(*m->starts));
-    for (size_t level = levels; level-- > 0;) {
-        for (size_t i = 0; i < m->shapes.count; i++) {
-            const struct shape_parameter *p = &m->shapes.parameters[i];
-
-            if (is_ordered_matrix(m, p) && level_of(m, p) == level)
-                start = smaller(start, p->at);
-        }
-        m->starts[level] = start;
-    }
-}
-
-/* Reduce gradients `from` .. `to`, each piece to its rank. */
-static void reduce_range(struct model *m, size_t from, size_t to)
+/* Reduce gradients `from` .. `to`, each piece to its rank.  They are in a lane, unless
+ * gradients are not sharded. */
+static void reduce_range(struct model *m, size_t from, size_t to, enum lane lane)
 {
     size_t shard = m->shapes.shard;
+    bool sharded = m->shapes.shards_gradients;
+    float *data = m->gradients + (sharded ? m->shapes.lanes[lane] : from);
 
+    if (from >= to)
+        return;
+    settle(m);
+    if (m->adds_nothing)
+        m->be->ops->zero(m->be, &(struct op_zero) {
+                                    .out = tensor_of(data, FORMAT_FP32, 1, to - from) });
     for (size_t at = from; at < to;) {
         size_t rank = at / shard, end = smaller(to, (rank + 1) * shard);
 
-        m->be->ops->reduce(m->be, m->gradients + at, end - at, (int)rank);
+        m->be->ops->reduce(m->be, data + (at - from), end - at, (int)rank);
         at = end;
     }
+    if (!sharded)
+        return;
+    m->reducing = lane;
+    m->reducing_part = own_part(m, from, to - from);
+    m->reducing_data = data + (m->reducing_part.first - from);
 }
 
-/* Return whether a bucket is full once this level is done. */
+/* Return whether a bucket is full once this level is done.  A lane is reduced as soon as
+ * anything is in it. */
 static bool fills_bucket(const struct model *m, size_t level)
 {
     size_t bucket = smaller(BUCKET_NUMBERS, m->shapes.segment / BUCKET_SHARE);
-    size_t done = m->reduced_from - m->starts[level];
+    size_t done = m->reduced_from - m->shapes.level_starts[level];
 
-    return done > 0 && done >= bucket;
+    return done > 0 && (done >= bucket || m->shapes.shards_gradients);
 }
 
 size_t model_next_reduction(const struct model *m)
@@ -195,6 +209,18 @@ size_t model_next_reduction(const struct model *m)
     return level;
 }
 
+void model_begin_reductions(struct model *m)
+{
+    m->reduced_from = m->shapes.matrices_end;
+    m->reduced_level = model_head_level(m) + 1;
+}
+
+void model_free_lane(struct model *m, size_t level)
+{
+    if (m->reducing == shapes_lane(&m->shapes, level))
+        settle(m);
+}
+
 /* Every rank uses the same buckets, regardless of its batches. */
 void model_reduce_to_level(struct model *m, size_t level)
 {
@@ -203,30 +229,50 @@ void model_reduce_to_level(struct model *m, size_t level)
 
         if (!fills_bucket(m, next))
             continue;
-        reduce_range(m, m->starts[next], m->reduced_from);
-        m->reduced_from = m->starts[next];
+        reduce_range(m, m->shapes.level_starts[next], m->reduced_from,
+                     shapes_lane(&m->shapes, next));
+        m->reduced_from = m->shapes.level_starts[next];
     }
 }
 
 void model_reduce_remaining(struct model *m)
 {
     model_reduce_to_level(m, 0);
-    reduce_range(m, 0, m->reduced_from);
-    reduce_range(m, m->shapes.matrices_end, m->shapes.segment);
+    reduce_range(m, 0, m->reduced_from, LANE_ROOT);
+    reduce_range(m, m->shapes.matrices_end, m->shapes.segment, LANE_TAIL);
+    settle(m);
     m->be->ops->meet(m->be);
 }
 
-void model_expect_batches(struct model *m, size_t batches)
+/* Take part in the reductions of a micro-batch that only other ranks have. */
+static void reduce_nothing(struct model *m)
 {
-    struct tensor all = model_gradients(m);
-
-    m->expected_batches = batches;
-    m->reduced_from = m->shapes.matrices_end;
-    m->reduced_level = model_head_level(m) + 1;
-    if (batches > 0 || model_ranks(m) == 1)
-        return;
-    m->be->ops->zero(m->be, &(struct op_zero) { .out = all });
+    m->adds_nothing = true;
+    model_begin_reductions(m);
     model_reduce_remaining(m);
+    m->adds_nothing = false;
+}
+
+void model_reduce_others(struct model *m)
+{
+    size_t count = m->shapes.shards_gradients ? m->most_batches - m->expected_batches
+                                              : m->expected_batches == 0;
+
+    for (size_t i = 0; i < count; i++)
+        reduce_nothing(m);
+}
+
+void model_expect_batches(struct model *m, size_t batches, size_t most)
+{
+    m->expected_batches = batches;
+    m->most_batches = most;
+    if (model_ranks(m) == 1)
+        return;
+    m->reducing = LANES;
+    if (m->shapes.shards_gradients)
+        m->be->ops->zero(m->be, &(struct op_zero) { .out = model_gradients(m) });
+    if (batches == 0)
+        model_reduce_others(m);
 }
 
 /* ---- Weights, after the update ---- */

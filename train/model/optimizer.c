@@ -31,7 +31,6 @@ static struct optimizer_update update_of(struct model *model, const struct plan 
     return (struct optimizer_update) {
         .plan = plan,
         .w = flat(p->weight, count),
-        .grad = flat(p->grad, count),
         .copy = flat(p->copy, count),
         .lr_factor = p->lr_factor,
         .decay = p->decays ? plan->weight_decay : 0,
@@ -44,17 +43,16 @@ static struct optimizer_update update_of(struct model *model, const struct plan 
  * all segments.  The padding between groups is updated too: it is zero and never read. */
 static bool update_join(struct optimizer_update *u, const struct optimizer_update *next)
 {
-    ptrdiff_t step = distance(u->grad, next->grad);
+    size_t step = next->first - u->first;
 
     if (u->lr_factor != next->lr_factor || u->decay != next->decay ||
         (u->copy.data != NULL) != (next->copy.data != NULL) ||
-        (u->copy.data && distance(u->copy, next->copy) != step) ||
-        (size_t)step >= u->grad.cols + PADDING_MAX)
+        (u->copy.data && distance(u->copy, next->copy) != (ptrdiff_t)step) ||
+        step >= u->w.cols + PADDING_MAX)
         return false;
-    step += (ptrdiff_t)next->grad.cols;
-    u->w = flat(u->w, (size_t)step);
-    u->grad = flat(u->grad, (size_t)step);
-    u->copy = flat(u->copy, (size_t)step);
+    step += next->w.cols;
+    u->w = flat(u->w, step);
+    u->copy = flat(u->copy, step);
     return true;
 }
 
@@ -67,7 +65,7 @@ static struct tensor part(struct tensor t, size_t first, size_t count)
 static void update_shard(struct model *model, const struct optimizer_update *whole)
 {
     struct model_shard shard = model_shard(model);
-    size_t from = whole->first, to = whole->first + whole->grad.cols;
+    size_t from = whole->first, to = whole->first + whole->w.cols;
     struct optimizer_update u = *whole;
 
     from = from > shard.first ? from : shard.first;
@@ -75,7 +73,7 @@ static void update_shard(struct model *model, const struct optimizer_update *who
     if (from >= to)
         return;
     u.w = part(whole->w, from - whole->first, to - from);
-    u.grad = part(whole->grad, from - whole->first, to - from);
+    u.grad = part(model_shard_gradients(model), from - shard.first, to - from);
     u.copy = part(whole->copy, from - whole->first, to - from);
     u.first = from;
     for (size_t i = 0; i < optimizer_of(u.plan)->moments; i++)
@@ -90,21 +88,14 @@ static void update_all(struct model *model, const struct plan *plan)
     for (size_t i = 0; i < model_trained_parameters(model); i++) {
         struct optimizer_update next = update_of(model, plan, model_trained(model, i));
 
-        if (now.grad.data && update_join(&now, &next))
+        if (now.w.data && update_join(&now, &next))
             continue;
-        if (now.grad.data)
+        if (now.w.data)
             update_shard(model, &now);
         now = next;
     }
-    if (now.grad.data)
+    if (now.w.data)
         update_shard(model, &now);
-}
-
-static struct tensor shard_gradients(const struct model *model)
-{
-    struct model_shard shard = model_shard(model);
-
-    return tensor_columns(model_gradients(model), shard.first, shard.count);
 }
 
 static void find_norm(struct model *model)
@@ -112,7 +103,7 @@ static void find_norm(struct model *model)
     struct backend *be = model_backend(model);
 
     be->ops->square_sum(
-        be, &(struct op_square_sum) { .x = shard_gradients(model),
+        be, &(struct op_square_sum) { .x = model_shard_gradients(model),
                                       .sum = &model_step_scalars(model)->square_sum });
 }
 

@@ -6,7 +6,8 @@
  * One block holds everything, in this order, each piece aligned to SHAPES_ALIGNMENT:
  *
  *     weights  gradients  moment1  moment2     trainable parameters, segments of equal
- *                                              layout; of the moments one rank's shard
+ *                                              layout; of the moments one rank's shard, of
+ *                                              sharded gradients the same and lanes
  *     copies                                   16-bit working copies of matrices, unless
  *                                              matmuls can round them from fp32
  *     frozen                                   frozen weights in their storage format
@@ -60,7 +61,8 @@ struct shape_parameter {
     double lr_factor;
     enum format format; /* storage of the weight */
     enum format copy;   /* of the working copy; FORMAT_COUNT: none */
-    size_t at; /* trainable: elements from the start of the segment; frozen: bytes */
+    size_t at;      /* trainable: elements from the start of the segment; frozen: bytes */
+    size_t grad_at; /* trainable: elements from the start of the gradients */
     /* bytes from the start of the copies, the frozen weights or the buffer */
     size_t copy_at;
 };
@@ -162,6 +164,14 @@ struct shape_buffer {
     bool activation; /* counted as activations, otherwise as workspace */
 };
 
+/*
+ * Sharded gradients (ZeRO stage 2): a rank keeps the sums of its shard. The backward pass
+ * writes each level into a lane, from which the gradients are reduced before the next
+ * level but one overwrites it: the blocks alternate between two lanes, head and
+ * embeddings share one. B matrices and vectors, which are small, have the tail.
+ */
+enum lane { LANE_ROOT, LANE_EVEN, LANE_ODD, LANE_TAIL, LANES };
+
 struct shapes {
     struct shape_parameter *parameters;
     size_t count;
@@ -185,6 +195,14 @@ struct shapes {
     size_t matrices_end;
     /* elements that one rank updates and keeps the moments of */
     size_t shard;
+    /* in a segment: from which element on the matrices of each level of the backward pass
+     * are; levels + 1, the last is matrices_end */
+    size_t *level_starts;
+    size_t levels;
+    bool shards_gradients;
+    /* elements from the start of the gradients; without lanes the tail is at
+     * matrices_end */
+    size_t lanes[LANES];
     size_t moments; /* how many the optimizer keeps */
     enum format moment_format;
     size_t weight_bytes, gradient_bytes, moment_bytes; /* of one segment */
@@ -221,6 +239,9 @@ bool shapes_memory(const struct plan *plan, const struct model_config *config,
 
 /* Return the bytes of a layout by purpose. */
 void shapes_use(const struct shapes *shapes, struct memory_use *out);
+
+/* Return the lane of a level. */
+enum lane shapes_lane(const struct shapes *shapes, size_t level);
 
 /* Return the stack of a linear layer of a block; STACKS for other modules. */
 enum stack shapes_stack(enum module module);

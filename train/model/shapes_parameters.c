@@ -355,6 +355,94 @@ static void add_groups(struct shapes_builder *m, const struct group *groups, siz
     }
 }
 
+/* ---- Levels of the backward pass ---- */
+
+/* Return the level of a matrix; the last norm, below the head, has none. */
+static size_t level_of(const struct shapes_builder *m, const struct shape_parameter *p)
+{
+    if (p->module == MODULE_HEAD)
+        return m->config->layers + 2;
+    return module_in_block(p->module) ? p->layer + 1 : 0;
+}
+
+static bool is_matrix(const struct shape_parameter *p)
+{
+    return p->trainable && region_of(p) == REGION_MATRICES;
+}
+
+/* Matrices are in the order of the forward pass. */
+static void find_levels(struct shapes_builder *m)
+{
+    struct shapes *s = m->out;
+    size_t start = s->matrices_end;
+
+    s->levels = m->config->layers + 3;
+    s->level_starts = arena_array(m->arena, s->levels + 1, sizeof(*s->level_starts));
+    s->level_starts[s->levels] = start;
+    for (size_t i = s->count, level = s->levels; level-- > 0;) {
+        for (; i > 0 && (!is_matrix(&s->parameters[i - 1]) ||
+                         level_of(m, &s->parameters[i - 1]) >= level);
+             i--)
+            if (is_matrix(&s->parameters[i - 1]))
+                start = s->parameters[i - 1].at;
+        s->level_starts[level] = start;
+    }
+}
+
+enum lane shapes_lane(const struct shapes *shapes, size_t level)
+{
+    if (level == 0 || level + 1 == shapes->levels)
+        return LANE_ROOT;
+    return level % 2 ? LANE_ODD : LANE_EVEN;
+}
+
+/* Place this rank's shard, the lanes, and the tail of the segment. */
+static size_t place_lanes(struct shapes *s)
+{
+    size_t longest[LANES] = { [LANE_TAIL] = s->segment - s->matrices_end };
+    size_t at = s->shard;
+
+    for (size_t level = 0; level < s->levels; level++) {
+        size_t count = s->level_starts[level + 1] - s->level_starts[level];
+        enum lane lane = shapes_lane(s, level);
+
+        longest[lane] = count > longest[lane] ? count : longest[lane];
+    }
+    for (enum lane lane = 0; lane < LANES; lane++) {
+        s->lanes[lane] = at;
+        at += size_round(longest[lane], ALIGN_ELEMENTS);
+    }
+    return at;
+}
+
+static size_t gradient_at(const struct shapes_builder *m, const struct shape_parameter *p)
+{
+    const struct shapes *s = m->out;
+    size_t level;
+
+    if (!s->shards_gradients)
+        return p->at;
+    if (!is_matrix(p))
+        return s->lanes[LANE_TAIL] + p->at - s->matrices_end;
+    level = level_of(m, p);
+    return s->lanes[shapes_lane(s, level)] + p->at - s->level_starts[level];
+}
+
+static void place_gradients(struct shapes_builder *m)
+{
+    struct shapes *s = m->out;
+
+    s->shards_gradients =
+        m->plan->zero_stage > 1 && plan_ranks(m->plan) > 1 && !m->plan->generation.alone;
+    find_levels(m);
+    s->lanes[LANE_TAIL] = s->matrices_end;
+    s->gradient_bytes =
+        (s->shards_gradients ? place_lanes(s) : s->segment) * sizeof(float);
+    for (size_t i = 0; i < s->count; i++)
+        if (s->parameters[i].trainable)
+            s->parameters[i].grad_at = gradient_at(m, &s->parameters[i]);
+}
+
 void shapes_add_parameters(struct shapes_builder *m)
 {
     struct shapes *s = m->out;
@@ -379,7 +467,7 @@ void shapes_add_parameters(struct shapes_builder *m)
     s->shard = size_round((m->trainable_at + ranks - 1) / ranks, ALIGN_ELEMENTS);
     s->segment = s->shard * ranks;
     s->weight_bytes = s->segment * format_info(s->trainable)->bytes;
-    s->gradient_bytes = s->segment * sizeof(float);
+    place_gradients(m);
     s->moments = optimizer->moments;
     s->moment_format = optimizer_moment_format(optimizer, s->trainable);
     s->moment_bytes =
