@@ -146,6 +146,35 @@ static void send_message(void *context, const char *pid, int pidfd)
                                 message->number == SIGTERM ? &info : NULL, 0) == 0;
 }
 
+struct place {
+    char *path;
+    size_t room;
+    bool found;
+};
+
+/* What was read is about this process if it still exists: a signal 0 reaches it, or is
+ * refused. */
+static void note_group(void *context, const char *pid, int pidfd)
+{
+    struct place *out = context;
+    char text[4096], *rest = text, *line;
+
+    if (out->found || !read_proc(pid, "cgroup", text, sizeof(text)) ||
+        (syscall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0) != 0 && errno == ESRCH))
+        return;
+    while (!out->found && (line = strsep(&rest, "\n")))
+        out->found = strncmp(line, "0::/", 4) == 0 &&
+                     snprintf(out->path, out->room, "%s", line + 3) < (int)out->room;
+}
+
+bool holders_group(int fd, char *out, size_t room)
+{
+    struct place place = { .path = out, .room = room };
+
+    find_holders(fd, note_group, &place);
+    return place.found;
+}
+
 size_t holders_signal(int fd, int number)
 {
     struct message message = { .number = number };

@@ -1,6 +1,6 @@
 /*
  * base/holders.h - the processes that hold the lock (flock) of a file, as proc(5) shows
- * them, and what they do.
+ * them, what they do, and where they are.
  *
  * No process id is stored anywhere: a process gets a signal only if it holds the lock at
  * that time.  Its pidfd is opened before this is verified, so that the signal cannot
@@ -24,5 +24,8 @@ struct holders {
 void holders_read(int fd, struct holders *out);
 /* Send a signal to each of them; SIGTERM as stop_ask does.  Return how many got it. */
 size_t holders_signal(int fd, int number);
+/* Write the path of the control group (version 2) that one of them is in, as in
+ * /proc/PID/cgroup.  Return false if that is not known. */
+bool holders_group(int fd, char *out, size_t room);
 
 #endif

@@ -257,13 +257,23 @@ int walk_mkdir(const char *name, mode_t mode)
     return failed;
 }
 
-int walk_unlink(const char *name)
+static int remove_with(const char *name, int flags)
 {
     struct walk walk;
-    int failed = walk_begin(&walk, name) < 0 ? -1 : unlinkat(walk.dir, walk.last, 0);
+    int failed = walk_begin(&walk, name) < 0 ? -1 : unlinkat(walk.dir, walk.last, flags);
 
     walk_end(&walk);
     return failed;
+}
+
+int walk_unlink(const char *name)
+{
+    return remove_with(name, 0);
+}
+
+int walk_rmdir(const char *name)
+{
+    return remove_with(name, AT_REMOVEDIR);
 }
 
 static int rename_with(const char *from, const char *to, unsigned flags)

@@ -28,6 +28,7 @@ void walk_end(struct walk *walk); /* preserves errno */
 int walk_open(const char *name, int flags, mode_t mode);
 int walk_mkdir(const char *name, mode_t mode);
 int walk_unlink(const char *name);
+int walk_rmdir(const char *name);
 int walk_rename(const char *from, const char *to);
 /* The same, but EEXIST if `to` exists. */
 int walk_rename_new(const char *from, const char *to);

@@ -107,6 +107,9 @@ static void test_walk_follows_our_links_on_the_way(void **state)
     assert_int_equal(walk_rename("again/c", "safe/folder/a"), 0);
     assert_int_equal(walk_unlink("again/folder/a"), 0);
     assert_false(file_exists("safe/folder/a"));
+    assert_int_equal(walk_rmdir("again/folder"), 0);
+    assert_false(file_exists("safe/folder"));
+    assert_int_equal(walk_mkdir("link/folder/", 0755), 0);
     expect_refused("link/missing/a", ENOENT);
     expect_refused("link/secret/a", ENOTDIR);
     assert_int_equal(symlink("circle", "circle"), 0);
