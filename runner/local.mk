@@ -58,6 +58,7 @@ librunner_a_SOURCES += %D%/job/gate.c %D%/job/gate.h
 librunner_a_SOURCES += %D%/job/heal.c %D%/job/heal.h
 librunner_a_SOURCES += %D%/job/inspect.c %D%/job/inspect.h
 librunner_a_SOURCES += %D%/job/job.c %D%/job/job.h
+librunner_a_SOURCES += %D%/job/job_group.c %D%/job/job_group.h
 librunner_a_SOURCES += %D%/job/job_variables.c %D%/job/job_variables.h
 librunner_a_SOURCES += %D%/job/machine.c %D%/job/machine.h
 librunner_a_SOURCES += %D%/job/note.c %D%/job/note.h
@@ -140,6 +141,7 @@ librunner_a_SOURCES += %D%/spool/supervisor.c %D%/spool/supervisor.h
 librunner_a_SOURCES += %D%/spool/waiters.c %D%/spool/waiters.h
 librunner_a_SOURCES += %D%/spool/watch.c %D%/spool/watch.h
 librunner_a_SOURCES += %D%/spool/worker.c %D%/spool/worker.h
+librunner_a_SOURCES += %D%/spool/worker_group.c %D%/spool/worker_group.h
 librunner_a_SOURCES += %D%/spool/workers.c %D%/spool/workers.h
 
 bin_PROGRAMS += trainspool trainspool-train

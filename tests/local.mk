@@ -252,6 +252,7 @@ unit_tests += %D%/unit/test_child_environment
 unit_tests += %D%/unit/test_containment
 unit_tests += %D%/unit/test_gate
 unit_tests += %D%/unit/test_job
+unit_tests += %D%/unit/test_job_group
 unit_tests += %D%/unit/test_obstacle
 unit_tests += %D%/unit/test_record
 unit_tests += %D%/unit/test_ending
@@ -279,6 +280,7 @@ unit_tests += %D%/unit/test_guard
 unit_tests += %D%/unit/test_items
 unit_tests += %D%/unit/test_spool_metrics
 unit_tests += %D%/unit/test_worker
+unit_tests += %D%/unit/test_worker_group
 
 # fuzz targets of the parsers, run on their corpora
 fuzz_tests += %D%/fuzz/fuzz_adapter
@@ -419,6 +421,7 @@ script_tests += %D%/cli/spool.t
 script_tests += %D%/cli/starts.t
 script_tests += %D%/cli/group.t
 script_tests += %D%/cli/guard.t
+script_tests += %D%/cli/job_groups.t
 script_tests += %D%/cli/names.t
 script_tests += %D%/cli/leftovers.t
 script_tests += %D%/cli/stops.t

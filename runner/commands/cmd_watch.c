@@ -401,6 +401,20 @@ static bool open_cleaner(struct daemon *daemon, struct error *err)
     return true;
 }
 
+/* First, while this process has no helpers: all of them start in its group then. */
+static void open_groups(struct daemon *daemon)
+{
+    const char *said = getenv("TRAINSPOOL_DELEGATED");
+    struct error err = { 0 };
+
+    daemon->workers.groups = job_groups_open("", daemon->supervisor != NULL,
+                                             said && strcmp(said, "1") == 0, &err);
+    unsetenv("TRAINSPOOL_DELEGATED"); /* it is not about the groups of other processes */
+    if (err.code)
+        log_line(daemon->log, LOG_WARN, "watch: jobs have no control groups: %s",
+                 err.text);
+}
+
 static bool open_daemon(struct daemon *daemon, bool *busy, struct error *err)
 {
     const struct options *options = daemon->options;
@@ -409,6 +423,7 @@ static bool open_daemon(struct daemon *daemon, bool *busy, struct error *err)
 
     if (options->slots == 0)
         return error_set(err, ERROR_USAGE, "--slots must be at least 1");
+    open_groups(daemon);
     if (!group_open(options->group, &group, err) || !find_roots(daemon, err) ||
         !machine_open(NULL, &daemon->machine, err) ||
         !people_limits_read(options, &daemon->fleet.people.limits, err) ||
@@ -433,6 +448,9 @@ static bool open_daemon(struct daemon *daemon, bool *busy, struct error *err)
     spool_on_end(daemon->spool, announce_job_ended, daemon->announce);
     log_line(daemon->log, LOG_INFO, "watch: %s, pid %d", daemon->options->operands[0],
              (int)getpid());
+    if (daemon->workers.groups)
+        log_line(daemon->log, LOG_INFO, "watch: each job has a control group in %s",
+                 job_groups_path(daemon->workers.groups));
     return true;
 }
 
@@ -481,6 +499,7 @@ static int cmd_watch(const struct options *options)
         status = busy ? EXIT_AGAIN : report_exit(err.code);
     }
     workers_close(&daemon.workers);
+    job_groups_close(daemon.workers.groups);
     spool_close(daemon.spool);
     announce_close(daemon.announce);
     cleaner_free(daemon.cleaner);

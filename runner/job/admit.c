@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/digest.h"
 #include "patcher/setting.h"
+#include "runner/job/containment.h"
 #include "runner/job/gate.h"
 #include "runner/job/sweep_jobs.h"
 #include "runner/output/report.h"
@@ -108,6 +109,7 @@ static void note_need(const struct patch *patch, struct job_record *record)
     record->ranks = plan_trains(plan) ? (int64_t)plan_ranks(plan) : 1;
     record->threads = plan->threads;
     record->memory = (int64_t)plan->memory.total;
+    record->memory_max = (int64_t)containment_most_memory(plan);
     if (!patch_rejected(patch))
         snprintf(record->wanted, sizeof(record->wanted), "%s",
                  on_cpu ? "cpu" : plan->device_wanted);

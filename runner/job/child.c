@@ -124,7 +124,7 @@ static int set_attributes(posix_spawnattr_t *attributes, bool spooled)
                                     spooled ? flags | POSIX_SPAWN_SETSID : flags);
 }
 
-/* ---- As another user, which posix_spawn cannot start ---- */
+/* ---- As another user or in a group, which posix_spawn cannot start ---- */
 
 /* As add_files and set_attributes. Only the lock stays open. */
 static bool prepare(const struct child_start *start, int log)
@@ -143,20 +143,65 @@ static bool prepare(const struct child_start *start, int log)
            setsid() >= 0 && sigprocmask(SIG_SETMASK, &stops, NULL) == 0;
 }
 
-/* Never return; write why to the pipe, which closes when the program starts. */
+static bool is_own(const struct child_start *start)
+{
+    return !start->user || user_is_own(start->user->id);
+}
+
+/* Return the variables of the child; free() the list. */
+static char **make_variables(const struct child_start *start)
+{
+    bool contained = !start->options || !start->options->no_sandbox;
+    size_t count = 0;
+    char **copy;
+
+    if (contained || !is_own(start))
+        return child_environment(is_own(start) ? NULL : start->user);
+    while (environ[count])
+        count++;
+    copy = memory_alloc((count + 1) * sizeof(*copy));
+    memcpy(copy, environ, (count + 1) * sizeof(*copy));
+    return copy;
+}
+
+/* Enter the group with the rights of this process, which started as the user of the job:
+ * the kernel asks for those to write, too. Write a line, which says why if that fails. */
+static void enter_group(const struct job_group *group, int answer)
+{
+    int failed = 0;
+
+    if (group)
+        failed = seteuid(getuid()) == 0 ? job_group_enter(group) : errno;
+    dprintf(answer, "%s\n", failed ? strerror(failed) : "");
+}
+
+/* Never return; write a line about the group to the pipe, then why the program does not
+ * start. The pipe closes when it does. */
 static void become_program(const struct child_start *start, int log, int answer,
                            const char **argv)
 {
-    char **variables = child_environment(start->user);
+    char **variables = make_variables(start);
     struct error err = { 0 };
 
     /* the lock may be any descriptor, but none of those that are replaced */
     answer = fcntl(answer, F_DUPFD_CLOEXEC, LOCK_FD + 1);
-    if (user_become(start->user, &err) && prepare(start, log))
+    enter_group(start->group, answer);
+    if ((is_own(start) || user_become(start->user, &err)) && prepare(start, log))
         execve(start->program, (char *const *)argv, variables);
     error_set(&err, ERROR_FAULT, "%s", strerror(errno));
     file_write_all(answer, err.text, strlen(err.text), NULL);
     _exit(EXIT_NOT_LOADED);
+}
+
+/* Read to the end, which is where the program starts. */
+static void read_answer(int fd, char out[512])
+{
+    size_t len = 0;
+    ssize_t got;
+
+    while ((got = read(fd, out + len, 511 - len)) > 0 || (got < 0 && errno == EINTR))
+        len += got > 0 ? (size_t)got : 0;
+    out[len] = 0;
 }
 
 static bool spawn_as(const struct child_start *start, int log, struct child *out,
@@ -164,35 +209,39 @@ static bool spawn_as(const struct child_start *start, int log, struct child *out
 {
     struct words words;
     const char **argv = make_argv(start, &words);
-    char why[512];
+    char answer[512] = "", *why = NULL;
     int ends[2];
-    ssize_t got = -1;
 
     out->pid = -1;
     if (pipe2(ends, O_CLOEXEC) == 0) {
         out->pid = fork();
         if (out->pid == 0)
             become_program(start, log, ends[1], argv);
+        why = out->pid < 0 ? strerror(errno) : NULL;
         close(ends[1]);
-        do
-            got = out->pid > 0 ? read(ends[0], why, sizeof(why) - 1) : -1;
-        while (got < 0 && out->pid > 0 && errno == EINTR);
+        read_answer(ends[0], answer);
         close(ends[0]);
+    } else {
+        why = strerror(errno);
     }
     free(argv);
-    if (out->pid > 0 && got == 0) {
+    if (out->pid > 0) {
+        why = strchr(answer, '\n');
+        why = why ? why + 1 : "it ended";
+    }
+    if (out->pid > 0 && !why[0]) {
+        if (start->group)
+            snprintf(start->group->trouble, sizeof(start->group->trouble), "%.*s",
+                     (int)strcspn(answer, "\n"), answer);
         out->fd = (int)syscall(SYS_pidfd_open, out->pid, 0);
         return true;
     }
-    snprintf(why, sizeof(why), "%.*s", got > 0 ? (int)got : 511,
-             got > 0 ? why : strerror(errno));
+    error_set(err, ERROR_FAULT, "cannot start %s: %s", start->program, why);
     if (out->pid > 0)
         waitpid(out->pid, NULL, 0);
     out->pid = 0;
-    return error_set(err, ERROR_FAULT, "cannot start %s: %s", start->program, why);
+    return false;
 }
-
-/* ---- As this user ---- */
 
 /* log: for the output of the child; -1: it has ours. */
 static bool spawn(const struct child_start *start, int log, struct child *out,
@@ -200,10 +249,9 @@ static bool spawn(const struct child_start *start, int log, struct child *out,
 {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
-    bool contained = !start->options || !start->options->no_sandbox;
     struct words words;
     const char **argv = make_argv(start, &words);
-    char **variables = child_environment(NULL);
+    char **variables = make_variables(start);
     int failed;
 
     posix_spawn_file_actions_init(&files);
@@ -212,7 +260,7 @@ static bool spawn(const struct child_start *start, int log, struct child *out,
     failed = failed ? failed : set_attributes(&attributes, start->spooled);
     failed = failed ? failed
                     : posix_spawn(&out->pid, start->program, &files, &attributes,
-                                  (char *const *)argv, contained ? variables : environ);
+                                  (char *const *)argv, variables);
     posix_spawnattr_destroy(&attributes);
     free(argv);
     posix_spawn_file_actions_destroy(&files);
@@ -233,11 +281,12 @@ bool child_start(const struct child_start *start, struct child *out, struct erro
     *out = (struct child) { .fd = -1, .kills = -1 };
     if (start->spooled && log < 0)
         return false;
-    if (start->user && !user_is_own(start->user->id))
+    if (start->group || !is_own(start))
         ok = spawn_as(start, log, out, err);
     else
         ok = spawn(start, log, out, err);
-    if (ok) /* once it runs: it runs sooner, and has allocated nothing yet */
+    /* once it runs: it runs sooner, and has allocated nothing yet */
+    if (ok && (!start->group || start->group->trouble[0]))
         out->kills = cgroup_oom_kills("");
     if (log >= 0)
         close(log);

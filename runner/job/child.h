@@ -9,6 +9,7 @@
 
 #include "base/user.h"
 #include "runner/job/job.h"
+#include "runner/job/job_group.h"
 #include "runner/options/options.h"
 
 struct child {
@@ -16,7 +17,7 @@ struct child {
     pid_t pid;
     /* readable when the child has ended (pidfd), or -1 if the system has no pidfd */
     int fd;
-    int64_t kills; /* cgroup_oom_kills when it started */
+    int64_t kills; /* cgroup_oom_kills when it started; -1: its own group counts */
 };
 
 struct child_start {
@@ -30,8 +31,10 @@ struct child_start {
      * terminal. */
     bool spooled;
     const struct user *user; /* as which it runs; NULL: as this process */
-    const char *devices;     /* --device; "" or NULL: as the job says */
-    int threads;             /* --threads; 0: as the job says */
+    /* in which it starts, if it can; sets `trouble`; NULL: as this process. Only if spooled */
+    struct job_group *group;
+    const char *devices; /* --device; "" or NULL: as the job says */
+    int threads;         /* --threads; 0: as the job says */
     /* passed on: quiet, verbose, no_onednn, no_sandbox, group; NULL: none */
     const struct options *options;
 };

@@ -15,6 +15,7 @@
 #include "base/seccomp.h"
 #include "precision/memory.h"
 #include "runner/job/contained_paths.h"
+#include "runner/job/job_group.h"
 #include "runner/job/outputs.h"
 #include "runner/output/report.h"
 
@@ -96,6 +97,25 @@ static uint64_t unplanned(const struct plan *plan, const struct device *device)
     return UNPLANNED + 2 * (uint64_t)threads * (stack + MEMORY_CPU_THREAD);
 }
 
+/* Of a process that uses a GPU, whose limit is of the GPU's memory: that of the driver and
+ * its libraries, and pinned memory. It is not measured; it only has to be enough. */
+#define DRIVER ((uint64_t)4 << 30)
+
+/* A share is of what is free when the process starts, which is not known yet. */
+uint64_t containment_most_memory(const struct plan *plan)
+{
+    const struct device *device = &plan->device;
+    const uint64_t ranks = plan_ranks(plan);
+    uint64_t limit;
+
+    if (!plan->memory_limit || strchr(plan->memory_limit, '%') ||
+        !memory_limit(plan->memory_limit, device, &limit, NULL))
+        return 0;
+    if (device->kind == DEVICE_CPU)
+        return limit + ranks * unplanned(plan, device);
+    return ranks * (limit + unplanned(plan, device) + DRIVER);
+}
+
 /* The default limit, a share of what is free, is only planned with: it changes while the
  * job runs. A GPU's driver maps more than it uses, and the plan of a GPU is one block. */
 static void limit_memory(struct containment *containment, const struct plan *plan)
@@ -160,6 +180,7 @@ bool containment_enter(struct containment *containment, const struct job *job,
 
     if (!containment->on)
         return true;
+    containment->grouped = job_group_own("", &containment->group_memory);
     arena = arena_new();
     contained_paths_init(&paths, arena);
     outputs_bind_plan(job, text, arena, &plan);
@@ -257,6 +278,17 @@ static void add_memory(const struct containment *containment, struct text *out)
         text_addf(out, ", memory_limit (%s)", bytes);
 }
 
+static void add_group(const struct containment *containment, struct text *out)
+{
+    char bytes[16];
+
+    memory_text(containment->group_memory, bytes);
+    if (containment->grouped)
+        text_adds(out, ", control group");
+    if (containment->grouped && containment->group_memory)
+        text_addf(out, " (%s)", bytes);
+}
+
 void containment_describe(const struct containment *containment, struct text *out)
 {
     if (!containment->on) {
@@ -266,12 +298,14 @@ void containment_describe(const struct containment *containment, struct text *ou
     if (leaves_gpu_alone(containment)) {
         text_adds(out, "clean environment (no " DRIVER_DEVICE
                        ": Landlock and seccomp only by TRAINSPOOL_SANDBOX=1)");
+        add_group(containment, out);
         return;
     }
     text_addf(out, "%s%sno new privileges, clean environment",
               containment->landlock ? "Landlock, " : "",
               containment->seccomp ? "seccomp, " : "");
     add_memory(containment, out);
+    add_group(containment, out);
 }
 
 void containment_add_line(const struct plan *plan, struct text *out)

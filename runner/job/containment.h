@@ -26,6 +26,8 @@ struct containment {
     int landlock;    /* version of the kernel's interface; 0: not used */
     bool seccomp;
     uint64_t memory; /* that the job may use, in each of its processes; 0: no limit */
+    bool grouped;    /* in a control group of its own (job_group.h) */
+    uint64_t group_memory; /* the limit of the group, in bytes; 0: none */
 };
 
 /* Contain this process, and the ranks that it starts, before it reads the model and the data
@@ -47,6 +49,9 @@ bool containment_is_wanted(void);
 /* Refuse new programs, once the ranks have started. */
 void containment_close(struct containment *containment, struct log *log);
 
+/* Return the bytes of the machine's memory that all processes of a run may use: what its
+ * memory_limit, if it is a size, and the program need. 0: no limit. */
+uint64_t containment_most_memory(const struct plan *plan);
 /* Add to an error about memory that the job has a memory_limit, if it has one. */
 void containment_explain(const struct containment *containment, struct error *err);
 

@@ -78,11 +78,14 @@ struct job_record {
     int64_t sweep;  /* number of jobs that it made; 0: it is not a sweep */
     bool resume;    /* the next start continues from the last checkpoint */
     char device[96];
-    char contained[96]; /* what contained the last attempt, for people */
+    char contained[160]; /* what contained the last attempt, for people */
     /* what the job needs, as far as its check found out: see placement.h */
     char wanted[64]; /* trainspool.device; cpu if no GPU fits; "": not known */
     int64_t capability, ranks, threads;
-    int64_t memory;   /* planned bytes of each rank; 0: unknown */
+    int64_t memory; /* planned bytes of each rank; 0: unknown */
+    /* bytes of the machine's memory that all its processes may use, in a group of their own
+     * (job_group.h); 0: no limit */
+    int64_t memory_max;
     char devices[64]; /* where the watch started it, as --device; "": not known */
     char digest[65];  /* SHA-256 of the job file as accepted or rejected */
     char frozen[65];  /* of NAME.run/job.yaml */

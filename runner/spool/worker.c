@@ -25,6 +25,7 @@
 #include "runner/spool/drop.h"
 #include "runner/spool/pause.h"
 #include "runner/spool/spool.h"
+#include "runner/spool/worker_group.h"
 
 enum { LONGEST_PATIENCE = 60 };
 enum {
@@ -204,6 +205,7 @@ static void take_job(struct worker *worker, const char *path)
     worker->adopted = worker->asked = worker->ended = false;
     worker->due = 0;
     worker->child = (struct child) { .fd = -1 };
+    worker->job_group = (struct job_group) { .door = -1 };
     worker->lock = -1;
     worker->look = clock_seconds() + GUARD_SECONDS;
 }
@@ -274,9 +276,9 @@ static bool note_devices(struct worker *worker, struct job_record *record,
     return job_write(&worker->job, record, false, err);
 }
 
-/* Only our own rights reach the pause of the folder. */
-static bool is_unpaused(struct worker *worker, struct user_scope *scope, bool *ready,
-                        struct error *err)
+/* Do what needs our own rights: only they reach the pause of the folder, and the groups. */
+static bool is_unpaused(struct worker *worker, const struct job_record *record,
+                        struct user_scope *scope, bool *ready, struct error *err)
 {
     struct pause pause;
     bool ok;
@@ -284,6 +286,8 @@ static bool is_unpaused(struct worker *worker, struct user_scope *scope, bool *r
     user_leave(scope);
     ok = pause_read(AT_FDCWD, SPOOL_INNER, &pause, err);
     *ready = ok && !pause.on;
+    if (*ready)
+        worker_group_make(worker, record);
     return user_enter(worker->user, scope, err) && ok;
 }
 
@@ -305,7 +309,7 @@ static enum worker_start start(struct worker *worker, int lock, struct user_scop
     bool ready, ok = still_ready(worker, &record, &ready, err);
 
     if (ready)
-        ok = is_unpaused(worker, scope, &ready, err);
+        ok = is_unpaused(worker, &record, scope, &ready, err);
     how.resume = record.resume;
     how.digest = record.frozen;
     how.roots = worker->roots;
@@ -314,7 +318,7 @@ static enum worker_start start(struct worker *worker, int lock, struct user_scop
     guard_begin(&worker->guard, worker->lock, &record, clock_seconds());
     worker->guard.user = worker->user;
     if (ready && note_devices(worker, &record, err) &&
-        child_start(&how, &worker->child, err))
+        worker_group_start(worker, &how, err))
         return WORKER_STARTED;
     if (ok && !ready)
         return WORKER_SKIPPED;
@@ -346,6 +350,8 @@ enum worker_start worker_start(struct worker *worker, const char *path, struct e
         result = busy ? WORKER_HELD : WORKER_FAULT;
     }
     user_leave(&scope);
+    if (result != WORKER_STARTED || worker->job_group.trouble[0])
+        job_group_remove(worker->groups, &worker->job_group);
     if (result != WORKER_STARTED)
         release(worker);
     return result;
@@ -362,6 +368,7 @@ void worker_adopt(struct worker *worker, const char *path)
         record_init(&record);
     guard_begin(&worker->guard, worker->lock, &record, clock_seconds());
     worker->guard.user = worker->user;
+    worker_group_adopt(worker, &record);
     log_line(worker->log, LOG_INFO, "job %s: already running, waiting for its end",
              worker->job.name);
 }
@@ -387,11 +394,17 @@ void worker_request_stop(struct worker *worker)
 
 static bool ended(struct worker *worker, int *status)
 {
+    bool over;
+
     *status = -1;
     if (worker->adopted)
-        return worker->lock >= 0 ? !file_lock_is_held(worker->lock)
+        over = worker->lock >= 0 ? !file_lock_is_held(worker->lock)
                                  : !job_is_locked(&worker->job);
-    return child_reap(&worker->child, false, status);
+    else
+        over = child_reap(&worker->child, false, status);
+    if (over)
+        *status = worker_group_status(worker, *status);
+    return over;
 }
 
 /* A full disk may keep the end from being recorded: try again, and keep the worker busy. */
@@ -507,6 +520,7 @@ bool worker_poll(struct worker *worker, struct job_record *record)
     worker->fault = child_met_fault(worker->status);
     worker->no_room = child_found_no_room(worker->status);
     worker->lost = child_lost_device(worker->status);
+    job_group_remove(worker->groups, &worker->job_group);
     release(worker);
     return true;
 }

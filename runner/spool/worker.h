@@ -16,6 +16,7 @@ struct worker {
     const char *group;        /* that may read their files; or NULL */
     const char *const *roots; /* where jobs may write: as in patch_options */
     const struct guard_limits *limits;
+    struct job_groups *groups; /* NULL: jobs have no control groups of their own */
     struct log *log;
     struct job job; /* of the running job */
     /* for the next start: as --device and --threads of trainspool-train */
@@ -25,7 +26,8 @@ struct worker {
     bool busy, adopted;
     bool asked; /* to end */
     struct child child;
-    int lock; /* open lock file of the job, not locked here; -1: none */
+    struct job_group job_group; /* in which the job runs */
+    int lock;                   /* open lock file of the job, not locked here; -1: none */
     struct guard guard;
     double look;      /* when it looks at the job again */
     bool ended;       /* the job has ended, and that is not recorded yet */

@@ -20,6 +20,7 @@ struct worker *workers_take(struct workers *workers)
                                 .no_sandbox = workers->no_sandbox,
                                 .group = workers->group,
                                 .roots = workers->roots,
+                                .groups = workers->groups,
                                 .limits = &workers->limits };
     workers->list =
         memory_resize(workers->list, workers->count + 1, sizeof(*workers->list));

@@ -11,7 +11,8 @@ struct workers {
     const char *group;
     const char *const *roots;
     struct guard_limits limits;
-    struct worker **list; /* malloc'ed, each too: they keep their addresses */
+    struct job_groups *groups; /* NULL: none */
+    struct worker **list;      /* malloc'ed, each too: they keep their addresses */
     size_t count;
 };
 
