@@ -66,7 +66,10 @@ struct backend_ops {
     /* One large block, zeroed; NULL with ERROR_DEVICE or ERROR_SYSTEM and the requested
      * size. */
     void *(*alloc)(struct backend *be, size_t bytes, struct error *err);
-    void (*free)(struct backend *be, void *block);
+    /* The same in host memory that the device reads and writes over its bus; NULL if the
+     * device uses host memory anyway. */
+    void *(*alloc_host)(struct backend *be, size_t bytes, struct error *err);
+    void (*free)(struct backend *be, void *block); /* either kind */
     /* upload reads `from` before it returns; `to` of a download is filled after sync. */
     void (*upload)(struct backend *be, void *to, const void *from, size_t bytes);
     void (*download)(struct backend *be, void *to, const void *from, size_t bytes);

@@ -23,6 +23,7 @@
 #include "precision/probe.h"
 #include "train/estimate.h"
 #include "train/files/safetensors.h"
+#include "train/model/optimizer_table.h"
 
 /* The rule of each fault in document.h. */
 static const char *const fault_rules[] = {
@@ -328,6 +329,32 @@ static uint64_t find_limit(const struct plan *plan, const struct device *device)
     return device->kind == DEVICE_CPU ? limit / plan_ranks(plan) : limit;
 }
 
+/* With a paged optimizer, keep the moments in host memory if they do not fit on the GPU. */
+static void decide_offload(const struct analyzer *analyzer, const struct device *device,
+                           struct plan *plan)
+{
+    const uint64_t limit = find_limit(plan, device);
+    struct error ignored = { 0 };
+    struct estimate_data data;
+    struct memory_use use;
+    struct plan trial = *plan;
+
+    if (plan->external || plan->offload_optimizer != CHOICE_AUTO ||
+        !optimizer_is_paged(plan->optim) || !analyzer->model || limit == 0 ||
+        device->kind != DEVICE_CUDA)
+        return;
+    if (analyzer->options->data)
+        data = estimate_data_of(analyzer->options->data, plan);
+    trial.device = *device;
+    policy_decide(&trial.request, &trial.device, &trial.precision);
+    if (!estimate_memory(&trial, analyzer->model, analyzer->options->data ? &data : NULL,
+                         &use, &ignored))
+        return;
+    memory_finish(&use, limit);
+    if (!use.fits)
+        plan->offload_optimizer = CHOICE_YES;
+}
+
 static struct rule_context context_of(const struct analyzer *analyzer,
                                       struct analysis *analysis)
 {
@@ -405,6 +432,7 @@ void analyze_text(struct analyzer *analyzer, const char *data, size_t len,
     if (!analyzer->previous || !previous_belongs_to(analyzer->previous, &out->plan))
         analyzer->previous = previous_new(&out->plan, analyzer->arena);
     context = context_of(analyzer, out);
+    decide_offload(analyzer, context.device, &out->plan);
     if (out->plan.external) {
         struct plan read = out->plan;
 
@@ -438,6 +466,7 @@ void analysis_decide(const struct analyzer *analyzer, struct analysis *analysis,
         external_decide(&context, plan);
     } else {
         policy_decide(&plan->request, &plan->device, &plan->precision);
+        decide_offload(analyzer, device, plan);
     }
     if (analyzer->options->data)
         data = estimate_data_of(analyzer->options->data, plan);

@@ -10,6 +10,7 @@ struct memory_use {
     uint64_t optimizer;   /* both moments */
     uint64_t activations; /* saved for the backward pass, and its own gradients */
     uint64_t workspace;   /* classifier chunks, packed panels, tokens */
+    uint64_t host;        /* moments that are in host memory instead; not in total */
     uint64_t total;
     uint64_t low, high; /* bounds of total; both equal total if it is exact */
     uint64_t limit;     /* bytes the job may use; 0: unknown */

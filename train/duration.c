@@ -13,6 +13,9 @@
 /* From the runs of docs/memory.md, with a margin. */
 static const double low_factor = 0.6, high_factor = 1.6;
 
+/* What kernels read of host memory over PCIe 4.0 x16, 32 GB/s each way: assumed. */
+#define BUS_BYTES_PER_SECOND 20e9
+
 /* Operations that the trainer issues: train/model/model_forward.c,
  * train/model/model_backward.c. */
 enum { FORWARD_OPS = 10, BACKWARD_OPS = 19, ADAPTER_OPS = 3 };
@@ -104,12 +107,17 @@ static double overhead(const struct work *w)
            w->calibration->seconds_per_operation;
 }
 
+/* Moments in host memory are read and written over the bus, both at a time. */
 static double update(const struct work *w)
 {
-    double numbers = (double)w->shapes.shard;
+    const struct shapes *s = &w->shapes;
+    double numbers = (double)s->shard;
+    double seconds = numbers * (double)optimizer_of(w->plan)->update_bytes /
+                     w->calibration->bytes_per_second;
 
-    return numbers * (double)optimizer_of(w->plan)->update_bytes /
-           w->calibration->bytes_per_second;
+    if (s->offloads)
+        seconds += (double)(s->moments * s->moment_bytes) / BUS_BYTES_PER_SECOND;
+    return seconds;
 }
 
 static double forward(const struct work *w)

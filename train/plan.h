@@ -199,7 +199,10 @@ struct plan {
     const char *device_wanted; /* "auto", "cpu", "cuda:1", "cuda:0,1" */
     int64_t ranks;             /* number of processes, from 1 */
     int64_t zero_stage;        /* what they divide: 1 moments, 2 also gradients */
-    int64_t threads;           /* 0: all */
+    /* moments of a GPU's job in host memory; auto: with a paged optimizer, if they do not
+     * fit on the GPU */
+    enum choice offload_optimizer;
+    int64_t threads; /* 0: all */
     int64_t priority;
     const char *after;                     /* jobs to wait for, with commas; NULL: none */
     const char *begin;                     /* as written; NULL: at once */
@@ -294,6 +297,13 @@ static inline size_t plan_batch_sequences(const struct plan *plan)
 }
 
 /* Return the number of processes of the run; 1 if the plan does not set it. */
+/* Return whether the moments are in host memory, from which the GPU reads them. */
+static inline bool plan_offloads(const struct plan *plan)
+{
+    return plan->offload_optimizer == CHOICE_YES && plan->device.kind == DEVICE_CUDA &&
+           !plan->external;
+}
+
 static inline size_t plan_ranks(const struct plan *plan)
 {
     return plan->ranks > 1 ? (size_t)plan->ranks : 1;

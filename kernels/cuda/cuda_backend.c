@@ -35,16 +35,18 @@ static bool no_memory(const struct cuda_backend *cuda, size_t bytes, struct erro
 static void cuda_free(struct backend *be, void *data)
 {
     struct cuda_backend *cuda = cuda_backend_of(be);
+    bool on_host;
 
     for (struct cuda_block **at = &cuda->blocks; *at; at = &(*at)->next) {
         struct cuda_block *block = *at;
 
         if (block->data != data)
             continue;
+        on_host = block->on_host;
         *at = block->next;
         free(block);
         if (cuda_wait_all(cuda))
-            cudaFree(data);
+            on_host ? cudaFreeHost(data) : cudaFree(data);
         return;
     }
 }
@@ -98,6 +100,40 @@ static void *cuda_alloc(struct backend *be, size_t bytes, struct error *err)
         return block->data;
     cuda_free(be, block->data);
     return NULL;
+}
+
+/* Page-locked memory has the same address on the device, and kernels read it over the bus
+ * (CUDA C++ Programming Guide, Mapped Memory; Unified Virtual Address Space). */
+static void *cuda_alloc_host(struct backend *be, size_t bytes, struct error *err)
+{
+    struct cuda_backend *cuda = cuda_backend_of(be);
+    struct cuda_block *block = calloc(1, sizeof(*block));
+    cudaError_t status;
+
+    if (!block) {
+        error_errno(err, "cannot allocate memory");
+        return NULL;
+    }
+    cuda_guard(cuda->patience);
+    cudaSetDevice(cuda->device.ordinal);
+    status = cudaHostAlloc(&block->data, bytes ? bytes : 1,
+                           cudaHostAllocPortable | cudaHostAllocMapped);
+    cuda_guard(0);
+    if (status != cudaSuccess) {
+        free(block);
+        cudaGetLastError();
+        error_set(err, ERROR_MEMORY,
+                  "cannot lock %zu MiB of host memory for the optimizer (%s): free host "
+                  "memory, raise the limit of the container or of ulimit -l, or set "
+                  "offload_optimizer: false",
+                  bytes >> 20, cudaGetErrorString(status));
+        return NULL;
+    }
+    memset(block->data, 0, bytes);
+    block->on_host = true;
+    block->next = cuda->blocks;
+    cuda->blocks = block;
+    return block->data;
 }
 
 static size_t cuda_workspace(struct backend *be)
@@ -250,6 +286,7 @@ const struct backend_ops backend_cuda = {
     .describe = cuda_describe,
     .workspace = cuda_workspace,
     .alloc = cuda_alloc,
+    .alloc_host = cuda_alloc_host,
     .free = cuda_free,
     .upload = cuda_upload,
     .download = cuda_download,

@@ -37,6 +37,7 @@ struct cuda_beats;     /* events that show whether the GPU is alive: cuda_wait.c
 struct cuda_block {
     struct cuda_block *next;
     void *data;
+    bool on_host; /* page-locked */
 };
 
 struct cuda_backend {

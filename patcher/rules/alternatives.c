@@ -141,6 +141,20 @@ static const char *apply_paged(struct alternative_trial *trial)
     return use_optimizer(trial, "paged_adamw_8bit");
 }
 
+static const char *apply_offload(struct alternative_trial *trial)
+{
+    struct plan *plan = &trial->plan;
+
+    if (plan->external)
+        return "offload_optimizer is a setting of native runs";
+    if (plan->device.kind != DEVICE_CUDA)
+        return "the moments of a job on a CPU are in host memory";
+    if (plan_offloads(plan))
+        return already;
+    plan->offload_optimizer = CHOICE_YES;
+    return NULL;
+}
+
 /* ---- Ranks ---- */
 
 static const char *apply_zero_2(struct alternative_trial *trial)
@@ -289,6 +303,12 @@ static const struct alternative rows[] = {
           "8-bit moments that move to the host when memory runs out, which takes time",
       .advised = true,
       .apply = apply_paged },
+    { .name = "optimizer on host",
+      .setting = "trainspool: {offload_optimizer: true}",
+      .cost = "each step moves the moments over PCIe, 16 bytes for each trained weight; "
+              "the result is the same",
+      .advised = true,
+      .apply = apply_offload },
     { .name = "pure_bf16",
       .setting = "pure_bf16: true",
       .cost = "weights and moments are bfloat16 too: updates below 1/512 of a weight are "

@@ -449,15 +449,26 @@ static void rule_needless_reference(struct rule_context *context)
                 "ref_model");
 }
 
+/* Return the bytes of the optimizer of all ranks that are in host memory. */
+static uint64_t offloaded(const struct memory_fit_case *request)
+{
+    struct memory_use use;
+
+    return memory_fit_estimate(request, &(struct memory_fit) { 0 }, &use, NULL)
+               ? use.host * plan_ranks(request->plan)
+               : 0;
+}
+
 static void rule_host_memory(struct rule_context *context)
 {
     const struct device *host = context->options->host;
     struct memory_fit_case request;
-    uint64_t needed;
+    uint64_t needed, optimizer;
 
     if (!host || host->available == 0 || !memory_case_read(context, &request))
         return;
-    needed = estimate_loading(request.plan, context->model);
+    optimizer = offloaded(&request);
+    needed = estimate_loading(request.plan, context->model) + optimizer;
     if (needed <= host->available)
         return;
     rule_report(
@@ -466,8 +477,8 @@ static void rule_host_memory(struct rule_context *context)
             .rule = "TS314",
             .severity = SEVERITY_WARNING,
             .message = arena_printf(
-                context->arena,
-                "loading the model needs about %s of the host's memory, but %s are free",
+                context->arena, "%s needs about %s of the host's memory, but %s are free",
+                optimizer > 0 ? "the optimizer, kept there," : "loading the model",
                 memory_advice_bytes(context, needed),
                 memory_advice_bytes(context, host->available)),
             .note = request.plan->external && request.plan->ranks > 1

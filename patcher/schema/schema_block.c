@@ -44,6 +44,16 @@ static const struct key rows[] = {
               "optimizer; 2, the gradients too",
       .manual = "Stage 2 takes less memory, and sends gradients in each micro-batch "
                 "instead of once per step. See RANKS." },
+    { TS_USED("offload_optimizer", KEY_CHOICE, "auto"),
+      .into = TS_FIELD(offload_optimizer),
+      .help =
+          "keep the moments of the optimizer in host memory, from which the GPU reads "
+          "them; auto: with a paged optimizer (optim: paged_adamw_32bit), if the job "
+          "does not fit otherwise",
+      .manual = "The result is the same to the bit. A step takes longer by the time to "
+                "move 16 bytes for each trained weight over PCIe, so "
+                "gradient_accumulation_steps above 1 hides it. On a CPU it has no "
+                "effect." },
     { TS_USED("target", KEY_ENUM, "native"), .values = targets,
       .help = "native trains the job with trainspool; the others check a job that "
               "another program trains: external is a script, or is recognized by its "

@@ -412,6 +412,10 @@ static void add_memory(struct text *out, const struct forecast *forecast)
         memory_text(parts[i].bytes, shown);
         text_addf(out, " %s %s%s", parts[i].name, shown, i < 4 ? "," : "\n");
     }
+    if (use->host > 0) {
+        memory_text(use->host, shown);
+        text_addf(out, "              the optimizer is in host memory, %s\n", shown);
+    }
     if (forecast->has_resident) {
         text_adds(out, "              the process with its data ");
         add_range(out, forecast->resident.low, "to", forecast->resident.high);

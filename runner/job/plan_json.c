@@ -143,12 +143,13 @@ json_t *plan_json_memory(const struct memory_use *use)
 {
     static const char *const names[] = { "weights",     "gradients", "optimizer",
                                          "activations", "workspace", "total",
-                                         "low",         "high",      "limit" };
+                                         "low",         "high",      "limit",
+                                         "host" };
     int64_t values[] = { (int64_t)use->weights,   (int64_t)use->gradients,
                          (int64_t)use->optimizer, (int64_t)use->activations,
                          (int64_t)use->workspace, (int64_t)use->total,
                          (int64_t)use->low,       (int64_t)use->high,
-                         (int64_t)use->limit };
+                         (int64_t)use->limit,     (int64_t)use->host };
 
     return plan_json_integers(names, values, TS_COUNT(names));
 }

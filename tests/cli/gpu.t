@@ -81,6 +81,24 @@ job cuda:0 "bf16: true" >again.yaml
 expect_status "a second run on the GPU succeeds" 0 env TRAINSPOOL_NO_GRAPHS=1 "$trainspool" run -q again.yaml
 expect "it gives the same bits without graphs" test "$(weights gpu)" = "$(weights again)"
 
+# Moments in host memory.
+use() { "$trainspool" plan --json "$1" | jq ".memory.$2"; }
+job cuda:0 "  offload_optimizer: true" "bf16: true" "save_steps: 2" | sed '/^save_strategy/d' >host.yaml
+expect_status "a job with its optimizer in host memory succeeds" 0 "$trainspool" run -q host.yaml
+expect "it gives the same bits" test "$(weights gpu)" = "$(weights host)"
+expect "the moments take no memory of the GPU" test "$(use host.yaml optimizer)" -eq 0
+expect "they take that of the host" test "$(use host.yaml host)" -eq "$(use gpu.yaml optimizer)"
+expect_status "plan of that job succeeds" 0 "$trainspool" plan host.yaml
+expect_output "plan shows where the optimizer is" 'the optimizer is in host memory, 8.0 MiB'
+job cuda:0 "bf16: true" "resume_from_checkpoint: host.run/checkpoint-2" >back.yaml
+expect_status "a job without it resumes from its checkpoint" 0 "$trainspool" run -q back.yaml
+expect "the resumed job gives the same bits" test "$(weights gpu)" = "$(weights back)"
+job cuda:0 "memory_limit: $(($(use gpu.yaml total) - 1000000))" "bf16: true" "optim: paged_adamw_32bit" >paged.yaml
+expect "a paged optimizer that does not fit on the GPU is in host memory" test "$(use paged.yaml host)" -gt 0
+expect "the job then fits" sh -c '"$0" plan --json paged.yaml | jq -e .memory.fits >"$1"' "$trainspool" "$T/null"
+sed -i '/memory_limit/d' paged.yaml
+expect "one that fits is not" test "$(use paged.yaml host)" -eq 0
+
 job cuda:2 "bf16: true" >turing.yaml
 expect_status "bf16 on a GPU without bf16 succeeds" 0 "$trainspool" run -q turing.yaml
 expect "the job is patched to fp16" grep -q '^fp16: true' turing.yaml

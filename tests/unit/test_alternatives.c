@@ -219,6 +219,20 @@ static void test_gradients_are_sharded_among_ranks(void **state)
     expect("ZeRO stage 2", &trial, REFUSES);
 }
 
+static void test_moments_move_to_the_host(void **state)
+{
+    struct alternative_trial trial = trial_on("A100");
+
+    (void)state;
+    expect("optimizer on host", &trial, REFUSES);
+    trial.plan.external = false;
+    expect("optimizer on host", &trial, APPLIES);
+    assert_true(plan_offloads(&trial.plan));
+    expect("optimizer on host", &trial, ALREADY);
+    trial.plan.device.kind = DEVICE_CPU;
+    expect("optimizer on host", &trial, REFUSES);
+}
+
 static void test_reference_is_removed_from_plan_and_setup(void **state)
 {
     struct alternative_trial trial = trial_on("A100");
@@ -286,6 +300,7 @@ int main(void)
         cmocka_unit_test(test_modes_decide_the_stored_formats),
         cmocka_unit_test(test_lora_keeps_the_rank_of_the_job),
         cmocka_unit_test(test_gradients_are_sharded_among_ranks),
+        cmocka_unit_test(test_moments_move_to_the_host),
         cmocka_unit_test(test_reference_is_removed_from_plan_and_setup),
         cmocka_unit_test(test_time_is_that_of_the_matmuls),
     };

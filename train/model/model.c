@@ -25,7 +25,7 @@ static struct segments segments_of(const struct shapes *s, char *block)
 
     at.gradients = (float *)(void *)(at.weights + s->weight_bytes);
     at.copies = at.weights + s->weight_bytes + s->gradient_bytes;
-    for (size_t i = 0; i < s->moments; i++) {
+    for (size_t i = 0; i < s->moments && !s->offloads; i++) {
         at.moments[i] = at.copies;
         at.copies += s->moment_bytes;
     }
@@ -350,7 +350,8 @@ static void lay_out(struct model *m)
 
     m->gradients = at.gradients;
     for (size_t i = 0; i < m->shapes.moments; i++)
-        m->moments[i] = at.moments[i];
+        m->moments[i] = m->shapes.offloads ? m->host_block + i * m->shapes.moment_bytes
+                                           : at.moments[i];
     m->buffers = at.frozen + m->shapes.frozen_bytes;
     m->parameters = arena_array(m->arena, m->shapes.count, sizeof(*m->parameters));
     for (size_t i = 0; i < m->shapes.count; i++)
@@ -418,6 +419,12 @@ static bool take_memory(struct model *m, struct error *err)
     char parts[5][16];
     struct memory_use planned;
 
+    if (m->shapes.offloads) {
+        m->host_block = m->be->ops->alloc_host(
+            m->be, m->shapes.moments * m->shapes.moment_bytes, err);
+        if (!m->host_block)
+            return false;
+    }
     m->memory_block = m->be->ops->alloc(m->be, m->shapes.total, &why);
     if (m->memory_block)
         return true;
@@ -472,6 +479,8 @@ void model_free(struct model *model)
         return;
     if (model->memory_block)
         model->be->ops->free(model->be, model->memory_block);
+    if (model->host_block)
+        model->be->ops->free(model->be, model->host_block);
     safetensors_close(model->base_files);
     safetensors_close(model->merged);
     arena_free(model->arena);

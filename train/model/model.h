@@ -221,9 +221,11 @@ bool model_read_moment(struct model *model, enum moment moment, const struct par
 /* Read elements of this rank's own shard. */
 bool model_read_span(struct model *model, enum moment moment, size_t first, size_t count,
                      void *to, struct error *err);
-/* Copy this rank's part from the moments of a whole parameter. */
+/* Copy this rank's part from the moments of a whole parameter.  Like model_zero_moments,
+ * only while no optimizer step runs: before the first, or after model_end. */
 void model_write_moment(struct model *model, enum moment moment,
                         const struct parameter *p, const void *from);
+void model_zero_moments(struct model *model); /* those of this rank */
 
 /*
  * ---- Torch's view of the trained parameters, train/model/model_torch.c ----

@@ -114,6 +114,7 @@ struct model {
 
     char *memory_block, *buffers;
     char *moments[MOMENTS_MAX]; /* of this rank's shard */
+    char *host_block;           /* moments that are in host memory; or NULL */
     float *gradients;
     struct parameter *parameters; /* same order as shapes.parameters */
     struct parameter **trained;   /* in the order of the segments */

@@ -17,6 +17,8 @@
 
 #include "train/model/model.h"
 
+#include <string.h>
+
 #include "train/model/model_internal.h"
 
 /* Elements that are reduced at a time: enough to saturate a link, but at most this share
@@ -89,11 +91,30 @@ void model_write_moment(struct model *model, enum moment moment,
     struct model_shard own = own_part(model, p->at, p->rows * p->cols);
     size_t bytes = format_info(model->shapes.moment_format)->bytes;
     const char *data = from;
+    void *to;
 
-    if (own.count > 0)
-        model->be->ops->upload(model->be,
-                               model_moment(model, moment, own.first, own.count).data,
-                               data + (own.first - p->at) * bytes, own.count * bytes);
+    if (own.count == 0)
+        return;
+    to = model_moment(model, moment, own.first, own.count).data;
+    data += (own.first - p->at) * bytes;
+    if (model->shapes.offloads)
+        memcpy(to, data, own.count * bytes);
+    else
+        model->be->ops->upload(model->be, to, data, own.count * bytes);
+}
+
+void model_zero_moments(struct model *model)
+{
+    struct model_shard shard = model_shard(model);
+
+    for (size_t i = 0; i < model_moments(model); i++) {
+        struct tensor all = model_moment(model, (enum moment)i, shard.first, shard.count);
+
+        if (model->shapes.offloads)
+            memset(all.data, 0, tensor_bytes(all));
+        else
+            model->be->ops->zero(model->be, &(struct op_zero) { .out = all });
+    }
 }
 
 bool model_read_span(struct model *model, enum moment moment, size_t first, size_t count,
@@ -101,8 +122,13 @@ bool model_read_span(struct model *model, enum moment moment, size_t first, size
 {
     struct tensor span = model_moment(model, moment, first, count);
 
-    model->be->ops->download(model->be, to, span.data, tensor_bytes(span));
-    return model->be->ops->sync(model->be, err);
+    if (!model->shapes.offloads)
+        model->be->ops->download(model->be, to, span.data, tensor_bytes(span));
+    if (!model->be->ops->sync(model->be, err))
+        return false;
+    if (model->shapes.offloads)
+        memcpy(to, span.data, tensor_bytes(span));
+    return true;
 }
 
 bool model_read_moment(struct model *model, enum moment moment, const struct parameter *p,

@@ -113,16 +113,6 @@ static void update_copies(struct model *m)
     }
 }
 
-static void zero_moments(struct model *m)
-{
-    struct model_shard shard = model_shard(m);
-
-    for (size_t i = 0; i < model_moments(m); i++)
-        m->be->ops->zero(
-            m->be, &(struct op_zero) { .out = model_moment(m, (enum moment)i, shard.first,
-                                                           shard.count) });
-}
-
 bool model_snapshot_restore(struct model *model, struct model_snapshot *snapshot,
                             struct error *err)
 {
@@ -130,7 +120,7 @@ bool model_snapshot_restore(struct model *model, struct model_snapshot *snapshot
     bool ok = read_weights(model, snapshot->fd, span, err);
 
     update_copies(model);
-    zero_moments(model);
+    model_zero_moments(model);
     ok = model->be->ops->sync(model->be, err) && ok;
     free(span);
     close(snapshot->fd);

@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "base/text.h"
 #include "kernels/backend.h"
 
 static void update_adamw(struct backend *be, const struct optimizer_update *u)
@@ -138,6 +139,11 @@ int optimizer_first_name(int index)
 bool optimizer_is_exact(int index)
 {
     return rows[index].exact;
+}
+
+bool optimizer_is_paged(int index)
+{
+    return text_starts(optimizer_names[index], "paged_");
 }
 
 enum torch_variant optimizer_torch_variant(int index)

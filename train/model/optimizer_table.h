@@ -70,6 +70,8 @@ int optimizer_first_name(int index);
 /* Return whether the library that the name comes from also keeps its moments in the
  * format that we do. */
 bool optimizer_is_exact(int index);
+/* Return whether the moments move to host memory if they do not fit on a GPU. */
+bool optimizer_is_paged(int index);
 enum torch_variant optimizer_torch_variant(int index);
 const struct optimizer *optimizer_of(const struct plan *plan);
 /* Return the format of the moments if trained weights have format `trainable`. */

@@ -281,10 +281,10 @@ static void dims_preference(struct shapes_builder *m, size_t sequences)
 static void sum_up(struct shapes_builder *m)
 {
     struct shapes *s = m->out;
-    const size_t parts[] = {
-        s->weight_bytes, s->gradient_bytes, shapes_times(m, s->moments, s->moment_bytes),
-        s->copy_bytes,   s->frozen_bytes,   s->buffer_bytes
-    };
+    const size_t moments = shapes_times(m, s->moments, s->moment_bytes);
+    const size_t parts[] = { s->weight_bytes,           s->gradient_bytes,
+                             s->offloads ? 0 : moments, s->copy_bytes,
+                             s->frozen_bytes,           s->buffer_bytes };
 
     s->total = 0;
     for (size_t i = 0; i < TS_COUNT(parts); i++)
@@ -560,10 +560,13 @@ bool shapes_memory(const struct plan *plan, const struct model_config *config,
 
 void shapes_use(const struct shapes *shapes, struct memory_use *out)
 {
+    const size_t moments = shapes->moments * shapes->moment_bytes;
+
     *out = (struct memory_use) {
         .weights = shapes->weight_bytes + shapes->copy_bytes + shapes->frozen_bytes,
         .gradients = shapes->gradient_bytes,
-        .optimizer = shapes->moments * shapes->moment_bytes,
+        .optimizer = shapes->offloads ? 0 : moments,
+        .host = shapes->offloads ? moments : 0,
         .total = shapes->total,
         .fits = true,
     };

@@ -206,6 +206,7 @@ struct shapes {
     size_t moments; /* how many the optimizer keeps */
     enum format moment_format;
     size_t weight_bytes, gradient_bytes, moment_bytes; /* of one segment */
+    bool offloads; /* moments are in a block of their own, in host memory */
     size_t copy_bytes, frozen_bytes, buffer_bytes;
     size_t total; /* bytes of the block */
 };

@@ -472,6 +472,7 @@ void shapes_add_parameters(struct shapes_builder *m)
     s->moment_format = optimizer_moment_format(optimizer, s->trainable);
     s->moment_bytes =
         s->moments > 0 ? s->shard * format_info(s->moment_format)->bytes : 0;
+    s->offloads = plan_offloads(m->plan) && s->moment_bytes > 0;
     s->copy_bytes = size_round(m->copies_at, SHAPES_ALIGNMENT);
     s->frozen_bytes = size_round(m->frozen_at, SHAPES_ALIGNMENT);
 }
