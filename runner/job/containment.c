@@ -113,7 +113,8 @@ uint64_t containment_most_memory(const struct plan *plan)
         return 0;
     if (device->kind == DEVICE_CPU)
         return limit + ranks * unplanned(plan, device);
-    return ranks * (limit + unplanned(plan, device) + DRIVER);
+    /* moments that are moved to the host at the start only were part of the limit */
+    return ranks * (limit + plan->memory.host + unplanned(plan, device) + DRIVER);
 }
 
 /* The default limit, a share of what is free, is only planned with: it changes while the

@@ -444,6 +444,29 @@ static void test_a_gpu_may_use_sockets(void **state)
     unsetenv("TRAINSPOOL_SANDBOX");
 }
 
+#define GIB ((uint64_t)1 << 30)
+
+/* All processes together, with the program: at most 1 GiB for each in addition. */
+static void test_memory_of_a_job_is_that_of_its_processes(void **state)
+{
+    struct plan plan = { .threads = 1, .device = { .kind = DEVICE_CPU } };
+    uint64_t one;
+
+    (void)state;
+    assert_int_equal(containment_most_memory(&plan), 0);
+    plan.memory_limit = "80%"; /* of what is free when it starts */
+    assert_int_equal(containment_most_memory(&plan), 0);
+    plan.memory_limit = "8GiB";
+    one = containment_most_memory(&plan);
+    assert_true(one > 8 * GIB && one < 9 * GIB);
+    plan.ranks = 2; /* they share the memory of the CPU */
+    assert_int_equal(containment_most_memory(&plan) - 8 * GIB, 2 * (one - 8 * GIB));
+    plan.device.kind = DEVICE_CUDA; /* each has a GPU, a driver and moments on the host */
+    assert_int_equal(containment_most_memory(&plan), 2 * (one + 4 * GIB));
+    plan.memory.host = 3 * GIB;
+    assert_int_equal(containment_most_memory(&plan), 2 * (one + 7 * GIB));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -454,6 +477,7 @@ int main(void)
         cmocka_unit_test(test_programs_and_sockets_are_refused),
         cmocka_unit_test(test_memory_of_a_cpu_is_limited),
         cmocka_unit_test(test_limits_hold_for_good),
+        cmocka_unit_test(test_memory_of_a_job_is_that_of_its_processes),
         cmocka_unit_test(test_a_limit_is_given_as_the_reason),
         cmocka_unit_test(test_an_examiner_writes_only_to_its_folder),
         cmocka_unit_test(test_nothing_is_refused_without_the_sandbox),
