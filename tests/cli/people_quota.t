@@ -96,7 +96,9 @@ cancel a6
 wait_until 20 shows a3 'waits for another job of its owner: 1 may run (max_running)'
 ok $? "so that it waits again when there is room"
 as $one mv s/a3.yaml s/a3.moved
-touch s/.trainspool/wake
+as $one touch s/a3.yaml # so that the watch looks for it, and finds that it is gone
+as $one rm s/a3.yaml
+sleep 2.5
 drop_as $one a7
 wait_until 30 state_is s/a7.yaml rejected
 ok $? "a job in the queue counts while its file is gone"
