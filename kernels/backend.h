@@ -87,7 +87,7 @@ struct backend_ops {
 
     /*
      * Optional, NULL if the backend does not support several ranks.  After join, each
-     * rank makes the same calls of reduce, all_reduce and all_gather in the same order,
+     * rank makes the same calls of reduce ... broadcast in the same order,
      * not between begin and end.  They start after all work issued before and run
      * concurrently with later work, which must not touch their operands until `meet`;
      * recordings do not include them.  Sums have a fixed order.  If a rank ends, the
@@ -102,6 +102,8 @@ struct backend_ops {
     void (*all_reduce)(struct backend *be, double *data, size_t count);
     /* data has one piece of `bytes` for each rank; each rank sends its piece to all */
     void (*all_gather)(struct backend *be, void *data, size_t bytes);
+    /* data of every rank = that of rank `root` */
+    void (*broadcast)(struct backend *be, void *data, size_t bytes, int root);
     /* Work issued after this starts after they complete. */
     void (*meet)(struct backend *be);
 

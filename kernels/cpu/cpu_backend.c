@@ -186,6 +186,7 @@ const struct backend_ops backend_cpu = {
     .reduce = cpu_reduce,
     .all_reduce = cpu_all_reduce,
     .all_gather = cpu_all_gather,
+    .broadcast = cpu_broadcast,
     .meet = cpu_meet,
     OPERATIONS(CPU_ENTRY) /* NAME = cpu_NAME, for each */
 };

@@ -39,6 +39,7 @@ bool cpu_join(struct backend *be, const struct backend_group *group, struct erro
 void cpu_reduce(struct backend *be, float *data, size_t count, int root);
 void cpu_all_reduce(struct backend *be, double *data, size_t count);
 void cpu_all_gather(struct backend *be, void *data, size_t bytes);
+void cpu_broadcast(struct backend *be, void *data, size_t bytes, int root);
 void cpu_meet(struct backend *be);
 
 #define CPU_OPERATION(name, ...) \

@@ -72,6 +72,14 @@ void cpu_all_gather(struct backend *be, void *data, size_t bytes)
         keep(cpu, rendezvous_all_gather(cpu->rendezvous, data, bytes));
 }
 
+void cpu_broadcast(struct backend *be, void *data, size_t bytes, int root)
+{
+    struct cpu_backend *cpu = cpu_backend_of(be);
+
+    if (is_ok(cpu))
+        keep(cpu, rendezvous_broadcast(cpu->rendezvous, data, bytes, root));
+}
+
 void cpu_meet(struct backend *be)
 {
     (void)be; /* the calls above complete before they return */

@@ -224,3 +224,21 @@ bool rendezvous_all_gather(struct rendezvous *rendezvous, void *data, size_t byt
     }
     return true;
 }
+
+bool rendezvous_broadcast(struct rendezvous *rendezvous, void *data, size_t bytes,
+                          int root)
+{
+    char *to = data;
+
+    for (size_t at = 0; at < bytes; at += WINDOW, rendezvous->turn++) {
+        size_t part = bytes - at < WINDOW ? bytes - at : WINDOW;
+
+        if (rendezvous->rank == root)
+            memcpy(window(rendezvous, root), to + at, part);
+        if (!rendezvous_wait(rendezvous))
+            return false;
+        if (rendezvous->rank != root)
+            memcpy(to + at, window(rendezvous, root), part);
+    }
+    return true;
+}

@@ -31,5 +31,7 @@ bool rendezvous_reduce(struct rendezvous *rendezvous, float *data, size_t count,
                        int root);
 bool rendezvous_all_reduce(struct rendezvous *rendezvous, double *data, size_t count);
 bool rendezvous_all_gather(struct rendezvous *rendezvous, void *data, size_t bytes);
+bool rendezvous_broadcast(struct rendezvous *rendezvous, void *data, size_t bytes,
+                          int root);
 
 #endif

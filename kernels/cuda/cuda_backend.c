@@ -297,6 +297,7 @@ const struct backend_ops backend_cuda = {
     .reduce = cuda_reduce,
     .all_reduce = cuda_all_reduce,
     .all_gather = cuda_all_gather,
+    .broadcast = cuda_broadcast,
     .meet = cuda_meet,
     OPERATIONS(CUDA_ENTRY) /* NAME = cuda_NAME, for each */
 };

@@ -249,6 +249,18 @@ void cuda_all_gather(struct backend *be, void *data, size_t bytes)
                       "cannot distribute weights", &cuda->failed);
 }
 
+void cuda_broadcast(struct backend *be, void *data, size_t bytes, int root)
+{
+    struct cuda_backend *cuda = cuda_backend_of(be);
+    struct cuda_group *group = cuda->group;
+
+    if (bytes > 0 && begin(cuda))
+        complete_call(group,
+                      group->nccl.broadcast(data, data, bytes, ncclInt8, root,
+                                            group->comm, group->stream),
+                      "cannot distribute weights", &cuda->failed);
+}
+
 void cuda_meet(struct backend *be)
 {
     struct cuda_backend *cuda = cuda_backend_of(be);
@@ -279,8 +291,10 @@ static bool warm_up(struct cuda_backend *cuda, int ranks, struct error *err)
     cuda_check(cuda, cudaMemsetAsync(data, 0, bytes, cuda->launch.stream),
                "cannot clear %zu MiB", bytes >> 20);
     for (size_t i = 0; i < TS_COUNT(lengths); i++) {
-        for (int root = 0; root < ranks; root++)
+        for (int root = 0; root < ranks; root++) {
             cuda_reduce(be, data, lengths[i] / sizeof(float), root);
+            cuda_broadcast(be, data, lengths[i], root);
+        }
         cuda_all_gather(be, data, lengths[i]);
     }
     cuda_all_reduce(be, data, 1);

@@ -9,6 +9,7 @@ bool cuda_join(struct backend *be, const struct backend_group *group, struct err
 void cuda_reduce(struct backend *be, float *data, size_t count, int root);
 void cuda_all_reduce(struct backend *be, double *data, size_t count);
 void cuda_all_gather(struct backend *be, void *data, size_t bytes);
+void cuda_broadcast(struct backend *be, void *data, size_t bytes, int root);
 void cuda_meet(struct backend *be);
 
 /* Return whether all ranks are alive; the host calls this now and then while it waits for

@@ -26,6 +26,7 @@ static const struct function {
     { "ncclReduce", offsetof(struct cuda_nccl, reduce) },
     { "ncclAllReduce", offsetof(struct cuda_nccl, all_reduce) },
     { "ncclAllGather", offsetof(struct cuda_nccl, all_gather) },
+    { "ncclBroadcast", offsetof(struct cuda_nccl, broadcast) },
 };
 
 /* It stays mapped when closed: its threads may still be exiting. */

@@ -30,6 +30,9 @@ struct cuda_nccl {
                                cudaStream_t stream);
     ncclResult_t (*all_gather)(const void *from, void *to, size_t count,
                                ncclDataType_t type, ncclComm_t comm, cudaStream_t stream);
+    ncclResult_t (*broadcast)(const void *from, void *to, size_t count,
+                              ncclDataType_t type, int root, ncclComm_t comm,
+                              cudaStream_t stream);
 };
 
 /* Load the library from the loader's search path, or else from the toolkit that this

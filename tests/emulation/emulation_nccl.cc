@@ -25,7 +25,7 @@ struct ncclComm {
     bool blocking, busy;
 };
 
-enum call_kind { CALL_REDUCE, CALL_ALL_REDUCE, CALL_ALL_GATHER };
+enum call_kind { CALL_REDUCE, CALL_ALL_REDUCE, CALL_ALL_GATHER, CALL_BROADCAST };
 
 struct call {
     enum call_kind kind;
@@ -44,12 +44,12 @@ const char *emulation_collectives(void)
 
 static void note(const struct call *call)
 {
-    static const size_t element_bytes[] = { sizeof(float), sizeof(double), 1 };
+    static const size_t element_bytes[] = { sizeof(float), sizeof(double), 1, 1 };
     bool is_long = call->count * element_bytes[call->kind] >= (size_t)1 << 20;
     size_t len = strlen(together);
 
     if (len + 1 < sizeof(together))
-        together[len] = (is_long ? "RAG" : "rag")[call->kind];
+        together[len] = (is_long ? "RAGB" : "ragb")[call->kind];
 }
 
 static void run(const void *argument)
@@ -68,6 +68,9 @@ static void run(const void *argument)
         break;
     case CALL_ALL_GATHER:
         ok = rendezvous_all_gather(call->rendezvous, call->data, call->count);
+        break;
+    case CALL_BROADCAST:
+        ok = rendezvous_broadcast(call->rendezvous, call->data, call->count, call->root);
         break;
     }
     if (!ok)
@@ -180,6 +183,17 @@ static ncclResult_t all_gather(const void *from, void *to, size_t count,
     return put(comm, &call, count * (size_t)comm->ranks, stream);
 }
 
+static ncclResult_t broadcast(const void *from, void *to, size_t count,
+                              ncclDataType_t type, int root, ncclComm_t comm,
+                              cudaStream_t stream)
+{
+    const struct call call = { CALL_BROADCAST, comm->rendezvous, to, count, root };
+
+    if (type != ncclInt8 || from != to || root < 0 || root >= comm->ranks)
+        return ncclInvalidArgument;
+    return put(comm, &call, count, stream);
+}
+
 extern "C" bool cuda_nccl_open(struct cuda_nccl *out, struct error *err)
 {
     (void)err;
@@ -195,6 +209,7 @@ extern "C" bool cuda_nccl_open(struct cuda_nccl *out, struct error *err)
     out->reduce = reduce;
     out->all_reduce = all_reduce;
     out->all_gather = all_gather;
+    out->broadcast = broadcast;
     return true;
 }
 

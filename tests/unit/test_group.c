@@ -103,6 +103,29 @@ static int gather(struct unit_ranks *ranks, struct backend *be)
     return bad;
 }
 
+static int broadcast_from_each(struct unit_ranks *ranks, struct backend *be)
+{
+    enum { BYTES = 700001 };
+    unsigned char *data = calloc(1, BYTES);
+    int bad = 0;
+
+    for (int root = 0; root < RANKS; root++) {
+        void *there;
+
+        for (size_t i = 0; i < BYTES; i++)
+            data[i] = (unsigned char)(i * 7 + (size_t)ranks->group.rank);
+        there = unit_ranks_put(be, data, BYTES);
+        be->ops->broadcast(be, there, BYTES, root);
+        be->ops->meet(be);
+        bad |= !unit_ranks_get(be, data, there, BYTES);
+        for (size_t i = 0; i < BYTES; i++)
+            bad |= data[i] != (unsigned char)(i * 7 + (size_t)root);
+        be->ops->free(be, there);
+    }
+    free(data);
+    return bad;
+}
+
 /* Run the work on each rank; rank 0 checks that all succeeded. */
 static void run_ranks(int (*work)(struct unit_ranks *ranks, struct backend *be))
 {
@@ -136,6 +159,12 @@ static void test_group_gathers_every_piece(void **state)
 {
     (void)state;
     run_ranks(gather);
+}
+
+static void test_group_broadcasts_from_any_rank(void **state)
+{
+    (void)state;
+    run_ranks(broadcast_from_each);
 }
 
 /* Rank 1 ends in the middle: the others fail, report why, and fail again. */
@@ -202,6 +231,7 @@ int main(int argc, char **argv)
         unit_ranks_test(test_group_sums_by_rank_at_the_root),
         unit_ranks_test(test_group_sums_doubles_everywhere),
         unit_ranks_test(test_group_gathers_every_piece),
+        unit_ranks_test(test_group_broadcasts_from_any_rank),
         unit_ranks_test(test_group_does_not_wait_for_a_rank_that_ended),
         unit_ranks_test(test_group_does_not_form_without_every_rank),
     };
