@@ -239,6 +239,22 @@ static void test_dataset_reader_limits_length_and_depth(void **state)
     free(path);
 }
 
+/* What is before the byte is read. */
+static void expect_records_before_a_zero(void)
+{
+    char *path = put_run("c.jsonl", "{\"a\": 1}\n{\"a\": 2}\n{", 0, 1, "}\n");
+    struct error err = { 0 };
+    struct text got;
+
+    text_init(&got, 0);
+    read_all(path, false, &got, &err);
+    assert_string_equal(got.data, "1:1 {\"a\": 1}|2:1 {\"a\": 2}|");
+    assert_int_equal(err.at.line, 3);
+    assert_int_equal(err.at.column, 2);
+    text_clear(&got);
+    free(path);
+}
+
 /* The kernel fills holes of a file with zeros. They end the reading before a record is as
  * long as it may be. */
 static void test_dataset_reader_refuses_zeros(void **state)
@@ -257,6 +273,7 @@ static void test_dataset_reader_refuses_zeros(void **state)
     free(path);
     expect_limit(put_run("c.json", "[{},\n{\"a\":\"x", 0, 1, "\"}]"),
                  "a byte of zero here");
+    expect_records_before_a_zero();
 }
 
 /* A list of records that is named .jsonl is a list; UTF-16 is named. */

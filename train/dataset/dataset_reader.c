@@ -39,6 +39,7 @@ struct dataset_reader {
     uint64_t unpacked;
     struct mark mark; /* of window[at] */
     bool ended;       /* the end of the file was read */
+    bool zero;        /* the file has a byte of zero at window[end] */
     bool begun, in_list, done;
     size_t number; /* of the last record */
 };
@@ -187,20 +188,28 @@ static bool is_utf16(const struct dataset_reader *reader)
            ((at[0] == 0xff && at[1] == 0xfe) || (at[0] == 0xfe && at[1] == 0xff));
 }
 
-/* JSON has no bytes of zero; a file with holes may have gigabytes of them in one line. */
-static bool check_zeros(const struct dataset_reader *reader, size_t new_bytes,
-                        struct error *err)
+/* JSON has no bytes of zero. A file with holes may have gigabytes of them in one line, so
+ * a record ends the reading at the first that it has: cut the window there. */
+static void find_zero(struct dataset_reader *reader, size_t new_bytes)
 {
-    const char *from = reader->window + reader->at;
-    const char *zero = memchr(reader->window + reader->end - new_bytes, 0, new_bytes);
-    struct mark mark = reader->mark;
+    const char *from = reader->window + reader->end - new_bytes;
+    const char *zero = memchr(from, 0, new_bytes);
 
     if (!zero || reader->kind == DATASET_TXT || is_utf16(reader))
-        return true;
-    step_over(&mark, from, (size_t)(zero - from));
-    return error_at(
-        err, ERROR_DATA, reader->path, mark,
-        "the data have a byte of zero here: the file is damaged or not in UTF-8");
+        return;
+    reader->end = (size_t)(zero - reader->window);
+    reader->zero = true;
+}
+
+/* Fail at the byte of zero that ends the window. */
+static bool fail_zero(const struct dataset_reader *reader, struct error *err)
+{
+    struct mark mark = reader->mark;
+
+    step_over(&mark, reader->window + reader->at, reader->end - reader->at);
+    return error_at(err, ERROR_DATA, reader->path, mark,
+                    "the data have a byte of zero here: the file is damaged or not in "
+                    "UTF-8");
 }
 
 /* Read more of the file after window[end]; set `ended` at its end. */
@@ -210,6 +219,8 @@ static bool fill(struct dataset_reader *reader, struct error *err)
 
     if (!may_continue(reader, err))
         return false;
+    if (reader->zero)
+        return fail_zero(reader, err);
     if (reader->at > 0) {
         memmove(reader->window, reader->window + reader->at, reader->end - reader->at);
         reader->end -= reader->at;
@@ -229,7 +240,8 @@ static bool fill(struct dataset_reader *reader, struct error *err)
     reader->ended = got == 0;
     reader->end += (size_t)got;
     reader->unpacked += (uint64_t)got;
-    return check_size(reader, err) && check_zeros(reader, (size_t)got, err);
+    find_zero(reader, (size_t)got);
+    return check_size(reader, err);
 }
 
 /* The byte at offset `ahead` of the window; -1 at the end of the file; -2: *err is
