@@ -31,6 +31,14 @@ static bool no_memory(const struct cuda_backend *cuda, size_t bytes, struct erro
         CUDA_RESERVE_BYTES >> 20);
 }
 
+static void release_memory(void *data, bool on_host)
+{
+    if (on_host)
+        cudaFreeHost(data);
+    else
+        cudaFree(data);
+}
+
 /* cudaFree waits for the GPU: the memory of a dead one is freed when the process ends. */
 static void cuda_free(struct backend *be, void *data)
 {
@@ -46,7 +54,7 @@ static void cuda_free(struct backend *be, void *data)
         *at = block->next;
         free(block);
         if (cuda_wait_all(cuda))
-            on_host ? cudaFreeHost(data) : cudaFree(data);
+            release_memory(data, on_host);
         return;
     }
 }
@@ -119,14 +127,17 @@ static void *cuda_alloc_host(struct backend *be, size_t bytes, struct error *err
     status = cudaHostAlloc(&block->data, bytes ? bytes : 1,
                            cudaHostAllocPortable | cudaHostAllocMapped);
     cuda_guard(0);
+    if (status == cudaErrorMemoryAllocation) {
+        cudaGetLastError();
+        error_set(err, ERROR_SYSTEM,
+                  "cannot lock %zu MiB of host memory for the optimizer: free memory of "
+                  "the host, or set offload_optimizer: false",
+                  bytes >> 20);
+    } else {
+        cuda_status(status, err, "cannot lock %zu MiB of host memory", bytes >> 20);
+    }
     if (status != cudaSuccess) {
         free(block);
-        cudaGetLastError();
-        error_set(err, ERROR_MEMORY,
-                  "cannot lock %zu MiB of host memory for the optimizer (%s): free host "
-                  "memory, raise the limit of the container or of ulimit -l, or set "
-                  "offload_optimizer: false",
-                  bytes >> 20, cudaGetErrorString(status));
         return NULL;
     }
     memset(block->data, 0, bytes);

@@ -477,11 +477,15 @@ static void rule_host_memory(struct rule_context *context)
             .rule = "TS314",
             .severity = SEVERITY_WARNING,
             .message = arena_printf(
-                context->arena, "%s needs about %s of the host's memory, but %s are free",
-                optimizer > 0 ? "the optimizer, kept there," : "loading the model",
+                context->arena, "%s about %s of the host's memory, but %s are free",
+                optimizer > 0 ? "loading the model and the moments of the optimizer need"
+                              : "loading the model needs",
                 memory_advice_bytes(context, needed),
                 memory_advice_bytes(context, host->available)),
-            .note = request.plan->external && request.plan->ranks > 1
+            .note = optimizer > 0
+                        ? "the moments are there because of offload_optimizer or a paged "
+                          "optimizer: turn that off, or close other programs"
+                    : request.plan->external && request.plan->ranks > 1
                         ? "each process loads the whole model: use fewer ranks, or a "
                           "smaller model_dtype"
                         : "close other programs, or use a machine with more memory" },

@@ -290,9 +290,10 @@ static const struct rule rows[] = {
       .target = RULE_NATIVE,
       .explain =
           "A native run stores Adam's moments in float32: 8 bytes per trained weight. "
-          "With lora this is little. If the job does not fit on a GPU, the moments of a paged "
-          "optimizer are kept in host memory (`trainspool: {offload_optimizer: true}` does "
-          "so for any). The file stays unchanged; `plan` shows the memory.",
+          "With lora this is little. If the job does not fit on a GPU, the moments of a "
+          "paged optimizer are kept in host memory; `trainspool: {offload_optimizer: "
+          "true}` does so for any optimizer. The file stays unchanged; `plan` shows the "
+          "memory.",
       .source = "train/model/optimizer.c" },
     { .id = "TS406",
       .title = "unusually high learning rate",
