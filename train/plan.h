@@ -296,7 +296,6 @@ static inline size_t plan_batch_sequences(const struct plan *plan)
     return (size_t)plan->per_device_train_batch_size * (plan->stage == STAGE_DPO ? 2 : 1);
 }
 
-/* Return the number of processes of the run; 1 if the plan does not set it. */
 /* Return whether the moments are in host memory, from which the GPU reads them. */
 static inline bool plan_offloads(const struct plan *plan)
 {
@@ -304,6 +303,7 @@ static inline bool plan_offloads(const struct plan *plan)
            !plan->external;
 }
 
+/* Return the number of processes of the run; 1 if the plan does not set it. */
 static inline size_t plan_ranks(const struct plan *plan)
 {
     return plan->ranks > 1 ? (size_t)plan->ranks : 1;

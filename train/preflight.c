@@ -67,7 +67,8 @@ bool preflight_save_state(struct run *run, struct error *err)
     return true;
 }
 
-bool preflight_restore_state(struct run *run, struct error *err)
+/* Restore what this rank has. */
+static bool restore(struct run *run, struct error *err)
 {
     struct preflight_kept *kept = run->kept;
     bool ok = model_snapshot_restore(run->model, kept->model, err);
@@ -79,6 +80,15 @@ bool preflight_restore_state(struct run *run, struct error *err)
     run->kept = NULL;
     free(kept);
     return ok;
+}
+
+bool preflight_restore_state(struct run *run, struct error *err)
+{
+    if (!restore(run, err))
+        return false;
+    if (model_ranks(run->model) > 1)
+        model_gather_weights(run->model);
+    return true;
 }
 
 /* ---- Steps ---- */
@@ -278,7 +288,7 @@ bool preflight_run(struct run *run, preflight_step *step, struct error *err)
              PREFLIGHT_STEPS);
     if (!parallel_send_order(group, PARALLEL_SAVE_STATE, err) ||
         !run_trial(run, step, &seen, err)) {
-        preflight_restore_state(run, &lost);
+        restore(run, &lost);
         return false;
     }
     scale = run->progress.scaler.scale;

@@ -102,7 +102,7 @@ static bool run_window(struct run *run, const struct run_step_batches *place,
     model_begin(run->model, &numbers);
     model_expect_batches(run->model,
                          parallel_share_count(run->options->group, place->batches),
-                         (place->batches + ranks - 1) / ranks);
+                         size_divide_up(place->batches, ranks));
     for (size_t i = parallel_rank(run->options->group); i < place->batches; i += ranks) {
         uint64_t draw = (uint64_t)run->progress.step * run_window_size(run) + i;
 
@@ -406,6 +406,16 @@ static bool train(struct run *run, struct error *err)
     return true;
 }
 
+/* Load the weights of a checkpoint: a rank may have parts that no other has. */
+static bool load_step(struct run *run, int64_t step, struct error *err)
+{
+    char *name = checkpoint_name(run->plan->output_dir, step);
+    bool ok = checkpoint_load_weights(run->model, name, err);
+
+    free(name);
+    return ok;
+}
+
 /* Run a rank other than 0: carry out the orders of rank 0 until PARALLEL_END. */
 static bool follow_orders(struct run *run, struct error *err)
 {
@@ -432,6 +442,9 @@ static bool follow_orders(struct run *run, struct error *err)
             break;
         case PARALLEL_CUT: /* this rank had ended its share */
             break;
+        case PARALLEL_LOAD_BEST:
+            ok = load_step(run, (int64_t)order.span.first, err);
+            break;
         case PARALLEL_END:
             return true;
         }
@@ -454,7 +467,8 @@ static bool load_best(struct run *run, struct error *err)
                  "best model: step %" PRId64 " was not saved; using the last one",
                  progress->best_step);
     } else {
-        ok = checkpoint_load_weights(run->model, best, err);
+        ok = parallel_send_load(run->options->group, progress->best_step, err) &&
+             checkpoint_load_weights(run->model, best, err);
         log_line(run->options->log, LOG_INFO, "best model: step %" PRId64 ", %s %.4g",
                  progress->best_step, criterion_name(run->plan), progress->best_metric);
     }

@@ -9,6 +9,7 @@
 #include "base/size.h"
 #include "base/text.h"
 #include "precision/memory.h"
+#include "train/model/optimizer_table.h"
 #include "train/model/shapes.h"
 
 static const char already[] = "";
@@ -118,7 +119,8 @@ static const char *use_optimizer(struct alternative_trial *trial, const char *na
     const char *optim = trial->setup.optim;
 
     if (!trial->plan.external)
-        return "a native run keeps both moments in the format of the weights";
+        return "a native run keeps both moments in the format of the weights; see "
+               "optimizer on host";
     if (trial->plan.device.kind == DEVICE_CPU)
         return "its kernels require a GPU";
     if (optim && !text_starts(optim, "adamw"))
@@ -147,6 +149,8 @@ static const char *apply_offload(struct alternative_trial *trial)
 
     if (plan->external)
         return "offload_optimizer is a setting of native runs";
+    if (optimizer_of(plan)->moments == 0)
+        return "the optimizer keeps no moments";
     if (plan->device.kind != DEVICE_CUDA)
         return "the moments of a job on a CPU are in host memory";
     if (plan_offloads(plan))
@@ -165,6 +169,8 @@ static const char *apply_zero_2(struct alternative_trial *trial)
         return "the job has one rank";
     if (trial->plan.zero_stage > 1)
         return already;
+    if (trial->plan.method != METHOD_FULL)
+        return "the gradients of a part of the weights are small";
     trial->plan.zero_stage = 2;
     return NULL;
 }
@@ -305,8 +311,9 @@ static const struct alternative rows[] = {
       .apply = apply_paged },
     { .name = "optimizer on host",
       .setting = "trainspool: {offload_optimizer: true}",
-      .cost = "each step moves the moments over PCIe, 16 bytes for each trained weight; "
-              "the result is the same",
+      .cost =
+          "each step reads and writes the moments over PCIe, 8 bytes for each trained "
+          "weight; the result is the same",
       .advised = true,
       .apply = apply_offload },
     { .name = "pure_bf16",

@@ -50,10 +50,9 @@ static const struct key rows[] = {
           "keep the moments of the optimizer in host memory, from which the GPU reads "
           "them; auto: with a paged optimizer (optim: paged_adamw_32bit), if the job "
           "does not fit otherwise",
-      .manual = "The result is the same to the bit. A step takes longer by the time to "
-                "move 16 bytes for each trained weight over PCIe, so "
-                "gradient_accumulation_steps above 1 hides it. On a CPU it has no "
-                "effect." },
+      .manual =
+          "The result is the same to the bit. Each step then reads and writes the moments "
+          "over PCIe, 8 bytes for each trained weight. On a CPU it has no effect." },
     { TS_USED("target", KEY_ENUM, "native"), .values = targets,
       .help = "native trains the job with trainspool; the others check a job that "
               "another program trains: external is a script, or is recognized by its "

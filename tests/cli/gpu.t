@@ -93,6 +93,20 @@ expect_output "plan shows where the optimizer is" 'the optimizer is in host memo
 job cuda:0 "bf16: true" "resume_from_checkpoint: host.run/checkpoint-2" >back.yaml
 expect_status "a job without it resumes from its checkpoint" 0 "$trainspool" run -q back.yaml
 expect "the resumed job gives the same bits" test "$(weights gpu)" = "$(weights back)"
+job cuda:0 "  offload_optimizer: true" "  preflight: true" "bf16: true" \
+    "resume_from_checkpoint: back.run/checkpoint-2" >there.yaml
+job cuda:0 "  preflight: true" "bf16: true" "save_steps: 2" | sed '/^save_strategy/d' >back.yaml
+expect_status "a job without it, with a trial first, writes a checkpoint" 0 "$trainspool" run -q back.yaml
+expect_status "a job with it resumes from that checkpoint" 0 "$trainspool" run -q there.yaml
+expect "both give the same bits" test "$(weights gpu) $(weights gpu)" = "$(weights back) $(weights there)"
+job cuda:0 "  offload_optimizer: true" "  preflight: true" "bf16: true" >tried.yaml
+expect_status "a job with it and with a trial first succeeds" 0 "$trainspool" run -q tried.yaml
+expect "the trial leaves no trace" test "$(weights gpu)" = "$(weights tried)"
+job '"cuda:0,1"' "  offload_optimizer: true" "  zero_stage: 2" "bf16: true" >both.yaml
+job '"cuda:0,1"' "bf16: true" >plain.yaml
+expect_status "a job of two ranks with both succeeds" 0 "$trainspool" run -q both.yaml
+expect_status "the same job with neither succeeds" 0 "$trainspool" run -q plain.yaml
+expect "both jobs of two ranks give the same bits" test "$(weights both)" = "$(weights plain)"
 job cuda:0 "memory_limit: $(($(use gpu.yaml total) - 1000000))" "bf16: true" "optim: paged_adamw_32bit" >paged.yaml
 expect "a paged optimizer that does not fit on the GPU is in host memory" test "$(use paged.yaml host)" -gt 0
 expect "the job then fits" sh -c '"$0" plan --json paged.yaml | jq -e .memory.fits >"$1"' "$trainspool" "$T/null"

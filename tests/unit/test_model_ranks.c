@@ -153,12 +153,24 @@ static double train_steps(struct unit_model *u, const struct unit_ranks *ranks)
     return norm;
 }
 
+/* Return a trained parameter, or, of one that other ranks have parts of, its copy. */
+static float *values_of(struct unit_model *u, size_t index, bool copy)
+{
+    const struct parameter *p = model_parameter(u->model, index);
+    struct tensor t = copy ? p->copy : p->weight;
+    float *values = memory_alloc(p->rows * p->cols * sizeof(*values));
+    void *raw = fetch(u, t);
+
+    format_convert(values, FORMAT_FP32, raw, t.format, p->rows * p->cols);
+    free(raw);
+    return values;
+}
+
 static void same_weights(struct unit_model *a, struct unit_model *b, double tolerance)
 {
     for (size_t i = 0; i < model_parameters(a->model); i++) {
         const struct parameter *p = model_parameter(a->model, i);
-        const struct parameter *q = model_parameter(b->model, i);
-        float *x = fetch(a, p->weight), *y = fetch(b, q->weight);
+        float *x = values_of(a, i, p->sharded), *y = values_of(b, i, p->sharded);
 
         for (size_t j = 0; p->trainable && j < p->rows * p->cols; j++)
             if (!(fabs((double)x[j] - (double)y[j]) <= tolerance))
@@ -203,11 +215,46 @@ static bool ranks_agree(struct unit_model *u, const struct unit_ranks *ranks)
     for (size_t i = 0; i < model_parameters(u->model); i++) {
         const struct parameter *p = model_parameter(u->model, i);
 
-        if (p->trainable)
+        if (p->trainable && !p->sharded)
             ok = agree_on(u, ranks, hash_of(u, p->weight)) && ok;
         if (p->trainable && p->copy.data)
             ok = agree_on(u, ranks, hash_of(u, p->copy)) && ok;
     }
+    return ok;
+}
+
+/* Return the hash of what every rank has of a trained parameter. */
+static uint64_t hash_of_trained(struct unit_model *u, size_t index)
+{
+    const struct parameter *p = model_trained(u->model, index);
+
+    return hash_of(u, p->sharded ? p->copy : p->weight);
+}
+
+/* Return whether a copy is the rounded weight; of a sharded one, this rank's part. */
+static bool copy_follows(struct unit_model *u, const struct parameter *p)
+{
+    const size_t bytes = format_info(p->copy.format)->bytes, count = p->rows * p->cols;
+    struct model_shard shard = model_shard(u->model);
+    size_t from = p->at > shard.first ? p->at : shard.first, to = p->at + count;
+    struct tensor part, x, copy;
+    bool ok;
+
+    if (!p->sharded)
+        from = p->at;
+    else if (to > shard.first + shard.count)
+        to = shard.first + shard.count;
+    if (from >= to)
+        return true;
+    part = tensor_of((char *)p->copy.data + (from - p->at) * bytes, p->copy.format, 1,
+                     to - from);
+    x = p->sharded ? model_shard_weights(u->model, from, to - from)
+                   : tensor_of(p->weight.data, p->weight.format, 1, count);
+    copy = part;
+    copy.data = u->be->ops->alloc(u->be, tensor_bytes(copy), NULL);
+    u->be->ops->convert(u->be, &(struct op_convert) { .out = copy, .x = x });
+    ok = hash_of(u, copy) == hash_of(u, part);
+    u->be->ops->free(u->be, copy.data);
     return ok;
 }
 
@@ -217,14 +264,9 @@ static bool copies_follow(struct unit_model *u)
 
     for (size_t i = 0; i < model_parameters(u->model); i++) {
         const struct parameter *p = model_parameter(u->model, i);
-        struct tensor copy = p->copy;
 
-        if (!p->trainable || !copy.data)
-            continue;
-        copy.data = u->be->ops->alloc(u->be, tensor_bytes(copy), NULL);
-        u->be->ops->convert(u->be, &(struct op_convert) { .out = copy, .x = p->weight });
-        ok = ok && hash_of(u, copy) == hash_of(u, p->copy);
-        u->be->ops->free(u->be, copy.data);
+        if (p->trainable && p->copy.data)
+            ok = copy_follows(u, p) && ok;
     }
     return ok;
 }
@@ -372,6 +414,46 @@ static void test_model_ranks_assemble_the_moments(void **state)
     unit_model_stop(&one);
 }
 
+/* Rank 0 has all copies, a third of the weights, and requests the others. */
+static void test_model_ranks_assemble_the_weights(void **state)
+{
+    const struct kind kind = { METHOD_FULL, "adamw_torch", FORMAT_BF16, NULL, 2 };
+    struct unit_ranks ranks;
+    struct unit_model u;
+    struct error err = { 0 };
+    float numbers[VOCABULARY * 16];
+    size_t sharded = 0;
+
+    (void)state;
+    unit_ranks_fork(&ranks, RANKS);
+    start(&u, &kind, &ranks);
+    train_window(&u, &ranks, 1, WINDOW);
+    if (ranks.group.rank > 0)
+        serve(&u, &ranks);
+    model_set_fetch(u.model, fetch_moments, &ranks);
+    for (size_t i = 0; i < model_trained_parameters(u.model); i++) {
+        const struct parameter *p = model_trained(u.model, i);
+        uint16_t rounded[VOCABULARY * 16], *copy;
+        size_t count = p->rows * p->cols;
+
+        unit_must(model_read_weight(u.model, p, 0, p->rows, numbers, &err), &err);
+        if (!p->copy.data)
+            continue;
+        sharded += p->sharded;
+        copy = fetch(&u, p->copy);
+        format_convert(rounded, p->copy.format, numbers, FORMAT_FP32, count);
+        assert_memory_equal(copy, rounded, count * sizeof(*rounded));
+        free(copy);
+    }
+    /* of a Llama everything but embeddings and norms, if weights have copies */
+    assert_true(sharded == (unit_ranks_ops->rounds_b ? 0 : 5 * 7 + 1));
+    for (int r = 1; r < RANKS; r++) {
+        close(ranks.links[r - 1]);
+        assert_int_equal(unit_ranks_wait(&ranks, r), 0);
+    }
+    unit_model_stop(&u);
+}
+
 /* The size of a rank's moments is that of its shard. */
 static void test_model_ranks_share_the_moments(void **state)
 {
@@ -399,7 +481,7 @@ static uint64_t weights_after_a_window(int64_t zero_stage, const struct unit_ran
     start(&u, &kind, ranks);
     train_window(&u, ranks, 1, RANKS);
     for (size_t i = 0; i < model_trained_parameters(u.model); i++)
-        hash = hash * 31 + hash_of(&u, model_trained(u.model, i)->weight);
+        hash = hash * 31 + hash_of_trained(&u, i);
     unit_model_stop(&u);
     return hash;
 }
@@ -604,7 +686,7 @@ static bool run_recorded(const struct recorded *r, const struct unit_ranks *rank
     }
     out->gradients = hash_of(&u, model_gradients(u.model));
     for (size_t i = 0; i < model_trained_parameters(u.model); i++)
-        out->weights = out->weights * 31 + hash_of(&u, model_trained(u.model, i)->weight);
+        out->weights = out->weights * 31 + hash_of_trained(&u, i);
     u.be->ops = real;
     unit_model_stop(&u);
     return ok;
@@ -661,6 +743,7 @@ int main(int argc, char **argv)
         unit_ranks_test(test_model_ranks_train_with_frozen_16_bit_weights),
         unit_ranks_test(test_model_ranks_match_with_adamw_and_16_bit_copies),
         unit_ranks_test(test_model_ranks_assemble_the_moments),
+        unit_ranks_test(test_model_ranks_assemble_the_weights),
         unit_ranks_test(test_model_ranks_share_the_moments),
         unit_ranks_test(test_model_ranks_of_both_stages_agree),
         unit_ranks_test(test_model_ranks_share_the_gradients),

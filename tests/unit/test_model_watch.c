@@ -15,27 +15,41 @@ static const char config_text[] =
     "2,\"num_key_value_heads\": 1, \"initializer_range\": 0.15,\"tie_word_embeddings\": "
     "true}";
 
+static const char untied[] =
+    "{\"model_type\": \"llama\", \"vocab_size\": 60, \"hidden_size\": "
+    "32,\"intermediate_size\": 48, \"num_hidden_layers\": 3, \"num_attention_heads\": "
+    "2,\"num_key_value_heads\": 1, \"initializer_range\": 0.15}";
+
 struct trial {
     struct unit_model u;
     struct device device;
     struct batch batch;
 };
 
-static void trial_open(struct trial *t, enum format compute, bool checkpointing)
+static void trial_open_stage(struct trial *t, enum format compute, bool checkpointing,
+                             int64_t zero_stage)
 {
     struct plan plan = unit_plan("");
 
     plan.train_from_scratch = true;
     plan.gradient_checkpointing = checkpointing;
+    plan.zero_stage = zero_stage;
+    plan.ranks = zero_stage > 0 ? 2 : 1;
     plan.precision.compute = plan.precision.frozen = compute;
     plan.precision.mode = compute == FORMAT_FP16 ? MODE_FP16_MIXED : MODE_FP32;
-    *t = (struct trial) { .u = unit_model_text(config_text, plan) };
+    *t = (struct trial) { .u = unit_model_text(zero_stage > 0 ? untied : config_text,
+                                               plan) };
     unit_ranks_device(0, &t->device);
     t->u.ops = unit_ranks_ops;
     t->u.device = &t->device;
     unit_batch_random(&t->batch, 9, 60, 0);
     unit_batch_random(&t->batch, 7, 60, 1);
     unit_model_start(&t->u, 16, 2, 2);
+}
+
+static void trial_open(struct trial *t, enum format compute, bool checkpointing)
+{
+    trial_open_stage(t, compute, checkpointing, 0);
 }
 
 static void trial_close(struct trial *t)
@@ -195,6 +209,25 @@ static void test_model_watch_finds_a_gradient(void **state)
     trial_close(&t);
 }
 
+/* With sharded gradients head and embeddings share memory, but not their names: the last
+ * norm's weight makes the gradient of the head infinite. */
+static void test_model_watch_names_sharded_gradients(void **state)
+{
+    (void)state;
+    for (int64_t stage = 1; stage <= 2; stage++) {
+        struct watch watch;
+        struct trial t;
+
+        trial_open_stage(&t, FORMAT_FP32, false, stage);
+        plant(&t, "model.norm.weight", 3, 1e20f);
+        watch = watch_batch(&t, 1e20);
+        assert_int_equal(watch.kind, WATCH_GRADIENT);
+        assert_string_equal(watch.found.tensor, "lm_head.weight");
+        assert_int_equal(watch.found.layer, -1);
+        trial_close(&t);
+    }
+}
+
 /* Compare the bits after three steps, with and without watching in between. */
 static void test_model_watch_changes_nothing(void **state)
 {
@@ -225,6 +258,7 @@ int main(void)
         cmocka_unit_test(test_model_watch_finds_the_token),
         cmocka_unit_test(test_model_watch_finds_an_overflow_in_fp16),
         cmocka_unit_test(test_model_watch_finds_a_gradient),
+        cmocka_unit_test(test_model_watch_names_sharded_gradients),
         cmocka_unit_test(test_model_watch_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

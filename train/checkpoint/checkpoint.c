@@ -52,15 +52,13 @@ static const struct stored_tensor *find_stored(const struct safetensors *set,
 static bool read_kept(const void *context, size_t index, void *to, struct error *err)
 {
     struct model *model = (struct model *)context;
-    struct backend *be = model_backend(model);
     const struct parameter *p = model_parameter(model, index / KEPT_COUNT);
     size_t kept = index % KEPT_COUNT;
 
     heartbeat_tick(model_heartbeat(model));
     if (kept != KEPT_WEIGHT)
         return model_read_moment(model, (enum moment)kept, p, to, err);
-    be->ops->download(be, to, p->weight.data, tensor_bytes(p->weight));
-    return be->ops->sync(be, err);
+    return model_read_weight(model, p, 0, p->rows, to, err);
 }
 
 static size_t list_sources(struct model *model, const struct safetensors *weights,
@@ -235,8 +233,8 @@ static void upload_master(struct model *model, const struct parameter *parameter
 {
     struct backend *be = model_backend(model);
 
-    be->ops->upload(be, parameter->weight.data, from->data, from->bytes);
-    if (parameter->copy.data)
+    model_write_weight(model, parameter, 0, parameter->rows, from->data);
+    if (parameter->copy.data && !parameter->sharded)
         be->ops->convert(
             be, &(struct op_convert) { .out = parameter->copy, .x = parameter->weight });
 }

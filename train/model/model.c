@@ -73,9 +73,12 @@ static void place_parameter(const struct segments *at, const struct shape_parame
         to->quantized =
             place_quantized(at->frozen + from->at, from->rows * from->cols, double_quant);
     else
-        to->weight = tensor_of(from->trainable ? at->weights + from->at * bytes
+        to->weight = tensor_of(from->trainable ? at->weights + from->weight_at * bytes
                                                : at->frozen + from->at,
                                from->format, from->rows, from->cols);
+    to->sharded = from->sharded;
+    if (from->sharded)
+        to->weight.data = NULL;
     if (from->copy != FORMAT_COUNT)
         to->copy = tensor_of(copy_of(at, from), from->copy, from->rows, from->cols);
     if (!from->trainable)

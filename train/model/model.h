@@ -26,7 +26,9 @@ struct parameter {
     bool decays; /* weight decay applies: not to norms and biases */
     /* how files store it; gradients and moments are laid out like the weight */
     enum storage stored;
-    struct tensor weight;           /* fp32 if trainable, otherwise the frozen format */
+    /* fp32 if trainable, otherwise the frozen format; no data if sharded */
+    struct tensor weight;
+    bool sharded; /* this rank has the part in its shard: model_write_weight */
     struct quantized quantized;     /* replaces the weight if it has 4 bits */
     enum format dequantized_format; /* format that dequantized values are rounded to */
     /* 16-bit working copy, or absent; scratch of a quantized parameter */
@@ -204,13 +206,28 @@ struct tensor model_moment(const struct model *model, enum moment moment, size_t
 void model_expect_batches(struct model *model, size_t batches, size_t most);
 /* Gradients of this rank's shard as one row. */
 struct tensor model_shard_gradients(const struct model *model);
-/* After the update: send every rank's new weights to all ranks. */
+/* After the update: send every rank's new weights to all ranks; of sharded weights the
+ * 16-bit copies, which are the update's. */
 void model_gather_weights(struct model *model);
+/* Round the weights of this rank to their copies; of sharded weights its part. */
+void model_update_copies(struct model *model);
+
+/* Write rows of a trained parameter, in the format of its weight: to a sharded weight this
+ * rank's part, and all of them to its copy. */
+void model_write_weight(struct model *model, const struct parameter *p, size_t first,
+                        size_t rows, const void *from);
+/* Read rows of a trained parameter; those of a sharded weight also from other ranks. */
+bool model_read_weight(const struct model *model, const struct parameter *p, size_t first,
+                       size_t rows, void *to, struct error *err);
+/* This rank's part of elements [at, at + count) of the segments, of a sharded weight. */
+struct tensor model_shard_weights(const struct model *model, size_t at, size_t count);
 
 /* Read or write the moments of a whole parameter, as checkpoints have them.  `fetch`
- * reads moments that other ranks keep. */
+ * reads moments and sharded weights that other ranks keep. */
+#define SPAN_WEIGHT MOMENTS_MAX /* struct moment_span: of the weights */
+
 struct moment_span {
-    enum moment moment;
+    enum moment moment; /* or SPAN_WEIGHT */
     size_t rank, first, count, bytes;
 };
 typedef bool model_fetch(const void *context, const struct moment_span *span, void *to,

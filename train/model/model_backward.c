@@ -488,6 +488,7 @@ static void levels_backward(const struct pass *pass, size_t from, size_t to)
         return;
     while (from-- > to) {
         heartbeat_tick(pass->model->heartbeat);
+        pass->model->level = from;
         if (from == 0)
             embeddings_backward(pass);
         else if (from <= layers)
@@ -521,6 +522,7 @@ static void backward_and_reduce(const struct pass *pass)
 
 void model_compute_loss(const struct pass *pass)
 {
+    pass->model->level = model_head_level(pass->model);
     if (pass->first)
         zero_gradients(pass);
     if (pass->model->plan->stage == STAGE_DISTILL)

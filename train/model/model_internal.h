@@ -154,6 +154,7 @@ struct model {
     size_t reduced_from;     /* gradients from this index on are reduced */
     size_t reduced_level;    /* levels from this one on have been checked for a bucket */
     bool adds_nothing;       /* this rank has no micro-batch to reduce */
+    size_t level;            /* of the backward pass: the one that it is at */
     /* sharded gradients: the lane whose reduction may not have ended; LANES: none */
     enum lane reducing;
     struct model_shard reducing_part; /* of it, this rank's */
@@ -299,7 +300,9 @@ void model_compute_loss(const struct pass *pass);
  * recordings if there are any.  Reduces gradients across ranks on the way. */
 void model_backward(const struct pass *pass);
 
-/* model_shard.c: begin the reductions of a micro-batch. */
+/* model_shard.c: set this rank's part of a sharded weight to its copy. */
+void model_widen_copy(struct model *model, const struct parameter *p);
+/* Begin the reductions of a micro-batch. */
 void model_begin_reductions(struct model *model);
 /* Before the backward pass of the levels down to `level`: wait until their lane is free. */
 void model_free_lane(struct model *model, size_t level);

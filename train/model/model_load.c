@@ -179,12 +179,15 @@ static void upload_rows(const struct model_loader *l, const struct model_rows *r
         format_convert(l->packed, to.format, rows->values, FORMAT_FP32, count);
         from = l->packed;
     }
-    be->ops->upload(be, to.data, from, tensor_bytes(to));
+    if (p->trainable)
+        model_write_weight(l->model, p, rows->first, rows->count, from);
+    else
+        be->ops->upload(be, to.data, from, tensor_bytes(to));
 }
 
 static void update_copy(struct backend *be, const struct parameter *p)
 {
-    if (p->copy.data)
+    if (p->copy.data && !p->sharded)
         be->ops->convert(be, &(struct op_convert) { .out = p->copy, .x = p->weight });
 }
 
@@ -201,8 +204,7 @@ bool model_load_tensor(struct model *model, const struct parameter *p,
             return error_set(err, ERROR_SYSTEM, "no memory for %s", p->name);
         matrix_layout_gather(&layout, from->data, 0, layout.rows, rows);
     }
-    model->be->ops->upload(model->be, p->weight.data, rows ? rows : from->data,
-                           from->bytes);
+    model_write_weight(model, p, 0, p->rows, rows ? rows : from->data);
     free(rows);
     update_copy(model->be, p);
     return true;
@@ -224,7 +226,10 @@ static bool upload_stored(const struct model_loader *l, const struct stored_tens
     if (p->stored != STORED_ROWS)
         return false;
     if (!rounds && t->format == p->weight.format) {
-        ops->upload(l->model->be, p->weight.data, t->data, t->bytes);
+        if (p->sharded)
+            model_write_weight(l->model, p, 0, p->rows, t->data);
+        else
+            ops->upload(l->model->be, p->weight.data, t->data, t->bytes);
         update_copy(l->model->be, p);
         return true;
     }
@@ -232,7 +237,11 @@ static bool upload_stored(const struct model_loader *l, const struct stored_tens
         p->weight.format != FORMAT_FP32)
         return false;
     ops->upload(l->model->be, p->copy.data, t->data, t->bytes);
-    ops->convert(l->model->be, &(struct op_convert) { .out = p->weight, .x = p->copy });
+    if (p->sharded)
+        model_widen_copy(l->model, p);
+    else
+        ops->convert(l->model->be,
+                     &(struct op_convert) { .out = p->weight, .x = p->copy });
     return true;
 }
 

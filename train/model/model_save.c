@@ -104,8 +104,7 @@ static bool read_trained(const void *context, size_t index, void *to, struct err
     const struct parameter *p = &m->parameters[index];
 
     heartbeat_tick(m->heartbeat);
-    m->be->ops->download(m->be, to, p->weight.data, tensor_bytes(p->weight));
-    return m->be->ops->sync(m->be, err) &&
+    return model_read_weight(m, p, 0, p->rows, to, err) &&
            model_rows_to_stored(m, p, p->weight.format, to, err);
 }
 
@@ -119,12 +118,10 @@ static float *read_values(const struct model *m, size_t index, size_t row, size_
     void *raw = malloc(tensor_bytes(weight));
     bool ok = false;
 
-    if (values && raw) {
-        m->be->ops->download(m->be, raw, weight.data, tensor_bytes(weight));
-        ok = m->be->ops->sync(m->be, err);
-    } else {
+    if (values && raw)
+        ok = model_read_weight(m, &m->parameters[index], row, rows, raw, err);
+    else
         error_set(err, ERROR_SYSTEM, "no memory for %s", m->parameters[index].name);
-    }
     if (ok)
         format_convert(values, FORMAT_FP32, raw, weight.format, count);
     free(raw);

@@ -17,6 +17,7 @@
 
 #include "train/model/model.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "train/model/model_internal.h"
@@ -117,38 +118,110 @@ void model_zero_moments(struct model *model)
     }
 }
 
+struct tensor model_shard_weights(const struct model *model, size_t at, size_t count)
+{
+    enum format format = model->shapes.trainable;
+    size_t first = at - model_shard(model).first;
+
+    return tensor_of(model->memory_block + first * format_info(format)->bytes, format, 1,
+                     count);
+}
+
 bool model_read_span(struct model *model, enum moment moment, size_t first, size_t count,
                      void *to, struct error *err)
 {
-    struct tensor span = model_moment(model, moment, first, count);
+    bool weights = moment == SPAN_WEIGHT;
+    bool on_host = model->shapes.offloads && !weights;
+    struct tensor span = weights ? model_shard_weights(model, first, count)
+                                 : model_moment(model, moment, first, count);
 
-    if (!model->shapes.offloads)
+    if (!on_host)
         model->be->ops->download(model->be, to, span.data, tensor_bytes(span));
     if (!model->be->ops->sync(model->be, err))
         return false;
-    if (model->shapes.offloads)
+    if (on_host)
         memcpy(to, span.data, tensor_bytes(span));
+    return true;
+}
+
+/* Read elements of the segments from the ranks that have them. */
+static bool read_spans(struct model *model, const struct moment_span *all, void *to,
+                       struct error *err)
+{
+    size_t shard = model->shapes.shard, end = all->first + all->count;
+    char *data = to;
+
+    for (size_t at = all->first; at < end;) {
+        size_t rank = at / shard, count = smaller(end, (rank + 1) * shard) - at;
+        struct moment_span span = { all->moment, rank, at, count,
+                                    count * (all->bytes / all->count) };
+
+        if (rank == model->rank
+                ? !model_read_span(model, all->moment, at, count, data, err)
+                : !model->fetch(model->fetch_context, &span, data, err))
+            return false;
+        data += span.bytes;
+        at += count;
+    }
     return true;
 }
 
 bool model_read_moment(struct model *model, enum moment moment, const struct parameter *p,
                        void *to, struct error *err)
 {
-    size_t shard = model->shapes.shard, end = p->at + p->rows * p->cols;
-    size_t bytes = format_info(model->shapes.moment_format)->bytes;
-    char *data = to;
+    size_t count = p->rows * p->cols;
+    struct moment_span all = { moment, 0, p->at, count,
+                               count * format_info(model->shapes.moment_format)->bytes };
 
-    for (size_t at = p->at; at < end;) {
-        size_t rank = at / shard, count = smaller(end, (rank + 1) * shard) - at;
-        struct moment_span span = { moment, rank, at, count, count * bytes };
+    return read_spans(model, &all, to, err);
+}
 
-        if (rank == model->rank ? !model_read_span(model, moment, at, count, data, err)
-                                : !model->fetch(model->fetch_context, &span, data, err))
-            return false;
-        data += count * bytes;
-        at += count;
+bool model_read_weight(const struct model *m, const struct parameter *p, size_t first,
+                       size_t rows, void *to, struct error *err)
+{
+    struct tensor weight = tensor_rows(p->weight, first, rows);
+    struct moment_span all = { SPAN_WEIGHT, 0, p->at + first * p->cols, rows * p->cols,
+                               tensor_bytes(weight) };
+
+    if (p->sharded)
+        return read_spans((struct model *)m, &all, to, err);
+    m->be->ops->download(m->be, to, weight.data, tensor_bytes(weight));
+    return m->be->ops->sync(m->be, err);
+}
+
+/* Round and upload in pieces. */
+static void write_copy(struct model *m, struct tensor copy, enum format format,
+                       const char *from)
+{
+    size_t count = copy.rows * copy.cols, item = format_info(format)->bytes;
+    size_t step = smaller(count, MODEL_SPAN);
+    char *packed = memory_alloc(step * format_info(copy.format)->bytes), *to = copy.data;
+
+    for (size_t at = 0, part; at < count; at += part) {
+        part = smaller(count - at, step);
+        format_convert(packed, copy.format, from + at * item, format, part);
+        m->be->ops->upload(m->be, to + at * format_info(copy.format)->bytes, packed,
+                           part * format_info(copy.format)->bytes);
     }
-    return true;
+    free(packed);
+}
+
+void model_write_weight(struct model *m, const struct parameter *p, size_t first,
+                        size_t rows, const void *from)
+{
+    struct tensor to = tensor_rows(p->weight, first, rows);
+    size_t item = format_info(to.format)->bytes, at = p->at + first * p->cols;
+    struct model_shard own = own_part(m, at, rows * p->cols);
+    const char *data = from;
+
+    if (!p->sharded) {
+        m->be->ops->upload(m->be, to.data, from, tensor_bytes(to));
+        return;
+    }
+    if (own.count > 0)
+        m->be->ops->upload(m->be, model_shard_weights(m, own.first, own.count).data,
+                           data + (own.first - at) * item, own.count * item);
+    write_copy(m, tensor_rows(p->copy, first, rows), to.format, data);
 }
 
 void model_set_fetch(struct model *model, model_fetch *fetch, const void *context)
@@ -303,18 +376,108 @@ void model_expect_batches(struct model *m, size_t batches, size_t most)
 
 /* ---- Weights, after the update ---- */
 
+/* Return this rank's part of a parameter's copy. */
+static struct tensor own_copy(const struct parameter *p, struct model_shard own)
+{
+    struct tensor flat = tensor_of(p->copy.data, p->copy.format, 1, p->rows * p->cols);
+
+    return tensor_columns(flat, own.first - p->at, own.count);
+}
+
+void model_widen_copy(struct model *m, const struct parameter *p)
+{
+    struct model_shard own = own_part(m, p->at, p->rows * p->cols);
+
+    if (own.count > 0)
+        m->be->ops->convert(m->be, &(struct op_convert) { .out = model_shard_weights(
+                                                              m, own.first, own.count),
+                                                          .x = own_copy(p, own) });
+}
+
+/* Elements that follow each other in the segments and in memory. */
+struct run_of_elements {
+    size_t at, count, item;
+    char *data;
+};
+
+/* Send each part from its rank to the others. */
+static void broadcast(struct model *m, const struct run_of_elements *run)
+{
+    size_t shard = m->shapes.shard, end = run->at + run->count;
+
+    for (size_t at = run->at; at < end;) {
+        size_t rank = at / shard, to = smaller(end, (rank + 1) * shard);
+
+        m->be->ops->broadcast(m->be, run->data + (at - run->at) * run->item,
+                              (to - at) * run->item, (int)rank);
+        at = to;
+    }
+}
+
+/* Extend the run by a parameter if it continues it, with the same gap in both. */
+static bool joins(struct run_of_elements *run, const struct run_of_elements *next)
+{
+    size_t step = next->at - run->at;
+
+    if (!run->data || next->item != run->item || next->at < run->at + run->count ||
+        next->data != run->data + step * run->item)
+        return false;
+    run->count = step + next->count;
+    return true;
+}
+
+static void broadcast_weights(struct model *m)
+{
+    struct run_of_elements run = { 0 };
+
+    for (size_t i = 0; i < m->trained_count; i++) {
+        const struct parameter *p = m->trained[i];
+        struct tensor sent = p->sharded ? p->copy : p->weight;
+        struct run_of_elements next = { p->at, p->rows * p->cols,
+                                        format_info(sent.format)->bytes, sent.data };
+
+        if (joins(&run, &next))
+            continue;
+        broadcast(m, &run);
+        run = next;
+    }
+    broadcast(m, &run);
+    m->be->ops->meet(m->be);
+}
+
 void model_gather_weights(struct model *m)
 {
     const struct backend_ops *ops = m->be->ops;
     size_t bytes = format_info(m->shapes.trainable)->bytes;
 
-    ops->all_gather(m->be, m->memory_block, m->shapes.shard * bytes);
-    ops->meet(m->be);
+    if (m->shapes.shards_weights) {
+        broadcast_weights(m);
+    } else {
+        ops->all_gather(m->be, m->memory_block, m->shapes.shard * bytes);
+        ops->meet(m->be);
+    }
     for (size_t i = 0; i < m->shapes.count; i++) {
         const struct parameter *p = &m->parameters[i];
         size_t count = p->rows * p->cols;
 
-        if (p->trainable && p->copy.data && own_part(m, p->at, count).count < count)
+        if (p->trainable && !p->sharded && p->copy.data &&
+            own_part(m, p->at, count).count < count)
             ops->convert(m->be, &(struct op_convert) { .out = p->copy, .x = p->weight });
+    }
+}
+
+void model_update_copies(struct model *m)
+{
+    for (size_t i = 0; i < m->trained_count; i++) {
+        const struct parameter *p = m->trained[i];
+        struct model_shard own = own_part(m, p->at, p->rows * p->cols);
+        struct op_convert op = { .out = p->copy, .x = p->weight };
+
+        if (p->sharded && own.count > 0) {
+            op.out = own_copy(p, own);
+            op.x = model_shard_weights(m, own.first, own.count);
+        }
+        if (p->copy.data && (!p->sharded || own.count > 0))
+            m->be->ops->convert(m->be, &op);
     }
 }

@@ -101,25 +101,13 @@ struct model_snapshot *model_snapshot_take(struct model *model, const char *dir,
     return NULL;
 }
 
-/* Update the working copies, as after loading a model. */
-static void update_copies(struct model *m)
-{
-    for (size_t i = 0; i < m->trained_count; i++) {
-        const struct parameter *p = m->trained[i];
-
-        if (p->copy.data)
-            m->be->ops->convert(m->be,
-                                &(struct op_convert) { .out = p->copy, .x = p->weight });
-    }
-}
-
 bool model_snapshot_restore(struct model *model, struct model_snapshot *snapshot,
                             struct error *err)
 {
     char *span = memory_alloc(SPAN_BYTES);
     bool ok = read_weights(model, snapshot->fd, span, err);
 
-    update_copies(model);
+    model_update_copies(model);
     model_zero_moments(model);
     ok = model->be->ops->sync(model->be, err) && ok;
     free(span);

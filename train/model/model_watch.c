@@ -107,6 +107,17 @@ static bool is_within(const void *data, const struct tensor *whole)
     return from && at >= from && at < from + tensor_bytes(*whole);
 }
 
+/* Return whether an address is in the gradient of a parameter.  Those of several levels
+ * share a lane: it is that of the level which the backward pass is at. */
+static bool is_in_gradient(const struct model *m, size_t index, const void *data)
+{
+    const struct shape_parameter *p = &m->shapes.parameters[index];
+
+    return is_within(data, &m->parameters[index].grad) &&
+           (!m->shapes.shards_gradients || p->at >= m->shapes.matrices_end ||
+            shapes_level(&m->shapes, p) == m->level);
+}
+
 /* Return the parameter that an address belongs to, as weight, gradient or copy; the
  * copies of quantized ones share memory with others. */
 static const struct shape_parameter *parameter_at(const struct model *m, const void *data)
@@ -114,7 +125,7 @@ static const struct shape_parameter *parameter_at(const struct model *m, const v
     for (size_t i = 0; i < m->shapes.count; i++) {
         const struct parameter *p = &m->parameters[i];
 
-        if (is_within(data, &p->weight) || is_within(data, &p->grad) ||
+        if (is_within(data, &p->weight) || is_in_gradient(m, i, data) ||
             (p->quantized.codes ? data == p->quantized.codes : is_within(data, &p->copy)))
             return &m->shapes.parameters[i];
     }

@@ -11,7 +11,7 @@
 
 static struct tensor flat(struct tensor t, size_t count)
 {
-    return t.data ? tensor_of(t.data, t.format, 1, count) : t;
+    return tensor_of(t.data, t.format, 1, count);
 }
 
 /* Return the distance in elements between the starts of two tensors; 0 if both are
@@ -30,7 +30,7 @@ static struct optimizer_update update_of(struct model *model, const struct plan 
 
     return (struct optimizer_update) {
         .plan = plan,
-        .w = flat(p->weight, count),
+        .w = flat(p->weight, count), /* of a sharded weight without data */
         .copy = flat(p->copy, count),
         .lr_factor = p->lr_factor,
         .decay = p->decays ? plan->weight_decay : 0,
@@ -47,6 +47,8 @@ static bool update_join(struct optimizer_update *u, const struct optimizer_updat
 
     if (u->lr_factor != next->lr_factor || u->decay != next->decay ||
         (u->copy.data != NULL) != (next->copy.data != NULL) ||
+        (u->w.data != NULL) != (next->w.data != NULL) ||
+        (u->w.data && distance(u->w, next->w) != (ptrdiff_t)step) ||
         (u->copy.data && distance(u->copy, next->copy) != (ptrdiff_t)step) ||
         step >= u->w.cols + PADDING_MAX)
         return false;
@@ -72,7 +74,8 @@ static void update_shard(struct model *model, const struct optimizer_update *who
     to = to < shard.first + shard.count ? to : shard.first + shard.count;
     if (from >= to)
         return;
-    u.w = part(whole->w, from - whole->first, to - from);
+    u.w = whole->w.data ? part(whole->w, from - whole->first, to - from)
+                        : model_shard_weights(model, from, to - from);
     u.grad = part(model_shard_gradients(model), from - shard.first, to - from);
     u.copy = part(whole->copy, from - whole->first, to - from);
     u.first = from;
@@ -88,14 +91,13 @@ static void update_all(struct model *model, const struct plan *plan)
     for (size_t i = 0; i < model_trained_parameters(model); i++) {
         struct optimizer_update next = update_of(model, plan, model_trained(model, i));
 
-        if (now.w.data && update_join(&now, &next))
+        if (i > 0 && update_join(&now, &next))
             continue;
-        if (now.w.data)
+        if (i > 0)
             update_shard(model, &now);
         now = next;
     }
-    if (now.w.data)
-        update_shard(model, &now);
+    update_shard(model, &now);
 }
 
 static void find_norm(struct model *model)

@@ -55,15 +55,28 @@ bool parallel_join(const struct backend_group *group, struct backend *be,
     return be->ops->join(be, group, err);
 }
 
+static bool send_order(const struct backend_group *group,
+                       const struct parallel_order *order, struct error *err)
+{
+    for (int i = 0; i < other_ranks(group); i++)
+        if (!link_send(group->links[i], order, sizeof(*order), 0, err))
+            return false;
+    return true;
+}
+
 bool parallel_send_order(const struct backend_group *group, enum parallel_work work,
                          struct error *err)
 {
-    const struct parallel_order order = { .work = work };
+    return send_order(group, &(struct parallel_order) { .work = work }, err);
+}
 
-    for (int i = 0; i < other_ranks(group); i++)
-        if (!link_send(group->links[i], &order, sizeof(order), 0, err))
-            return false;
-    return true;
+bool parallel_send_load(const struct backend_group *group, int64_t step,
+                        struct error *err)
+{
+    const struct parallel_order order = { .work = PARALLEL_LOAD_BEST,
+                                          .span.first = (size_t)step };
+
+    return send_order(group, &order, err);
 }
 
 bool parallel_receive_order(const struct backend_group *group, struct parallel_order *out,

@@ -20,12 +20,13 @@ enum parallel_work {
     PARALLEL_SAVE_STATE,    /* save the state before a preflight */
     PARALLEL_RESTORE_STATE, /* restore it after the preflight */
     PARALLEL_CUT,           /* end the evaluation early, if it has not ended */
+    PARALLEL_LOAD_BEST,     /* load the weights of the checkpoint of step span.first */
     PARALLEL_END
 };
 
 struct parallel_order {
     enum parallel_work work;
-    struct moment_span span; /* for PARALLEL_FETCH */
+    struct moment_span span; /* for PARALLEL_FETCH, PARALLEL_LOAD_BEST */
 };
 
 size_t parallel_rank(const struct backend_group *group);  /* 0 without a group */
@@ -44,6 +45,8 @@ bool parallel_ready(const struct backend_group *group, struct error *err);
 /* Rank 0: send the next order.  Other ranks: wait for it, without a time limit. */
 bool parallel_send_order(const struct backend_group *group, enum parallel_work work,
                          struct error *err);
+bool parallel_send_load(const struct backend_group *group, int64_t step,
+                        struct error *err);
 bool parallel_receive_order(const struct backend_group *group, struct parallel_order *out,
                             struct error *err);
 

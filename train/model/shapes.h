@@ -7,7 +7,9 @@
  *
  *     weights  gradients  moment1  moment2     trainable parameters, segments of equal
  *                                              layout; of the moments one rank's shard, of
- *                                              sharded gradients the same and lanes
+ *                                              sharded gradients the same and lanes, of
+ *                                              sharded weights the same and those that
+ *                                              have no copy
  *     copies                                   16-bit working copies of matrices, unless
  *                                              matmuls can round them from fp32
  *     frozen                                   frozen weights in their storage format
@@ -63,6 +65,10 @@ struct shape_parameter {
     enum format copy;   /* of the working copy; FORMAT_COUNT: none */
     size_t at;      /* trainable: elements from the start of the segment; frozen: bytes */
     size_t grad_at; /* trainable: elements from the start of the gradients */
+    /* trainable: elements from the start of the weights, unless sharded: each rank then
+     * has those of its shard only, and matmuls read the copy */
+    size_t weight_at;
+    bool sharded;
     /* bytes from the start of the copies, the frozen weights or the buffer */
     size_t copy_at;
 };
@@ -199,7 +205,7 @@ struct shapes {
      * are; levels + 1, the last is matrices_end */
     size_t *level_starts;
     size_t levels;
-    bool shards_gradients;
+    bool shards_gradients, shards_weights;
     /* elements from the start of the gradients; without lanes the tail is at
      * matrices_end */
     size_t lanes[LANES];
@@ -241,6 +247,9 @@ bool shapes_memory(const struct plan *plan, const struct model_config *config,
 /* Return the bytes of a layout by purpose. */
 void shapes_use(const struct shapes *shapes, struct memory_use *out);
 
+/* Return the level of a matrix: 0 of the embeddings, layer + 1 of a block, the highest of
+ * the head. */
+size_t shapes_level(const struct shapes *shapes, const struct shape_parameter *p);
 /* Return the lane of a level. */
 enum lane shapes_lane(const struct shapes *shapes, size_t level);
 

@@ -355,13 +355,56 @@ static void add_groups(struct shapes_builder *m, const struct group *groups, siz
     }
 }
 
+/* ---- Sharded weights ---- */
+
+/* Only matmuls read the 16-bit copy of a weight instead of the weight. */
+static bool reads_copy(const struct shape_parameter *p)
+{
+    return p->trainable && p->copy != FORMAT_COUNT &&
+           (module_is_linear(p->module) || p->module == MODULE_HEAD);
+}
+
+/* Place this rank's shard, and the weights that every rank has after it.  Adapters are
+ * small, and stay whole. */
+static void place_weights(struct shapes_builder *m)
+{
+    struct shapes *s = m->out;
+    size_t at = s->shard, end = 0;
+
+    for (size_t i = 0; i < s->count; i++) {
+        struct shape_parameter *p = &s->parameters[i];
+
+        p->weight_at = p->at;
+        p->sharded =
+            plan_ranks(m->plan) > 1 && m->plan->method != METHOD_LORA && reads_copy(p);
+        s->shards_weights = s->shards_weights || p->sharded;
+    }
+    for (enum region region = REGION_MATRICES;
+         s->shards_weights && region <= REGION_VECTORS; region++)
+        for (size_t i = 0; i < s->count; i++) {
+            struct shape_parameter *p = &s->parameters[i];
+
+            if (!p->trainable || p->sharded || region_of(p) != region)
+                continue;
+            /* the distances of the segments: an update takes several at once */
+            at = end > 0 && p->at >= end && p->at - end < ALIGN_ELEMENTS
+                     ? at + (p->at - end)
+                     : size_round(at, ALIGN_ELEMENTS);
+            p->weight_at = at;
+            at += p->rows * p->cols;
+            end = p->at + p->rows * p->cols;
+        }
+    s->weight_bytes = (s->shards_weights ? size_round(at, ALIGN_ELEMENTS) : s->segment) *
+                      format_info(s->trainable)->bytes;
+}
+
 /* ---- Levels of the backward pass ---- */
 
-/* Return the level of a matrix; the last norm, below the head, has none. */
-static size_t level_of(const struct shapes_builder *m, const struct shape_parameter *p)
+/* The last norm, below the head, has no matrix. */
+size_t shapes_level(const struct shapes *shapes, const struct shape_parameter *p)
 {
     if (p->module == MODULE_HEAD)
-        return m->config->layers + 2;
+        return shapes->levels - 1;
     return module_in_block(p->module) ? p->layer + 1 : 0;
 }
 
@@ -381,7 +424,7 @@ static void find_levels(struct shapes_builder *m)
     s->level_starts[s->levels] = start;
     for (size_t i = s->count, level = s->levels; level-- > 0;) {
         for (; i > 0 && (!is_matrix(&s->parameters[i - 1]) ||
-                         level_of(m, &s->parameters[i - 1]) >= level);
+                         shapes_level(s, &s->parameters[i - 1]) >= level);
              i--)
             if (is_matrix(&s->parameters[i - 1]))
                 start = s->parameters[i - 1].at;
@@ -424,7 +467,7 @@ static size_t gradient_at(const struct shapes_builder *m, const struct shape_par
         return p->at;
     if (!is_matrix(p))
         return s->lanes[LANE_TAIL] + p->at - s->matrices_end;
-    level = level_of(m, p);
+    level = shapes_level(s, p);
     return s->lanes[shapes_lane(s, level)] + p->at - s->level_starts[level];
 }
 
@@ -466,7 +509,7 @@ void shapes_add_parameters(struct shapes_builder *m)
     s->vector_elements = m->trainable_at - s->vectors_start;
     s->shard = size_round((m->trainable_at + ranks - 1) / ranks, ALIGN_ELEMENTS);
     s->segment = s->shard * ranks;
-    s->weight_bytes = s->segment * format_info(s->trainable)->bytes;
+    place_weights(m);
     place_gradients(m);
     s->moments = optimizer->moments;
     s->moment_format = optimizer_moment_format(optimizer, s->trainable);
