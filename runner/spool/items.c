@@ -72,8 +72,9 @@ bool item_is_unchanged(const struct item *item, const struct job *job)
 {
     char state[64];
 
-    if (!item->known[0] || strcmp(item->known, item->history.source) != 0 ||
-        item->gate == GATE_AFTER || item->gate == GATE_BEGIN || item->gate == GATE_SWEEP)
+    if (!item->known[0] || item->finish ||
+        strcmp(item->known, item->history.source) != 0 || item->gate == GATE_AFTER ||
+        item->gate == GATE_BEGIN || item->gate == GATE_SWEEP)
         return false;
     state_source(job, state);
     return strcmp(state, item->known_state) == 0;
