@@ -309,6 +309,12 @@ static const struct alternative rows[] = {
           "8-bit moments that move to the host when memory runs out, which takes time",
       .advised = true,
       .apply = apply_paged },
+    { .name = "pure_bf16",
+      .setting = "pure_bf16: true",
+      .cost = "weights and moments are bfloat16 too: updates below 1/512 of a weight are "
+              "rounded",
+      .advised = true,
+      .apply = apply_pure_bf16 },
     { .name = "optimizer on host",
       .setting = "trainspool: {offload_optimizer: true}",
       .cost =
@@ -316,12 +322,6 @@ static const struct alternative rows[] = {
           "weight; the result is the same",
       .advised = true,
       .apply = apply_offload },
-    { .name = "pure_bf16",
-      .setting = "pure_bf16: true",
-      .cost = "weights and moments are bfloat16 too: updates below 1/512 of a weight are "
-              "rounded",
-      .advised = true,
-      .apply = apply_pure_bf16 },
     { .name = "LoRA",
       .setting = "finetuning_type: lora",
       .in_trl = "use_peft: true",
