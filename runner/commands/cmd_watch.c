@@ -206,6 +206,19 @@ static void reap(struct daemon *daemon)
         reap_one(daemon, worker);
 }
 
+/* Return whether no job runs or one has ended, so that the next may start. */
+static bool may_start_one(void *context)
+{
+    struct daemon *daemon = context;
+    struct pollfd fds[FLEET_JOBS_MAX];
+    nfds_t count = 0;
+
+    for (struct worker *worker = NULL; (worker = workers_next(&daemon->workers, worker));)
+        if (count < FLEET_JOBS_MAX && worker_fd(worker) >= 0)
+            fds[count++] = (struct pollfd) { worker_fd(worker), POLLIN, 0 };
+    return count == 0 || poll(fds, count, 0) > 0;
+}
+
 static void start_next(struct daemon *daemon)
 {
     while (!daemon->stop.number) {
@@ -340,7 +353,8 @@ static int loop(struct daemon *daemon)
     for (;;) {
         reap(daemon);
         if (!daemon->stop.number)
-            spool_handle_due(daemon->spool, workers_next(&daemon->workers, NULL) == NULL);
+            spool_handle_due(daemon->spool, workers_next(&daemon->workers, NULL) == NULL,
+                             may_start_one, daemon);
         start_next(daemon);
         spool_flush(daemon->spool);
         spool_show(daemon->spool);

@@ -99,7 +99,8 @@ static void forget_gone(struct spool *spool, bool all)
                  count, spool->items.names.count);
 }
 
-static void check_due_items(struct spool *spool)
+static void check_due_items(struct spool *spool, bool (*may_start_one)(void *context),
+                            void *context)
 {
     struct item **at = &spool->pending, *before = NULL, *item;
     double now = clock_seconds();
@@ -117,6 +118,8 @@ static void check_due_items(struct spool *spool)
             at = &item->next;
             before = item;
         }
+        if (checks > 0 && queue_count(&spool->intake.queue) > 0 && may_start_one(context))
+            break;
     }
     forget_gone(spool, false);
 }
@@ -345,7 +348,8 @@ static void reopen(struct spool *spool)
     spool->reopen_wait = fmin(2 * spool->reopen_wait, reopen_longest);
 }
 
-void spool_handle_due(struct spool *spool, bool idle)
+void spool_handle_due(struct spool *spool, bool idle,
+                      bool (*may_start_one)(void *context), void *context)
 {
     bool time = clock_seconds() >= spool->scan_at;
 
@@ -358,7 +362,7 @@ void spool_handle_due(struct spool *spool, bool idle)
     else if (time)
         scan(spool);
     if (!spool->absent)
-        check_due_items(spool);
+        check_due_items(spool, may_start_one, context);
 }
 
 void spool_look_again(struct spool *spool)

@@ -41,9 +41,11 @@ void spool_read(struct spool *spool);
 /* Return whether a command woke the watch since the last call: what people see of the
  * spool may have changed. */
 bool spool_was_woken(struct spool *spool);
-/* Check the names that are due, a few at a time; scan when it is time. `idle`: no job
- * runs, so a folder that was replaced may be opened again. */
-void spool_handle_due(struct spool *spool, bool idle);
+/* Check the names that are due, a few at a time; while jobs are queued only until
+ * `may_start_one` returns true. Scan when it is time. `idle`: no job runs, so a folder that
+ * was replaced may be opened again. */
+void spool_handle_due(struct spool *spool, bool idle,
+                      bool (*may_start_one)(void *context), void *context);
 /* Scan at the next spool_handle_due. */
 void spool_look_again(struct spool *spool);
 /* Flush the frozen texts of admitted jobs. A job may start earlier: until this is on disk
