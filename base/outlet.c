@@ -102,8 +102,16 @@ static ssize_t write_some(int fd, const char *data, size_t len)
     }
 }
 
-/* Write without the mutex.  Return false if the outlet was redirected meanwhile: then
- * nothing counts as written. */
+/* Return the bytes up to the end of the last line. */
+static ssize_t whole_lines(const char *data, ssize_t len)
+{
+    const char *end = len > 0 ? memrchr(data, '\n', (size_t)len) : NULL;
+
+    return end ? end + 1 - data : 0;
+}
+
+/* Write without the mutex.  If the outlet was redirected meanwhile, the lines that are
+ * whole in the old file count as written; return false if there are none. */
 static bool write_unlocked(struct outlet *outlet, const char *data, size_t len,
                            ssize_t *done)
 {
@@ -119,7 +127,7 @@ static bool write_unlocked(struct outlet *outlet, const char *data, size_t len,
     outlet->stale = -1;
     outlet->progress++;
     if (fd != outlet->fd)
-        return false;
+        return (*done = whole_lines(data, *done)) > 0;
     outlet->failed = *done < 0;
     if (*done > 0)
         outlet->cut = data[*done - 1] != '\n';

@@ -128,6 +128,39 @@ static void test_outlet_reports_what_a_slow_reader_missed(void **state)
     close(ends[0]);
 }
 
+/* A write that is under way when the log is rotated ends in the old file. */
+static void test_outlet_writes_no_line_to_two_files(void **state)
+{
+    int fd = memfd_create("out", 0);
+    struct outlet *outlet;
+    size_t old, new, lost, more;
+    pthread_t reader;
+    void *text;
+    int ends[2];
+
+    (void)state;
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    assert_true(fcntl(ends[1], F_SETPIPE_SZ, ROOM) >= 0);
+    outlet = outlet_new(ends[1], 64 * LINES, notice);
+    for (int i = 0; i < LINES; i++)
+        add(outlet, i);
+    nanosleep(&(struct timespec) { .tv_nsec = 50000000 }, NULL); /* the pipe is full */
+    outlet_redirect(outlet, fd, true);
+    assert_int_equal(pthread_create(&reader, NULL, read_to_end, &ends[0]), 0);
+    outlet_free(outlet, 60);
+    pthread_join(reader, &text);
+    old = count(text, &lost);
+    free(text);
+    lseek(fd, 0, SEEK_SET);
+    text = contents(fd);
+    new = count(text, &more);
+    assert_true(old > 0 && new > 0);
+    assert_int_equal(old + lost + new + more, LINES);
+    free(text);
+    close(ends[0]);
+    close(fd);
+}
+
 static void test_outlet_survives_the_end_of_its_reader(void **state)
 {
     int fd = memfd_create("out", 0);
@@ -192,6 +225,7 @@ int main(void)
         cmocka_unit_test(test_outlet_writes_all_lines_in_order),
         cmocka_unit_test(test_outlet_does_not_wait_for_a_reader),
         cmocka_unit_test(test_outlet_reports_what_a_slow_reader_missed),
+        cmocka_unit_test(test_outlet_writes_no_line_to_two_files),
         cmocka_unit_test(test_outlet_survives_the_end_of_its_reader),
         cmocka_unit_test(test_outlet_reports_what_a_full_disk_refused),
     };
