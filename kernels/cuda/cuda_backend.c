@@ -82,51 +82,17 @@ static void *get_block(struct cuda_backend *cuda, size_t bytes, struct error *er
     return NULL;
 }
 
-static void *cuda_alloc(struct backend *be, size_t bytes, struct error *err)
-{
-    struct cuda_backend *cuda = cuda_backend_of(be);
-    struct cuda_block *block = calloc(1, sizeof(*block));
-    cudaError_t status;
-
-    if (!block) {
-        error_errno(err, "cannot allocate memory");
-        return NULL;
-    }
-    cuda_guard(cuda->patience);
-    cudaSetDevice(cuda->device.ordinal);
-    block->data = get_block(cuda, bytes, err);
-    cuda_guard(0);
-    if (!block->data) {
-        free(block);
-        return NULL;
-    }
-    status = cudaMemsetAsync(block->data, 0, bytes, cuda->launch.stream);
-    block->next = cuda->blocks;
-    cuda->blocks = block;
-    if (cuda_status(status, err, "cannot clear %zu MiB on %s", bytes >> 20,
-                    cuda->device.name))
-        return block->data;
-    cuda_free(be, block->data);
-    return NULL;
-}
-
 /* Page-locked memory has the same address on the device, and kernels read it over the bus
  * (CUDA C++ Programming Guide, Mapped Memory; Unified Virtual Address Space). */
-static void *cuda_alloc_host(struct backend *be, size_t bytes, struct error *err)
+static void *get_host_block(struct cuda_backend *cuda, size_t bytes, struct error *err)
 {
-    struct cuda_backend *cuda = cuda_backend_of(be);
-    struct cuda_block *block = calloc(1, sizeof(*block));
-    cudaError_t status;
+    void *block = NULL;
+    cudaError_t status = cudaHostAlloc(&block, bytes ? bytes : 1,
+                                       cudaHostAllocPortable | cudaHostAllocMapped);
 
-    if (!block) {
-        error_errno(err, "cannot allocate memory");
-        return NULL;
-    }
-    cuda_guard(cuda->patience);
-    cudaSetDevice(cuda->device.ordinal);
-    status = cudaHostAlloc(&block->data, bytes ? bytes : 1,
-                           cudaHostAllocPortable | cudaHostAllocMapped);
-    cuda_guard(0);
+    (void)cuda;
+    if (status == cudaSuccess)
+        return block;
     if (status == cudaErrorMemoryAllocation) {
         cudaGetLastError();
         error_set(err, ERROR_SYSTEM,
@@ -136,15 +102,54 @@ static void *cuda_alloc_host(struct backend *be, size_t bytes, struct error *err
     } else {
         cuda_status(status, err, "cannot lock %zu MiB of host memory", bytes >> 20);
     }
-    if (status != cudaSuccess) {
+    return NULL;
+}
+
+/* Add a block of either kind to the list. */
+static void *add_block(struct cuda_backend *cuda, size_t bytes, bool on_host,
+                       struct error *err)
+{
+    struct cuda_block *block = calloc(1, sizeof(*block));
+
+    if (!block) {
+        error_errno(err, "cannot allocate memory");
+        return NULL;
+    }
+    cuda_guard(cuda->patience);
+    cudaSetDevice(cuda->device.ordinal);
+    block->data = (on_host ? get_host_block : get_block)(cuda, bytes, err);
+    cuda_guard(0);
+    if (!block->data) {
         free(block);
         return NULL;
     }
-    memset(block->data, 0, bytes);
-    block->on_host = true;
+    block->on_host = on_host;
     block->next = cuda->blocks;
     cuda->blocks = block;
     return block->data;
+}
+
+static void *cuda_alloc(struct backend *be, size_t bytes, struct error *err)
+{
+    struct cuda_backend *cuda = cuda_backend_of(be);
+    void *data = add_block(cuda, bytes, false, err);
+    cudaError_t status;
+
+    if (!data)
+        return NULL;
+    status = cudaMemsetAsync(data, 0, bytes, cuda->launch.stream);
+    if (cuda_status(status, err, "cannot clear %zu MiB on %s", bytes >> 20,
+                    cuda->device.name))
+        return data;
+    cuda_free(be, data);
+    return NULL;
+}
+
+static void *cuda_alloc_host(struct backend *be, size_t bytes, struct error *err)
+{
+    void *data = add_block(cuda_backend_of(be), bytes, true, err);
+
+    return data ? memset(data, 0, bytes) : NULL;
 }
 
 static size_t cuda_workspace(struct backend *be)
