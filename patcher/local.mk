@@ -97,6 +97,7 @@ libpatcher_a_SOURCES += %D%/rules/rules_external_float16.c
 libpatcher_a_SOURCES += %D%/rules/rules_float16.c
 libpatcher_a_SOURCES += %D%/rules/rules_formats.c
 libpatcher_a_SOURCES += %D%/rules/rules_heal.c
+libpatcher_a_SOURCES += %D%/rules/rules_host.c
 libpatcher_a_SOURCES += %D%/rules/rules_keys.c
 libpatcher_a_SOURCES += %D%/rules/rules_launch.c
 libpatcher_a_SOURCES += %D%/rules/rules_loop.c

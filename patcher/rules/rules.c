@@ -28,6 +28,7 @@
     X(float16)          \
     X(formats)          \
     X(heal)             \
+    X(host)             \
     X(keys)             \
     X(launch)           \
     X(loop)             \
