@@ -304,7 +304,8 @@ void model_backward(const struct pass *pass);
 void model_widen_copy(struct model *model, const struct parameter *p);
 /* Begin the reductions of a micro-batch. */
 void model_begin_reductions(struct model *model);
-/* Before the backward pass of the levels down to `level`: wait until their lane is free. */
+/* Before the backward pass of the levels down to `level`: wait until their lane is free.
+ * A safeguard: trained levels that follow each other have different lanes today. */
 void model_free_lane(struct model *model, size_t level);
 /* Reduce the gradients of `level` and above, as far as buckets are full. */
 void model_reduce_to_level(struct model *model, size_t level);
