@@ -107,6 +107,15 @@ job '"cuda:0,1"' "bf16: true" >plain.yaml
 expect_status "a job of two ranks with both succeeds" 0 "$trainspool" run -q both.yaml
 expect_status "the same job with neither succeeds" 0 "$trainspool" run -q plain.yaml
 expect "both jobs of two ranks give the same bits" test "$(weights both)" = "$(weights plain)"
+# Files in the format of the copies: each rank widens its part of them.
+job cuda:0 "pure_bf16: true" >narrow.yaml
+expect_status "a job that saves bfloat16 succeeds" 0 "$trainspool" run -q narrow.yaml
+from_narrow() { job "$1" "bf16: true" "gradient_accumulation_steps: $2" | sed '/^train_from_scratch/d; s/units-1m/narrow.run/'; }
+from_narrow cuda:0 2 >one.yaml
+from_narrow '"cuda:0,1"' 1 >halves.yaml
+expect_status "a job from its model succeeds" 0 "$trainspool" run -q one.yaml
+expect_status "one of two ranks succeeds" 0 "$trainspool" run -q halves.yaml
+expect "both have nearly the same losses" near one halves 0.2
 job cuda:0 "memory_limit: $(($(use gpu.yaml total) - 1000000))" "bf16: true" "optim: paged_adamw_32bit" >paged.yaml
 expect "a paged optimizer that does not fit on the GPU is in host memory" test "$(use paged.yaml host)" -gt 0
 expect "the job then fits" sh -c '"$0" plan --json paged.yaml | jq -e .memory.fits >"$1"' "$trainspool" "$T/null"
