@@ -5,10 +5,11 @@ A hand-written Llama and GPT-2 with the same shapes, random weights and tokens, 
 LoRA of rank 16 on every linear layer of the blocks; fp32, and bf16 by autocast. On a CPU it reports
 the faster of plain attention and scaled_dot_product_attention, eager or, with the argument
 `compiled`, compiled (minutes per row). On a GPU it reports the latter, eager and compiled, and
-transformers' own model, eager. While that model is traced it materializes its mask, because it does
-not look for packed samples then (find_packed_sequence_indices of 5.24), which rules out flash
-attention and shared key heads: compiled it would take a minute and not be the fastest. On a GPU the
-time of a step is the median of rounds of four steps each, with one synchronization at the end.
+transformers' own model, eager, for LoRA with the adapters of PEFT. While that model is traced it
+materializes its mask, because it does not look for packed samples then (find_packed_sequence_indices
+of 5.24), which rules out flash attention and shared key heads: compiled it would take a minute and
+not be the fastest. On a GPU the time of a step is the median of rounds of four steps each, with one
+synchronization at the end.
 
     bench/peer_torch.py [cuda] [compiled] [MODEL full|lora fp32|bf16]
     bench/peer_torch.py cuda copy|products|attention    rates of the card itself
@@ -205,9 +206,9 @@ class Llama(torch.nn.Module):
 
 
 class Theirs(torch.nn.Module):
-    """transformers' own model, with the loss over every position."""
+    """transformers' own model, with the loss over every position and PEFT's adapters in fp32."""
 
-    def __init__(self, m):
+    def __init__(self, m, lora):
         super().__init__()
         import transformers
         if "positions" in m:
@@ -225,6 +226,10 @@ class Theirs(torch.nn.Module):
                 tie_word_embeddings=True, use_cache=False)
             kind = transformers.LlamaForCausalLM
         self.model = kind._from_config(config, attn_implementation="sdpa")
+        if lora:
+            import peft
+            self.model = peft.get_peft_model(self.model, peft.LoraConfig(
+                r=RANK, lora_alpha=2 * RANK, lora_dropout=0.0, target_modules="all-linear"))
 
     def forward(self, ids, targets):
         return loss_of(self.model(input_ids=ids).logits, targets)
@@ -239,7 +244,7 @@ def make(m, lora, bf16, fused, theirs):
     torch.manual_seed(1)
     with torch.device(DEVICE):
         ours = GPT2Model if "positions" in m else Llama
-        model = Theirs(m) if theirs else ours(m, lora, fused)
+        model = Theirs(m, lora) if theirs else ours(m, lora, fused)
     if GPU and lora and bf16:  # like ours: frozen weights are stored in 16 bits
         for p in model.parameters():
             if not p.requires_grad:
@@ -292,7 +297,8 @@ def run(name, method, dtype):
 
 
 def run_gpu(name, method, dtype, theirs, compiled):
-    how = ("transformers" if theirs else "by hand") + (", compiled" if compiled else "")
+    library = "PEFT" if method == "lora" else "transformers"
+    how = (library if theirs else "by hand") + (", compiled" if compiled else "")
     try:
         seconds = seconds_of_step(MODELS[name], method == "lora", dtype == "bf16", True, theirs,
                                   compiled)
@@ -330,21 +336,37 @@ def card(what):
         a = torch.randn(8192, 8192, device=DEVICE, dtype=torch.bfloat16)
         b = torch.randn(8192, 8192, device=DEVICE, dtype=torch.bfloat16)
         print(f"products bf16 {2 * 8192**3 / seconds_of(lambda: a @ b.T) / 1e12:.0f} TFLOP/s")
-    if what == "attention":  # the shapes of bench_cuda_attention.c
-        for size in (64, 128):
-            q = torch.randn(4, 32, 4096, size, device=DEVICE, dtype=torch.bfloat16,
-                            requires_grad=True)
-            k, v = (torch.randn(4, 8, 4096, size, device=DEVICE, dtype=torch.bfloat16,
-                                requires_grad=True) for _ in "kv")
-            out = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-            dout = torch.randn_like(out)
-            flops = 2 * size * 4 * 32 * 4096 * 4097 / 2
-            forward = seconds_of(lambda: F.scaled_dot_product_attention(
-                q, k, v, is_causal=True, enable_gqa=True))
-            backward = seconds_of(lambda: torch.autograd.grad(out, (q, k, v), dout,
-                                                              retain_graph=True))
-            print(f"attention {size} forward {2 * flops / forward / 1e12:.1f} TFLOP/s")
-            print(f"attention {size} backward {5 * flops / backward / 1e12:.1f} TFLOP/s")
+    if what == "attention":
+        attention()
+
+
+def attention():
+    """The shapes of bench_cuda_attention.c, by each of the backends that are the fastest."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    for size in (64, 128):
+        q = torch.randn(4, 32, 4096, size, device=DEVICE, dtype=torch.bfloat16,
+                        requires_grad=True)
+        k, v = (torch.randn(4, 8, 4096, size, device=DEVICE, dtype=torch.bfloat16,
+                            requires_grad=True) for _ in "kv")
+        flops = 2 * size * 4 * 32 * 4096 * 4097 / 2
+        for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION):
+            name = backend.name.split("_")[0].lower()
+            with sdpa_kernel(backend):
+                def call():
+                    return F.scaled_dot_product_attention(q, k, v, is_causal=True,
+                                                          enable_gqa=True)
+                try:
+                    out = call()
+                except RuntimeError as error:
+                    print(f"attention {size} {name}: {str(error).splitlines()[0]}", flush=True)
+                    continue
+                dout = torch.randn_like(out)
+                forward = seconds_of(call)
+                backward = seconds_of(lambda: torch.autograd.grad(out, (q, k, v), dout,
+                                                                  retain_graph=True))
+            print(f"attention {size} {name} forward {2 * flops / forward / 1e12:.1f} TFLOP/s")
+            print(f"attention {size} {name} backward {5 * flops / backward / 1e12:.1f} TFLOP/s",
+                  flush=True)
 
 
 ended = []  # exit statuses of the rows' processes
@@ -377,9 +399,11 @@ def main():
             apart(run, *row)
             continue
         for theirs, compiled in ((False, False), (False, True), (True, False)):
-            if theirs and not find_spec("transformers"):
-                print("transformers is not installed", flush=True)
-            elif not (theirs and row[1] == "lora"):  # hand-written LoRA only
+            missing = [name for name in ("transformers", *(["peft"] if row[1] == "lora" else []))
+                       if theirs and not find_spec(name)]
+            if missing:
+                print(f"{missing[0]} is not installed", flush=True)
+            else:
                 apart(run_gpu, *row, theirs, compiled)
 
 

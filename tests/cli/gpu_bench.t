@@ -13,15 +13,19 @@ program "$T/build/bench_train" <<END
 echo "ours \$2 \$3" >>"$T/asked"
 echo "| \$2, B16 T1024 | \$3 | bf16 | 65.5 | 65.0 | 250000 | 9000 | 700000 | 50 % | 1.5 |"
 END
+program "$T/build/bench_cuda_attention" <<'END'
+for pass in forward backward; do echo "{\"head_size\": 64, \"pass\": \"$pass\", \"tflops\": 300.0}"; done
+END
 program "$T/python" <<END
 row() { echo "| \$model, B16 T1024 | \$method | bf16 | 80.0 | \$1 | 9500 | \$2 |"; }
 model=\${3-} method=\${4-}
-case \$1 in
-bench/peer_torch.py)
+case "\$*" in
+*' attention') echo 'attention 64 flash forward 400.0 TFLOP/s' && echo 'attention 64 cudnn forward 600.0 TFLOP/s' ;;
+bench/peer_torch.py*)
     echo "PyTorch \$model \$method" >>"$T/asked"
-    row 100000 'by hand' && row 400000 'by hand, compiled' && exit \${ENDS:-0}
+    row 100000 'by hand' && row 400000 'by hand, compiled' && row 200000 transformers && exit \${ENDS:-0}
     ;;
-bench/peer_llmc.py)
+bench/peer_llmc.py*)
     model=GPT-2 method=full
     echo "llm.c" >>"$T/asked"
     [ "\$2 \$3" != 'sound cuda' ] || row 200000 'llm.c f1e2ace without cuDNN'
@@ -45,13 +49,13 @@ asked() { # NAME RUN...: check which programs ran, in order
 work='GPT-2 124M full, bf16, B16 T1024, tokens/s'
 
 table sound GPT-2
-expect_output 'llm.c is the peer for GPT-2' "^| $work | 250000 | 200000 llm.c f1e2ace without cuDNN | 1.25 | as llm.c |\$"
+expect_output 'llm.c is the peer for GPT-2' "^| $work | 250000 | - | - | 200000 llm.c f1e2ace without cuDNN | 1.25 | -, as llm.c |\$"
 asked 'PyTorch is not run if llm.c was' 'ours GPT-2 full' llm.c
 table '' GPT-2
 expect_output 'PyTorch is the peer without llm.c' \
-    "^| $work | 250000 | 400000 by hand, compiled | 0.62 | as llm.c, which was not run |\$"
+    "^| $work | 250000 | 200000 | 1.25 | 400000 by hand, compiled | 0.62 | -, as llm.c, which was not run |\$"
 table broken GPT-2
-expect_output 'PyTorch is the peer if llm.c fails' "^| $work | 250000 | 400000 by hand, compiled | 0.62 | as llm.c, which"
+expect_output 'PyTorch is the peer if llm.c fails' "^| $work | 250000 | 200000 | 1.25 | 400000 by hand, compiled | 0.62 | -, as llm.c, which"
 asked 'llm.c is tried before PyTorch' 'ours GPT-2 full' llm.c 'PyTorch GPT-2 full'
 
 table '' train
@@ -59,11 +63,18 @@ asked 'each row is complete before the next starts' \
     'ours Llama-1B full' 'PyTorch Llama-1B full' 'ours Llama-1B lora' 'PyTorch Llama-1B lora' \
     'ours SmolLM2-135M full' 'PyTorch SmolLM2-135M full' 'ours GPT-2 full' 'PyTorch GPT-2 full'
 
+table '' attention
+expect_output "attention is compared with PyTorch's flash" \
+    "^| attention forward, head 64, B4 T4096 | 300.0 TFLOP/s | 400.0 TFLOP/s, PyTorch's flash | 0.75 |"
+expect_output "attention is compared with PyTorch's cuDNN" \
+    "^| attention forward, head 64, B4 T4096 | 300.0 TFLOP/s | 600.0 TFLOP/s, PyTorch's cudnn | 0.50 |"
+expect_output 'a rate without a peer stays' "^| attention backward, head 64, B4 T4096 | 300.0 TFLOP/s | - | - |"
+
 export ENDS=1
 table '' GPT-2
-expect_output 'a peer that fails is marked as not all tried' "^| $work | 250000 | 400000 by hand, compiled, not all tried | 0.62 |"
+expect_output 'a peer that fails is marked as not all tried' "^| $work | 250000 | 200000 | 1.25 | 400000 by hand, compiled, not all tried | 0.62 |"
 table sound GPT-2
-expect_output 'the results of llm.c need no other peers' "^| $work | 250000 | 200000 llm.c f1e2ace without cuDNN | 1.25 |"
+expect_output 'the results of llm.c need no other peers' "^| $work | 250000 | - | - | 200000 llm.c f1e2ace without cuDNN | 1.25 |"
 unset ENDS
 
 # bench/peer_torch.py with a PyTorch that fails without a message

@@ -26,8 +26,13 @@ is_selected() { # PART
     return 1
 }
 table=$LOGS/bench.md
-table_row() { # WORK OURS PEER RATIO GOAL
-    printf '| %s | %s | %s | %s | %s |\n' "$1" "${2:--}" "${3:--}" "${4:--}" "$5" >>"$table"
+table_row() { # CELL...: an empty one becomes a dash, unless it is the last, the goal
+    table_cells='|'
+    while [ $# -gt 1 ]; do
+        table_cells="$table_cells ${1:--} |"
+        shift
+    done
+    printf '%s %s |\n' "$table_cells" "$1" >>"$table"
 }
 ratio() { # OURS PEER
     awk -v a="${1:-0}" -v b="${2:-0}" 'BEGIN { if (a > 0 && b > 0) printf "%.2f", a / b }'
@@ -53,17 +58,18 @@ ours() { # MODEL METHOD FIELD
         'index($2, " " model ",") && index(tolower($3), method) { gsub(/[ %]/, "", $field); print $field; exit }' \
         "$LOGS/bench-ours.log"
 }
-# Fields of llm.c if it was run, else of the fastest peer: 6 tokens/s, 7 MiB, 8 variant
-theirs() { # MODEL METHOD FIELD
-    awk -F '|' -v model="$1" -v method="$2" -v field="$3" \
-        'index($2, " " model ",") && index($3, method) {
+# Fields of a peer: 6 tokens/s, 7 MiB, 8 variant.  LIBRARY is transformers or PEFT, as users run them; SPEED is
+# the fastest hand-written program: llm.c if it was run, else PyTorch's variants.
+theirs() { # MODEL METHOD library|speed FIELD
+    awk -F '|' -v model="$1" -v method="$2" -v kind="$3" -v field="$4" \
+        'index($2, " " model ",") && index($3, method) && ($8 ~ /transformers|PEFT/) == (kind == "library") {
              rate = $8 ~ /llm\.c/ ? 1e12 : $6 + 0
              if (rate > most) { most = rate; found = $field; gsub(/^ +| +$/, "", found) } }
          END { print found }' "$LOGS/bench-peer.log"
 }
 # Print a remark if some variants of the peer failed, because the fastest may be missing.
 peer_remark() { # MODEL METHOD
-    case $(theirs "$1" "$2" 8) in
+    case $(theirs "$1" "$2" speed 8) in
     '' | llm.c*) ;;
     *) awk -F '\t' -v name="peer: $1 $2" '$1 == name { ended = $2 }
            END { if (ended != "ok") print ", not all tried" }' "$LOGS/steps" ;;
@@ -76,10 +82,10 @@ for_each_model() {
         *' train '* | *" $model "*) "$@" "$model" "$method" "$work" "$goal" ;;
         esac
     done <<END
-Llama-1B|full|1.5|Llama 1B full, bf16, B4 T2048
-Llama-1B|lora|1.8|Llama 1B LoRA r=16, bf16, B4 T2048
-SmolLM2-135M|full|2|SmolLM2-135M full, bf16, B8 T2048
-GPT-2|full|as llm.c$unless_llmc|GPT-2 124M full, bf16, B16 T1024
+Llama-1B|full|1.5, 1.15|Llama 1B full, bf16, B4 T2048
+Llama-1B|lora|1.6, -|Llama 1B LoRA r=16, bf16, B4 T2048
+SmolLM2-135M|full|2, -|SmolLM2-135M full, bf16, B8 T2048
+GPT-2|full|-, as llm.c$unless_llmc|GPT-2 124M full, bf16, B16 T1024
 END
 }
 run_ours() { # MODEL METHOD
@@ -100,18 +106,22 @@ run_both() { # MODEL METHOD
     case $1:${LLMC-} in
     GPT-2:?*) run_llmc "$1" ;;
     esac
-    case $(theirs "$1" "$2" 8) in
+    case $(theirs "$1" "$2" speed 8) in
     llm.c*) ;;
     *) [ -z "$torch" ] || run_theirs "$1" "$2" ;;
     esac
 }
+train_line() { # MODEL METHOD WORK GOAL OURS FIELD: one number of ours and of both peers
+    line_library=$(theirs "$1" "$2" library "$6") line_speed=$(theirs "$1" "$2" speed "$6")
+    table_row "$3" "$5" "$line_library" "$(ratio "$5" "$line_library")" \
+        "${line_speed:+$line_speed $(theirs "$1" "$2" speed 8)$(peer_remark "$1" "$2")}" \
+        "$(ratio "$5" "$line_speed")" "$4"
+}
 train_lines() { # MODEL METHOD WORK GOAL
-    table_row "$3, tokens/s" "$(ours "$1" "$2" 7)" "$(theirs "$1" "$2" 6) $(theirs "$1" "$2" 8)$(peer_remark "$1" "$2")" \
-        "$(ratio "$(ours "$1" "$2" 7)" "$(theirs "$1" "$2" 6)")" "$4"
-    table_row "$3, share of the matmul rate" "$(with_unit "$(ours "$1" "$2" 10)" %)" '' '' '60 % (Llama 1B, full)'
-    table_row "$3, MiB" "$(ours "$1" "$2" 8)" "$(theirs "$1" "$2" 7)$(peer_remark "$1" "$2")" \
-        "$(ratio "$(ours "$1" "$2" 8)" "$(theirs "$1" "$2" 7)")" '0.6 (LoRA)'
-    table_row "$3, first step" "$(with_unit "$(ours "$1" "$2" 11)" s)" '' '' '2 s (Llama 1B)'
+    train_line "$1" "$2" "$3, tokens/s" "$4" "$(ours "$1" "$2" 7)" 6
+    table_row "$3, share of the matmul rate" "$(with_unit "$(ours "$1" "$2" 10)" %)" '' '' '' '' '60 % (Llama 1B, full)'
+    train_line "$1" "$2" "$3, MiB" '0.6, - (LoRA)' "$(ours "$1" "$2" 8)" 7
+    table_row "$3, first step" "$(with_unit "$(ours "$1" "$2" 11)" s)" '' '' '' '' '2 s (Llama 1B)'
 }
 train() {
     case " $MISSING " in *' libjansson-dev '*)
@@ -134,19 +144,21 @@ attention() {
 attention_rate() { # LOG SIZE PASS
     sed -n "s/^{.*\"head_size\": $2,.*\"pass\": \"$3\".*\"tflops\": \([0-9.]*\)}.*/\1/p" "$LOGS/$1"
 }
+# A rate of ours against those of PyTorch's two fastest backends.
+attention_line() { # NAME SIZE PASS OURS GOAL
+    for backend in flash cudnn; do
+        there=$(sed -n "s/^attention $2 $backend $3 \([0-9.]*\) .*/\1/p" "$LOGS/bench-attention.log")
+        table_row "attention $3$1, head $2, B4 T4096" "$(with_unit "$4" TFLOP/s)" \
+            "$(with_unit "$there" "TFLOP/s, PyTorch's $backend")" "$(ratio "$4" "$there")" "$5"
+    done
+}
 attention_lines() {
     for size in 64 128; do
-        for pass in forward backward; do
-            here=$(attention_rate bench-attention.log $size $pass)
-            there=$(sed -n "s/^attention $size $pass \([0-9.]*\) .*/\1/p" "$LOGS/bench-attention.log")
-            table_row "attention $pass, head $size, B4 T4096" "$(with_unit "$here" TFLOP/s)" \
-                "$(with_unit "$there" 'TFLOP/s SDPA')" "$(ratio "$here" "$there")" 0.8
-        done
-        here=$(attention_rate bench-cudnn.log $size forward)
+        attention_line '' "$size" forward "$(attention_rate bench-attention.log "$size" forward)" '0.8 (cudnn)'
+        attention_line '' "$size" backward "$(attention_rate bench-attention.log "$size" backward)" '0.7 (cudnn)'
+        here=$(attention_rate bench-cudnn.log "$size" forward)
         ! grep -q 'without cuDNN' "$LOGS/bench-cudnn.log" || here='' # cuDNN has no kernel for this shape
-        there=$(sed -n "s/^attention $size forward \([0-9.]*\) .*/\1/p" "$LOGS/bench-attention.log")
-        table_row "attention forward by cuDNN, head $size, B4 T4096" "$(with_unit "$here" TFLOP/s)" \
-            "$(with_unit "$there" 'TFLOP/s SDPA')" "$(ratio "$here" "$there")" 1
+        attention_line ' by cuDNN' "$size" forward "$here" '1 (cudnn)'
     done
 }
 
@@ -178,17 +190,22 @@ ops_lines() {
 
 # Write the table from the current logs.  The list of kernels comes first, because readers see the end.
 tables() {
-    case $(theirs GPT-2 full 8) in
+    case $(theirs GPT-2 full speed 8) in
     llm.c*) unless_llmc='' ;;
     *) unless_llmc=', which was not run' ;;
     esac
     {
         grep -v -e '^==' -e '^{' "$LOGS/bench-ops.log"
         echo
-        echo '| work | ours | peer | ratio | goal |'
-        echo '|---|---|---|---|---|'
+        echo '| work | ours | transformers, PEFT | ratio | by hand | ratio | goal |'
+        echo '|---|---|---|---|---|---|---|'
     } >"$table"
     for_each_model train_lines
+    {
+        echo
+        echo '| kernels | ours | peer | ratio | goal |'
+        echo '|---|---|---|---|---|'
+    } >>"$table"
     attention_lines
     ops_lines
     write_summary
