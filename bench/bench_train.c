@@ -5,7 +5,8 @@
  * Weights and tokens are random; every token has a target. Each row runs in its own
  * process, so that the peak of memory is its own; on a GPU it is the memory allocated
  * there. First: from opening the device to the end of step 1, without initializing
- * weights. Planned: the memory in the plan, on a CPU the block alone. In matmuls: the
+ * weights; then its parts: finding the device (the driver's start), opening it (context
+ * and libraries), creating the model (memory), and step 1 (code, plans, uploads). Planned: the memory in the plan, on a CPU the block alone. In matmuls: the
  * share of the time of the steps, on a CPU. Loss of step 4: with all its bits, to compare
  * two runs.
  *
@@ -77,22 +78,36 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+enum { FIRST_DEVICE, FIRST_BACKEND, FIRST_MODEL, FIRST_STEP, FIRST_PARTS };
+
+/* Open everything and run step 1; seconds: of each part. */
+static void run_first(struct bench *bench, double seconds[FIRST_PARTS])
+{
+    double start = clock_seconds(), filling;
+
+    bench->plan = model_steps_plan(&bench->row);
+    seconds[FIRST_DEVICE] = clock_seconds() - start;
+    start = clock_seconds();
+    bench->be = bench->row.gpu ? rate_open_gpu() : rate_open(0, false);
+    seconds[FIRST_BACKEND] = clock_seconds() - start;
+    start = clock_seconds();
+    filling = model_steps_open(bench);
+    seconds[FIRST_MODEL] = clock_seconds() - start - filling;
+    seconds[FIRST_STEP] = model_steps_run(bench, 1);
+}
+
 /* Run one row and print it. */
 static void run(const struct bench_row *row)
 {
     enum { MOST = 15 };
-    double start = clock_seconds(), seconds[MOST], total = 0, first, memory, rate;
-    double loss = 0;
+    double seconds[MOST], total = 0, memory, rate, loss = 0;
     struct stopwatch matmuls = { .seconds = 0 };
     char share[16] = "-";
-    struct bench bench = { .row = *row,
-                           .plan = model_steps_plan(row),
-                           .be = row->gpu ? rate_open_gpu() : rate_open(0, false) };
+    struct bench bench = { .row = *row };
+    double first[FIRST_PARTS];
     int count = 0;
 
-    first = model_steps_open(&bench);
-    model_steps_run(&bench, 1);
-    first = clock_seconds() - start - first;
+    run_first(&bench, first);
     stopwatch_start(&matmuls, bench.be);
     while (count < MOST && (count < 3 || total < row->seconds)) {
         seconds[count] = model_steps_run(&bench, count + 2);
@@ -107,14 +122,18 @@ static void run(const struct bench_row *row)
     memory = model_steps_memory(&bench);
     rate = rate_reference(bench.be, row->format, row->seconds / 6);
     printf("| %s, B%zu T%zu | %s%s | %s | %.1f | %.1f | %.0f | %.0f | %.0f | %.0f %% | "
-           "%.2f | %.1f | %.2f | %s | %a |\n",
+           "%.2f | %.1f | %.2f | %s | %a | %.2f, %.2f, %.2f, %.2f |\n",
            row->model->name, row->model->sequences, row->model->length,
            row->method == METHOD_LORA ? "LoRA r=16" : "full",
            row->checkpointed ? ", checkpointed" : "", format_info(row->format)->name,
            1e3 * seconds[count / 2], 1e3 * seconds[0],
            (double)bench.batch.rows / seconds[count / 2], memory, rate,
-           100 * model_steps_flops(&bench) / seconds[count / 2] / (rate * 1e9), first,
-           model_steps_planned(&bench), model_steps_flops(&bench) / 1e9, share, loss);
+           100 * model_steps_flops(&bench) / seconds[count / 2] / (rate * 1e9),
+           first[FIRST_DEVICE] + first[FIRST_BACKEND] + first[FIRST_MODEL] +
+               first[FIRST_STEP],
+           model_steps_planned(&bench), model_steps_flops(&bench) / 1e9, share, loss,
+           first[FIRST_DEVICE], first[FIRST_BACKEND], first[FIRST_MODEL],
+           first[FIRST_STEP]);
     fflush(stdout);
     model_steps_close(&bench);
     backend_close(bench.be);
@@ -289,8 +308,8 @@ static void print_header(void)
     printf(
         "| model | method | format | ms per step | best | tokens/s | peak MiB | matmul "
         "rate, GFLOP/s | share of that rate | first, s | planned MiB | GFLOP per step | "
-        "time in matmuls | loss of step 4 |\n"
-        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
+        "time in matmuls | loss of step 4 | first: device, backend, model, step |\n"
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
     fflush(stdout);
 }
 
