@@ -1,147 +1,15 @@
 /* tests/unit/test_model_ranks.c - a model in several processes trains as in one: the same
  * steps within rounding, the same weights in every rank to the bit, a part of the moments
- * in each.  Recordings between reductions are replayed. */
+ * in each. */
 #include "config.h"
 
 #include "train/model/model.h"
 
 #include <float.h>
 
-#include "base/size.h"
 #include "train/model/shapes.h"
 
-#include "tests/unit/unit_model.h"
-#include "tests/unit/unit_ranks.h"
-
-enum { RANKS = UNIT_RANKS, WINDOW = 4, STEPS = 3, ROWS = 9, VOCABULARY = 40 };
-
-static const char llama[] =
-    "{\"model_type\": \"llama\", \"vocab_size\": 40, \"hidden_size\": "
-    "16,\"intermediate_size\": 24, \"num_hidden_layers\": 5, \"num_attention_heads\": "
-    "2,\"tie_word_embeddings\": false}";
-
-/* Learned positions, norms with biases, q, k and v as one matrix. */
-static const char gpt2[] =
-    "{\"model_type\": \"gpt2\", \"vocab_size\": 40, \"n_embd\": 16, \"n_layer\": "
-    "4,\"n_head\": 2, \"n_positions\": 9}";
-
-static const char gpt_neox[] =
-    "{\"model_type\": \"gpt_neox\", \"vocab_size\": 40, \"hidden_size\": "
-    "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 2}";
-
-static const char gemma3[] =
-    "{\"model_type\": \"gemma3_text\", \"vocab_size\": 40, \"hidden_size\": "
-    "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": "
-    "2,\"num_key_value_heads\": 1, \"head_dim\": 8, \"sliding_window\": "
-    "4,\"sliding_window_pattern\": 2}";
-
-static const char phi3[] =
-    "{\"model_type\": \"phi3\", \"vocab_size\": 40, \"hidden_size\": "
-    "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 2}";
-
-/* The head alone fills a bucket. */
-static const char headed[] =
-    "{\"model_type\": \"llama\", \"vocab_size\": 40, \"hidden_size\": "
-    "16,\"intermediate_size\": 8, \"num_hidden_layers\": 2, \"num_attention_heads\": "
-    "2,\"tie_word_embeddings\": false}";
-
-/* Changes of a case to a plan for full training of a Llama in fp32 by SGD. */
-struct kind {
-    enum method method;
-    const char *optimizer;
-    enum format compute;
-    const char *model;
-    int64_t zero_stage;
-};
-
-static struct plan plan_of(const struct kind *kind, size_t ranks)
-{
-    struct plan plan = unit_plan(NULL);
-
-    plan.train_from_scratch = kind->method != METHOD_LORA;
-    plan.method = kind->method;
-    plan.optimizer = optimizer_find(kind->optimizer);
-    plan.precision.compute = kind->compute;
-    plan.precision.max_grad_norm = 0.05;
-    plan.weight_decay = 0.1;
-    plan.learning_rate = 0.1;
-    plan.freeze_trainable_layers = 2;
-    plan.ranks = (int64_t)ranks;
-    plan.zero_stage = kind->zero_stage;
-    return plan;
-}
-
-/* Return whether a micro-batch of a window belongs to this rank: 4 on 3 ranks, so one has
- * more. */
-static bool is_mine(size_t batch, const struct unit_ranks *ranks)
-{
-    return batch % (size_t)ranks->group.ranks == (size_t)ranks->group.rank;
-}
-
-static struct step_scalars train_window(struct unit_model *u,
-                                        const struct unit_ranks *ranks, int64_t step,
-                                        size_t window)
-{
-    struct step_scalars numbers = unit_numbers(u, window * (ROWS - 1), step);
-    struct error err = { 0 };
-    size_t mine = 0;
-    double sum;
-
-    for (size_t i = 0; i < window; i++)
-        mine += is_mine(i, ranks);
-    model_begin(u->model, &numbers);
-    model_expect_batches(u->model, mine,
-                         size_divide_up(window, (size_t)ranks->group.ranks));
-    for (size_t i = 0; i < window; i++) {
-        struct batch batch = { 0 };
-
-        if (!is_mine(i, ranks))
-            continue;
-        unit_batch_random(&batch, ROWS, VOCABULARY,
-                          (uint32_t)(step * WINDOW + (int64_t)i));
-        unit_must(model_train(u->model, &batch, i, &err), &err);
-        unit_batch_free(&batch);
-    }
-    optimizer_step(u->model, &u->plan);
-    unit_must(model_end(u->model, &numbers, &sum, &err), &err);
-    return numbers;
-}
-
-static void start_plan(struct unit_model *u, const char *model, struct plan plan,
-                       const struct unit_ranks *ranks)
-{
-    static struct device device;
-
-    *u = unit_model_text(model, plan);
-    if (ranks->group.ranks > 1)
-        u->group = &ranks->group;
-    unit_ranks_device(ranks->group.rank, &device);
-    u->device = &device;
-    u->ops = unit_ranks_ops;
-    unit_model_start(u, ROWS, 1, 1);
-}
-
-static const char *model_of(const struct kind *kind)
-{
-    return kind->model ? kind->model : llama;
-}
-
-static void start(struct unit_model *u, const struct kind *kind,
-                  const struct unit_ranks *ranks)
-{
-    start_plan(u, model_of(kind), plan_of(kind, (size_t)ranks->group.ranks), ranks);
-}
-
-/* Download a tensor of the backend; malloc'ed. */
-static void *fetch(struct unit_model *u, struct tensor t)
-{
-    void *out = memory_alloc(tensor_bytes(t));
-    struct error err = { 0 };
-
-    u->be->ops->download(u->be, out, t.data, tensor_bytes(t));
-    unit_must(u->be->ops->sync(u->be, &err), &err);
-    return out;
-}
+#include "tests/unit/unit_model_ranks.h"
 
 /* The last window is short: some ranks have nothing to compute in it. */
 static double train_steps(struct unit_model *u, const struct unit_ranks *ranks)
@@ -180,17 +48,6 @@ static void same_weights(struct unit_model *a, struct unit_model *b, double tole
     }
 }
 
-static uint64_t hash_of(struct unit_model *u, struct tensor t)
-{
-    unsigned char *bytes = fetch(u, t);
-    uint64_t hash = 1469598103934665603u;
-
-    for (size_t i = 0; i < tensor_bytes(t); i++)
-        hash = (hash ^ bytes[i]) * 1099511628211u;
-    free(bytes);
-    return hash;
-}
-
 /* Return whether a hash is the same in all ranks.  48 bits of it, exact in a double: rank
  * 0 contributes its hash times the number of others, these subtract theirs. */
 static bool agree_on(struct unit_model *u, const struct unit_ranks *ranks, uint64_t hash)
@@ -221,14 +78,6 @@ static bool ranks_agree(struct unit_model *u, const struct unit_ranks *ranks)
             ok = agree_on(u, ranks, hash_of(u, p->copy)) && ok;
     }
     return ok;
-}
-
-/* Return the hash of what every rank has of a trained parameter. */
-static uint64_t hash_of_trained(struct unit_model *u, size_t index)
-{
-    const struct parameter *p = model_trained(u->model, index);
-
-    return hash_of(u, p->sharded ? p->copy : p->weight);
 }
 
 /* Return whether a copy is the rounded weight; of a sharded one, this rank's part. */
@@ -523,207 +372,9 @@ static void test_model_ranks_share_the_gradients(void **state)
     arena_free(u.arena);
 }
 
-/* ---- Recordings ---- */
-
-/* The backend calls of a window: B: a recording begins and its operations are issued; p:
- * a recording is replayed; a: attention backward pass; S: a reduction; !: a reduction
- * inside a recording. */
-static const struct backend_ops *real;
-static struct backend_ops other;
-static char calls[128];
-static bool begun;
-
-static void note(char what)
-{
-    size_t len = strlen(calls);
-
-    if (len + 1 < sizeof(calls) && !(what == 'S' && len > 0 && calls[len - 1] == 'S'))
-        calls[len] = what;
-}
-
-static bool begin(struct backend *be, const void *key, size_t bytes)
-{
-    bool issue = real->begin(be, key, bytes);
-
-    note(issue ? 'B' : 'p');
-    begun = issue;
-    return issue;
-}
-
-static void end(struct backend *be)
-{
-    begun = false;
-    real->end(be);
-}
-
-static void reduce(struct backend *be, float *data, size_t count, int root)
-{
-    note(begun ? '!' : 'S');
-    real->reduce(be, data, count, root);
-}
-
-static void attention_backward(struct backend *be, const struct op_attention_backward *op)
-{
-    note('a');
-    real->attention_backward(be, op);
-}
-
-struct recorded {
-    struct kind kind;
-    bool checkpointing;
-    double dropout;
-    size_t batches;           /* of a rank and window */
-    const char *window_calls; /* of the first window */
-};
-
-/* Reductions follow every block of a Llama, but every second block with an adapter's A
- * matrices.  The last norm is recorded with the first block. */
-static struct recorded recordings[] = {
-    { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, llama, 1 },
-      .batches = 1,
-      .window_calls = "BBaSBaSBaSBaSBaSBS" },
-    { .kind = { METHOD_FULL, "adamw_torch", FORMAT_BF16, llama, 1 },
-      .checkpointing = true,
-      .batches = 2,
-      .window_calls = "BBaaaaaBBaSBaSBaSBaSBaSBS" },
-    { .kind = { METHOD_LORA, "adamw_torch", FORMAT_FP32, llama, 1 },
-      .checkpointing = true,
-      .dropout = 0.25,
-      .batches = 1,
-      .window_calls = "BBaaSBaaSBaS" },
-    { .kind = { METHOD_FREEZE, "sgd", FORMAT_FP32, llama, 1 },
-      .batches = 1,
-      .window_calls = "BBaSBaS" },
-    { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, headed, 1 },
-      .batches = 1,
-      .window_calls = "BSBaSBaSBS" },
-    { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, gpt_neox, 1 },
-      .batches = 1,
-      .window_calls = "BBaSBaSBaSBaSBS" },
-    { .kind = { METHOD_FULL, "adamw_torch", FORMAT_BF16, llama, 2 },
-      .checkpointing = true,
-      .batches = 2,
-      .window_calls = "BSBaSBaSBaSBaSBaSBSBSBaSBaSBaSBaSBaSBS" },
-    { .kind = { METHOD_LORA, "adamw_torch", FORMAT_FP32, llama, 2 },
-      .dropout = 0.25,
-      .batches = 1,
-      .window_calls = "BBaSBaSBaSBaSBaS" },
-};
-
-/* Convert the calls of a recorded window to those of a replayed one. */
-static void all_replayed(const char *window_calls, char *out)
-{
-    for (; *window_calls; window_calls++)
-        if (*window_calls != 'a')
-            *out++ = *window_calls == 'B' ? 'p' : *window_calls;
-    *out = '\0';
-}
-
-struct course {
-    double norms[STEPS + 1];
-    uint64_t weights, gradients;
-};
-
-static bool is_asked(const struct unit_ranks *ranks, int64_t step, const char *expected)
-{
-    if (strcmp(calls, expected) == 0)
-        return true;
-    fprintf(stderr, "# rank %d, step %d: %s, expected %s\n", ranks->group.rank, (int)step,
-            calls, expected);
-    return false;
-}
-
-/* The base of an adapter: the same in each rank, because it has one seed. */
-static char *base_new(void)
-{
-    struct plan plan = unit_plan("");
-    char *dir = unit_dir_new();
-    struct unit_model u;
-    struct error err = { 0 };
-
-    plan.train_from_scratch = true;
-    u = unit_model_text(llama, plan);
-    unit_model_start(&u, ROWS, 1, 1);
-    unit_must(model_save(u.model, dir, &err), &err);
-    unit_model_stop(&u);
-    return dir;
-}
-
-static struct plan recorded_plan(const struct recorded *r, const char *base)
-{
-    struct plan plan = plan_of(&r->kind, RANKS);
-
-    plan.model_name_or_path = base;
-    plan.gradient_checkpointing = r->checkpointing;
-    plan.lora_dropout = r->dropout;
-    return plan;
-}
-
-/* The first window is issued, the second recorded, all others replayed. */
-static bool run_recorded(const struct recorded *r, const struct unit_ranks *ranks,
-                         const char *base, bool records, struct course *out)
-{
-    char played[sizeof(calls)];
-    struct unit_model u;
-    bool ok = true;
-
-    start_plan(&u, r->kind.model, recorded_plan(r, base), ranks);
-    real = u.be->ops;
-    other = *real;
-    other.begin = begin;
-    other.end = end;
-    other.reduce = reduce;
-    other.attention_backward = attention_backward;
-    u.be->ops = &other;
-    all_replayed(r->window_calls, played);
-    *out = (struct course) { 0 };
-    for (int64_t step = 1; step <= STEPS + 1; step++) {
-        memset(calls, 0, sizeof(calls));
-        out->norms[step - 1] = train_window(&u, ranks, step, RANKS * r->batches).norm;
-        if (step != 2)
-            ok = is_asked(ranks, step, records && step > 2 ? played : r->window_calls) &&
-                 ok;
-    }
-    out->gradients = hash_of(&u, model_gradients(u.model));
-    for (size_t i = 0; i < model_trained_parameters(u.model); i++)
-        out->weights = out->weights * 31 + hash_of_trained(&u, i);
-    u.be->ops = real;
-    unit_model_stop(&u);
-    return ok;
-}
-
-/* The same bits with and without recordings. */
-static void test_model_ranks_replay_between_reductions(void **state)
-{
-    const struct recorded *r = *state;
-    struct course played, issued;
-    struct unit_ranks ranks;
-    char *base;
-    bool ok;
-
-    if (!unit_ranks_ops->begin)
-        skip();
-    unit_ranks_fork(&ranks, RANKS);
-    base = base_new();
-    ok = run_recorded(r, &ranks, base, true, &played);
-    setenv("TRAINSPOOL_NO_GRAPHS", "1", 1);
-    ok = run_recorded(r, &ranks, base, false, &issued) && ok;
-    unsetenv("TRAINSPOOL_NO_GRAPHS");
-    ok = ok && memcmp(&played, &issued, sizeof(played)) == 0;
-    unit_dir_free(base);
-    if (ranks.group.rank > 0)
-        _exit(!ok);
-    unit_ranks_join(&ranks);
-    assert_true(ok && played.norms[STEPS] > 0);
-}
-
 #define OTHER(name, i)                                                      \
     unit_ranks_test_of("test_model_ranks_learn_other_architectures: " name, \
                        test_model_ranks_train_other_architectures, &others[i])
-
-#define RECORDED(name, i)                                                     \
-    unit_ranks_test_of("test_model_ranks_play_what_lies_between_sums: " name, \
-                       test_model_ranks_replay_between_reductions, &recordings[i])
 
 int main(int argc, char **argv)
 {
@@ -747,14 +398,6 @@ int main(int argc, char **argv)
         unit_ranks_test(test_model_ranks_share_the_moments),
         unit_ranks_test(test_model_ranks_of_both_stages_agree),
         unit_ranks_test(test_model_ranks_share_the_gradients),
-        RECORDED("full", 0),
-        RECORDED("windows of two", 1),
-        RECORDED("lora", 2),
-        RECORDED("frozen 16-bit", 3),
-        RECORDED("a large head", 4),
-        RECORDED("gpt_neox", 5),
-        RECORDED("sharded gradients", 6),
-        RECORDED("sharded gradients, lora", 7),
     };
 
     unit_ranks_main(argc, argv, tests);

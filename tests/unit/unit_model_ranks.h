@@ -1,0 +1,179 @@
+/*
+ * tests/unit/unit_model_ranks.h - shared by tests of models in several processes: small
+ * models, a plan by kind, a window of micro-batches dealt out to the ranks, hashes.
+ */
+#ifndef TESTS_UNIT_UNIT_MODEL_RANKS_H
+#define TESTS_UNIT_UNIT_MODEL_RANKS_H
+
+#include "base/size.h"
+#include "train/model/model.h"
+
+#include "tests/unit/unit_model.h"
+#include "tests/unit/unit_ranks.h"
+
+enum { RANKS = UNIT_RANKS, WINDOW = 4, STEPS = 3, ROWS = 9, VOCABULARY = 40 };
+
+static const char llama[] =
+    "{\"model_type\": \"llama\", \"vocab_size\": 40, \"hidden_size\": "
+    "16,\"intermediate_size\": 24, \"num_hidden_layers\": 5, \"num_attention_heads\": "
+    "2,\"tie_word_embeddings\": false}";
+
+/* Learned positions, norms with biases, q, k and v as one matrix. */
+static const char gpt2[] =
+    "{\"model_type\": \"gpt2\", \"vocab_size\": 40, \"n_embd\": 16, \"n_layer\": "
+    "4,\"n_head\": 2, \"n_positions\": 9}";
+
+static const char gpt_neox[] =
+    "{\"model_type\": \"gpt_neox\", \"vocab_size\": 40, \"hidden_size\": "
+    "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 2}";
+
+static const char gemma3[] =
+    "{\"model_type\": \"gemma3_text\", \"vocab_size\": 40, \"hidden_size\": "
+    "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": "
+    "2,\"num_key_value_heads\": 1, \"head_dim\": 8, \"sliding_window\": "
+    "4,\"sliding_window_pattern\": 2}";
+
+static const char phi3[] =
+    "{\"model_type\": \"phi3\", \"vocab_size\": 40, \"hidden_size\": "
+    "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 2}";
+
+/* The head alone fills a bucket. */
+static const char headed[] =
+    "{\"model_type\": \"llama\", \"vocab_size\": 40, \"hidden_size\": "
+    "16,\"intermediate_size\": 8, \"num_hidden_layers\": 2, \"num_attention_heads\": "
+    "2,\"tie_word_embeddings\": false}";
+
+/* Changes of a case to a plan for full training of a Llama in fp32 by SGD. */
+struct kind {
+    enum method method;
+    const char *optimizer;
+    enum format compute;
+    const char *model;
+    int64_t zero_stage;
+};
+
+static inline struct plan plan_of(const struct kind *kind, size_t ranks)
+{
+    struct plan plan = unit_plan(NULL);
+
+    plan.train_from_scratch = kind->method != METHOD_LORA;
+    plan.method = kind->method;
+    plan.optimizer = optimizer_find(kind->optimizer);
+    plan.precision.compute = kind->compute;
+    plan.precision.max_grad_norm = 0.05;
+    plan.weight_decay = 0.1;
+    plan.learning_rate = 0.1;
+    plan.freeze_trainable_layers = 2;
+    plan.ranks = (int64_t)ranks;
+    plan.zero_stage = kind->zero_stage;
+    return plan;
+}
+
+/* Return whether a micro-batch of a window belongs to this rank: 4 on 3 ranks, so one has
+ * more. */
+static inline bool is_mine(size_t batch, const struct unit_ranks *ranks)
+{
+    return batch % (size_t)ranks->group.ranks == (size_t)ranks->group.rank;
+}
+
+static inline struct step_scalars train_window(struct unit_model *u,
+                                               const struct unit_ranks *ranks,
+                                               int64_t step, size_t window)
+{
+    struct step_scalars numbers = unit_numbers(u, window * (ROWS - 1), step);
+    struct error err = { 0 };
+    size_t mine = 0;
+    double sum;
+
+    for (size_t i = 0; i < window; i++)
+        mine += is_mine(i, ranks);
+    model_begin(u->model, &numbers);
+    model_expect_batches(u->model, mine,
+                         size_divide_up(window, (size_t)ranks->group.ranks));
+    for (size_t i = 0; i < window; i++) {
+        struct batch batch = { 0 };
+
+        if (!is_mine(i, ranks))
+            continue;
+        unit_batch_random(&batch, ROWS, VOCABULARY,
+                          (uint32_t)(step * WINDOW + (int64_t)i));
+        unit_must(model_train(u->model, &batch, i, &err), &err);
+        unit_batch_free(&batch);
+    }
+    optimizer_step(u->model, &u->plan);
+    unit_must(model_end(u->model, &numbers, &sum, &err), &err);
+    return numbers;
+}
+
+static inline void start_plan(struct unit_model *u, const char *model, struct plan plan,
+                              const struct unit_ranks *ranks)
+{
+    static struct device device;
+
+    *u = unit_model_text(model, plan);
+    if (ranks->group.ranks > 1)
+        u->group = &ranks->group;
+    unit_ranks_device(ranks->group.rank, &device);
+    u->device = &device;
+    u->ops = unit_ranks_ops;
+    unit_model_start(u, ROWS, 1, 1);
+}
+
+static const char *model_of(const struct kind *kind)
+{
+    return kind->model ? kind->model : llama;
+}
+
+static inline void start(struct unit_model *u, const struct kind *kind,
+                         const struct unit_ranks *ranks)
+{
+    start_plan(u, model_of(kind), plan_of(kind, (size_t)ranks->group.ranks), ranks);
+}
+
+/* Download a tensor of the backend; malloc'ed. */
+static inline void *fetch(struct unit_model *u, struct tensor t)
+{
+    void *out = memory_alloc(tensor_bytes(t));
+    struct error err = { 0 };
+
+    u->be->ops->download(u->be, out, t.data, tensor_bytes(t));
+    unit_must(u->be->ops->sync(u->be, &err), &err);
+    return out;
+}
+
+static inline uint64_t hash_of(struct unit_model *u, struct tensor t)
+{
+    unsigned char *bytes = fetch(u, t);
+    uint64_t hash = 1469598103934665603u;
+
+    for (size_t i = 0; i < tensor_bytes(t); i++)
+        hash = (hash ^ bytes[i]) * 1099511628211u;
+    free(bytes);
+    return hash;
+}
+
+/* Return the hash of what every rank has of a trained parameter. */
+static inline uint64_t hash_of_trained(struct unit_model *u, size_t index)
+{
+    const struct parameter *p = model_trained(u->model, index);
+
+    return hash_of(u, p->sharded ? p->copy : p->weight);
+}
+
+/* The base of an adapter: the same in each rank, because it has one seed. */
+static inline char *base_new(void)
+{
+    struct plan plan = unit_plan("");
+    char *dir = unit_dir_new();
+    struct unit_model u;
+    struct error err = { 0 };
+
+    plan.train_from_scratch = true;
+    u = unit_model_text(llama, plan);
+    unit_model_start(&u, ROWS, 1, 1);
+    unit_must(model_save(u.model, dir, &err), &err);
+    unit_model_stop(&u);
+    return dir;
+}
+
+#endif
