@@ -127,6 +127,7 @@ libtrain_a_SOURCES += %D%/model/model_prequantized.c
 libtrain_a_SOURCES += %D%/model/model_quantized.c
 libtrain_a_SOURCES += %D%/model/model_save.c
 libtrain_a_SOURCES += %D%/model/model_shard.c
+libtrain_a_SOURCES += %D%/model/model_gather.c
 libtrain_a_SOURCES += %D%/model/model_snapshot.c %D%/model/model_snapshot.h
 libtrain_a_SOURCES += %D%/model/model_torch.c
 libtrain_a_SOURCES += %D%/model/model_watch.c %D%/model/model_watch.h
@@ -138,6 +139,7 @@ libtrain_a_SOURCES += %D%/model/quantized_config.c %D%/model/quantized_config.h
 libtrain_a_SOURCES += %D%/model/shapes.c %D%/model/shapes.h
 libtrain_a_SOURCES += %D%/model/shapes_buffers.c
 libtrain_a_SOURCES += %D%/model/shapes_parameters.c %D%/model/shapes_internal.h
+libtrain_a_SOURCES += %D%/model/shapes_windows.c
 libtrain_a_SOURCES += %D%/model/weights.c %D%/model/weights.h
 
 libtrain_a_SOURCES += %D%/teacher/distillation.c %D%/teacher/distillation.h

@@ -106,12 +106,16 @@ tests_unit_test_cuda_plan_LDADD = %D%/emulated.o $(LDADD)
 # Processes of one run, each with its own emulated GPU.
 EXTRA_PROGRAMS += tests/unit/test_emulated_group tests/unit/test_emulated_model_ranks
 EXTRA_PROGRAMS += tests/unit/test_recorded_ranks tests/unit/test_trainer_gpus
+EXTRA_PROGRAMS += tests/unit/test_emulated_model_gather
 tests_unit_test_emulated_group_SOURCES = tests/unit/test_group.c
 tests_unit_test_emulated_group_CPPFLAGS = $(AM_CPPFLAGS) -DUNIT_EMULATED
 tests_unit_test_emulated_group_LDADD = %D%/emulated.o $(LDADD)
 tests_unit_test_emulated_model_ranks_SOURCES = tests/unit/test_model_ranks.c
 tests_unit_test_emulated_model_ranks_CPPFLAGS = $(AM_CPPFLAGS) -DUNIT_EMULATED
 tests_unit_test_emulated_model_ranks_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_emulated_model_gather_SOURCES = tests/unit/test_model_gather.c
+tests_unit_test_emulated_model_gather_CPPFLAGS = $(AM_CPPFLAGS) -DUNIT_EMULATED
+tests_unit_test_emulated_model_gather_LDADD = %D%/emulated.o $(LDADD)
 tests_unit_test_recorded_ranks_CPPFLAGS = $(AM_CPPFLAGS) -DUNIT_EMULATED
 tests_unit_test_recorded_ranks_LDADD = %D%/emulated.o $(LDADD)
 EXTRA_PROGRAMS += tests/unit/test_cuda_group

@@ -28,7 +28,7 @@ done
 # --- programs: NAME SOURCE MACHINES [-DMACRO], the arguments of build_program
 
 model_tests='test_model_cuda test_model_cuda_forward test_model_distill test_model_preference'
-rank_tests='test_group test_model_ranks test_recorded_ranks'
+rank_tests='test_group test_model_gather test_model_ranks test_recorded_ranks'
 operations=$(grep -l machines_open tests/unit/test_cpu_*.c | sed 's,.*/test_cpu_\(.*\)\.c,\1,')
 test_programs() { # MACHINES NAME...: those whose source is in the tree
     test_machines=$1

@@ -76,6 +76,22 @@ static inline bool is_mine(size_t batch, const struct unit_ranks *ranks)
     return batch % (size_t)ranks->group.ranks == (size_t)ranks->group.rank;
 }
 
+/* Preferences compare two. */
+static inline size_t sequences_of(const struct plan *plan)
+{
+    return plan->stage == STAGE_DPO ? 2 : 1;
+}
+
+static inline void make_batch(struct batch *out, const struct plan *plan, uint32_t stream)
+{
+    size_t sequences = sequences_of(plan);
+
+    *out = (struct batch) { 0 };
+    for (size_t i = 0; i < sequences; i++)
+        unit_batch_random(out, ROWS / sequences, VOCABULARY,
+                          stream + (uint32_t)(1000 * i));
+}
+
 static inline struct step_scalars train_window(struct unit_model *u,
                                                const struct unit_ranks *ranks,
                                                int64_t step, size_t window)
@@ -91,12 +107,11 @@ static inline struct step_scalars train_window(struct unit_model *u,
     model_expect_batches(u->model, mine,
                          size_divide_up(window, (size_t)ranks->group.ranks));
     for (size_t i = 0; i < window; i++) {
-        struct batch batch = { 0 };
+        struct batch batch;
 
         if (!is_mine(i, ranks))
             continue;
-        unit_batch_random(&batch, ROWS, VOCABULARY,
-                          (uint32_t)(step * WINDOW + (int64_t)i));
+        make_batch(&batch, &u->plan, (uint32_t)(step * WINDOW + (int64_t)i));
         unit_must(model_train(u->model, &batch, i, &err), &err);
         unit_batch_free(&batch);
     }
@@ -116,10 +131,10 @@ static inline void start_plan(struct unit_model *u, const char *model, struct pl
     unit_ranks_device(ranks->group.rank, &device);
     u->device = &device;
     u->ops = unit_ranks_ops;
-    unit_model_start(u, ROWS, 1, 1);
+    unit_model_start(u, ROWS, sequences_of(&u->plan), 1);
 }
 
-static const char *model_of(const struct kind *kind)
+static inline const char *model_of(const struct kind *kind)
 {
     return kind->model ? kind->model : llama;
 }

@@ -234,7 +234,7 @@ static void upload_master(struct model *model, const struct parameter *parameter
     struct backend *be = model_backend(model);
 
     model_write_weight(model, parameter, 0, parameter->rows, from->data);
-    if (parameter->copy.data && !parameter->sharded)
+    if (parameter->copy.data && !parameter->sharded && !parameter->gathered)
         be->ops->convert(
             be, &(struct op_convert) { .out = parameter->copy, .x = parameter->weight });
 }

@@ -15,7 +15,8 @@
 /* Start of each segment of the block, and of the buffer that weights are dequantized
  * into. */
 struct segments {
-    char *weights, *moments[MOMENTS_MAX], *copies, *frozen, *scratch;
+    char *weights, *moments[MOMENTS_MAX], *copies, *frozen, *windows, *scratch;
+    size_t window_bytes;
     float *gradients;
 };
 
@@ -30,6 +31,8 @@ static struct segments segments_of(const struct shapes *s, char *block)
         at.copies += s->moment_bytes;
     }
     at.frozen = at.copies + s->copy_bytes;
+    at.windows = at.frozen + s->windows_at;
+    at.window_bytes = s->window_bytes;
     at.scratch = at.frozen + s->frozen_bytes + s->buffers[BUFFER_WEIGHT].at;
     return at;
 }
@@ -48,8 +51,17 @@ static struct quantized place_quantized(const char *at, size_t elements,
     return out;
 }
 
+/* Return the position of a gathered weight or copy. */
+static char *window_of(const struct segments *at, const struct shape_parameter *from)
+{
+    return at->windows + from->layer % SHAPES_WINDOWS * at->window_bytes +
+           from->window_at;
+}
+
 static char *copy_of(const struct segments *at, const struct shape_parameter *from)
 {
+    if (from->gathered && !from->quantized)
+        return window_of(at, from);
     return (from->folded      ? at->frozen
             : from->quantized ? at->scratch
                               : at->copies) +
@@ -60,6 +72,7 @@ static void place_parameter(const struct segments *at, const struct shape_parame
                             bool double_quant, struct parameter *to)
 {
     size_t bytes = format_info(from->format)->bytes;
+    char *frozen = from->gathered ? window_of(at, from) : at->frozen + from->at;
 
     *to = (struct parameter) { .name = from->name,
                                .rank = from->rank,
@@ -70,13 +83,13 @@ static void place_parameter(const struct segments *at, const struct shape_parame
                                .stored = from->stored,
                                .lr_factor = from->lr_factor };
     if (from->quantized)
-        to->quantized =
-            place_quantized(at->frozen + from->at, from->rows * from->cols, double_quant);
+        to->quantized = place_quantized(frozen, from->rows * from->cols, double_quant);
     else
-        to->weight = tensor_of(from->trainable ? at->weights + from->weight_at * bytes
-                                               : at->frozen + from->at,
-                               from->format, from->rows, from->cols);
+        to->weight =
+            tensor_of(from->trainable ? at->weights + from->weight_at * bytes : frozen,
+                      from->format, from->rows, from->cols);
     to->sharded = from->sharded;
+    to->gathered = from->gathered;
     if (from->sharded)
         to->weight.data = NULL;
     if (from->copy != FORMAT_COUNT)
@@ -356,6 +369,9 @@ static void lay_out(struct model *m)
         m->moments[i] = m->shapes.offloads ? m->host_block + i * m->shapes.moment_bytes
                                            : at.moments[i];
     m->buffers = at.frozen + m->shapes.frozen_bytes;
+    m->frozen_shard = at.frozen + m->shapes.frozen_shard_at;
+    m->windows = at.windows;
+    model_drop_windows(m);
     m->parameters = arena_array(m->arena, m->shapes.count, sizeof(*m->parameters));
     for (size_t i = 0; i < m->shapes.count; i++)
         place_parameter(&at, &m->shapes.parameters[i], m->shapes.double_quant,

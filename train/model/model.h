@@ -29,6 +29,8 @@ struct parameter {
     /* fp32 if trainable, otherwise the frozen format; no data if sharded */
     struct tensor weight;
     bool sharded; /* this rank has the part in its shard: model_write_weight */
+    /* the weight, or the copy, is in a window, where other blocks also have theirs */
+    bool gathered;
     struct quantized quantized;     /* replaces the weight if it has 4 bits */
     enum format dequantized_format; /* format that dequantized values are rounded to */
     /* 16-bit working copy, or absent; scratch of a quantized parameter */
@@ -209,7 +211,8 @@ struct tensor model_shard_gradients(const struct model *model);
 /* After the update: send every rank's new weights to all ranks; of sharded weights the
  * 16-bit copies, which are the update's. */
 void model_gather_weights(struct model *model);
-/* Round the weights of this rank to their copies; of sharded weights its part. */
+/* Round the weights of this rank to their copies; of sharded weights its part.  Those in
+ * windows follow when they are gathered. */
 void model_update_copies(struct model *model);
 
 /* Write rows of a trained parameter, in the format of its weight: to a sharded weight this
@@ -219,6 +222,9 @@ void model_write_weight(struct model *model, const struct parameter *p, size_t f
 /* Read rows of a trained parameter; those of a sharded weight also from other ranks. */
 bool model_read_weight(const struct model *model, const struct parameter *p, size_t first,
                        size_t rows, void *to, struct error *err);
+/* If blocks are sharded, a pass that does not train reads parts of other ranks, too: a
+ * rank that has none to make takes part in theirs here, until no rank makes another. */
+bool model_follow(struct model *model, struct error *err);
 /* This rank's part of elements [at, at + count) of the segments, of a sharded weight. */
 struct tensor model_shard_weights(const struct model *model, size_t at, size_t count);
 

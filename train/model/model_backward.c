@@ -424,6 +424,7 @@ static void block_backward(const struct pass *pass, size_t layer)
     const struct model *m = pass->model;
     bool below;
 
+    model_fill_window(pass, layer);
     /* the buffers still hold the last block, even with checkpointing */
     if (m->shapes.checkpointing && layer + 1 < m->config->layers)
         model_forward_block(pass, layer, true);
@@ -499,25 +500,51 @@ static void levels_backward(const struct pass *pass, size_t from, size_t to)
     pass_end(pass);
 }
 
-/* Recordings do not contain reductions across ranks: each recording ends where the next
- * reduction starts.  The gradient of the head is complete before. */
-static void backward_and_reduce(const struct pass *pass)
+/* Make the block of level `to`, the lowest of a piece, ready.  `lowest`: of all. */
+static void use_level(struct model *m, size_t to, size_t lowest)
 {
-    struct model *m = pass->model;
+    if (to > 0 && to <= m->config->layers)
+        model_use_block(m, to - 1, to > 1 && to > lowest ? to - 2 : SIZE_MAX);
+}
+
+/* Return the end of the piece that starts at level `from`.  The last norm is in the piece
+ * of the last block. */
+static size_t piece_end(const struct model *m, size_t from, size_t lowest)
+{
+    size_t to = model_next_reduction(m), layers = m->config->layers;
+
+    to = to > lowest ? to : lowest;
+    if (!m->shapes.shards_blocks)
+        return to;
+    from = from > layers ? layers : from - 1; /* of one block */
+    return to > from ? to : from;
+}
+
+/* Recordings do not contain reductions across ranks: each recording ends where the next
+ * reduction starts.  The gradient of the head is complete before.  pass NULL: this rank
+ * has nothing to compute. */
+static void backward_and_reduce(struct model *m, const struct pass *pass)
+{
     size_t from = model_head_level(m), lowest = backward_level(m->first_trained);
 
     model_begin_reductions(m);
     model_reduce_to_level(m, from);
     while (from > lowest) {
-        size_t to = model_next_reduction(m);
+        size_t to = piece_end(m, from, lowest);
 
-        to = to > lowest ? to : lowest;
         model_free_lane(m, to);
-        levels_backward(pass, from, to);
+        use_level(m, to, lowest);
+        if (pass)
+            levels_backward(pass, from, to);
         model_reduce_to_level(m, to);
         from = to;
     }
     model_reduce_remaining(m);
+}
+
+void model_follow_backward(struct model *m)
+{
+    backward_and_reduce(m, NULL);
 }
 
 void model_compute_loss(const struct pass *pass)
@@ -538,7 +565,7 @@ void model_backward(const struct pass *pass)
     const struct model *m = pass->model;
 
     if (pass->reduces)
-        backward_and_reduce(pass);
+        backward_and_reduce(pass->model, pass);
     else
         levels_backward(pass, model_head_level(m), backward_level(m->first_trained));
 }

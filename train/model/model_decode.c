@@ -79,6 +79,7 @@ static struct pass pass_of(struct model *m, size_t rows, size_t sequences)
                            .ops = m->be->ops,
                            .rows = rows,
                            .sequences = sequences,
+                           .announced = m->shapes.shards_blocks,
                            .scalars = model_step_scalars(m) };
 }
 
@@ -148,10 +149,7 @@ bool model_decode_step(struct model *model, const int32_t *tokens, const int32_t
     pass.decoding = true;
     upload_ids(&pass, BUFFER_TOKENS, tokens, slots);
     upload_ids(&pass, BUFFER_POSITIONS, lengths, slots);
-    if (pass_begin(&pass)) {
-        model_forward(&pass);
-        pass_end(&pass);
-    }
+    model_run_forward(&pass);
     pass_logits(&pass, pass_buffer(&pass, BUFFER_H_LAST, 0), logits);
     return pass_finish_logits(&pass, logits, slots, err);
 }

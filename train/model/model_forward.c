@@ -455,22 +455,69 @@ static void embed(const struct pass *pass)
     pass_dropout(pass, m->config->embed_dropout, dropout_stream(0, DROP_EMBED), x, x);
 }
 
-void model_forward(const struct pass *pass)
+/* Run a block, with what comes before the first and after the last. */
+static void forward_level(const struct pass *pass, size_t layer)
 {
     const struct model *m = pass->model;
     size_t last = m->config->layers - 1;
 
-    embed(pass);
-    for (size_t l = 0; l <= last; l++) {
-        heartbeat_tick(m->heartbeat);
-        model_forward_block(pass, l, false);
-    }
+    if (layer == 0)
+        embed(pass);
+    model_fill_window(pass, layer);
+    heartbeat_tick(m->heartbeat);
+    model_forward_block(pass, layer, false);
+    if (layer < last)
+        return;
     model_norm(pass, &m->norm,
                (struct op_rmsnorm) { .out = pass_buffer(pass, BUFFER_H_LAST, 0),
                                      .sum = pass_buffer(pass, BUFFER_X_LAST, 0),
                                      .rstd = pass_buffer(pass, BUFFER_RSTD, 0),
                                      .x = residual_after_block(pass, last),
                                      .delta = residual_delta(pass) });
+}
+
+void model_forward(const struct pass *pass)
+{
+    if (pass->announced)
+        model_announce(pass->model);
+    for (size_t l = 0; l < pass->model->config->layers; l++) {
+        model_use_block(pass->model, l, l + 1);
+        forward_level(pass, l);
+    }
+}
+
+/* Recordings do not contain what is gathered: there is one for each block. */
+static void run_sharded(const struct pass *pass)
+{
+    size_t layers = pass->model->config->layers;
+
+    if (pass->teacher && pass_begin_levels(pass, 0, layers)) {
+        model_forward(pass->teacher);
+        pass_end(pass);
+    }
+    if (pass->announced)
+        model_announce(pass->model);
+    for (size_t l = 0; l < layers; l++) {
+        model_use_block(pass->model, l, l + 1);
+        if (!pass_begin_levels(pass, 0, l))
+            continue;
+        forward_level(pass, l);
+        pass_end(pass);
+    }
+}
+
+void model_run_forward(const struct pass *pass)
+{
+    if (pass->model->shapes.shards_blocks) {
+        run_sharded(pass);
+        return;
+    }
+    if (!pass_begin(pass))
+        return;
+    if (pass->teacher)
+        model_forward(pass->teacher);
+    model_forward(pass);
+    pass_end(pass);
 }
 
 /* Return a chunk's rows of V elements, which may have gaps between them. */

@@ -159,6 +159,11 @@ struct model {
     enum lane reducing;
     struct model_shard reducing_part; /* of it, this rank's */
     float *reducing_data;
+    /* sharded blocks: this rank's bytes of the frozen matrices; the windows; the block
+     * that is in each, or is on its way: SIZE_MAX: none */
+    char *frozen_shard, *windows;
+    size_t held[SHAPES_WINDOWS];
+    bool gathering;     /* a block is on its way */
     model_fetch *fetch; /* of moments that other ranks keep */
     const void *fetch_context;
 
@@ -182,6 +187,7 @@ struct pass {
     bool first;         /* overwrites gradients, does not add to them */
     bool reduces;       /* there are other ranks that wait for its gradients */
     bool skip_adapters; /* compute the base model only */
+    bool announced;     /* sharded blocks: other ranks do not know of this pass */
     bool decoding;      /* one new row for each sequence of the cache */
     bool prefill;       /* write the rows of the only sequence into the cache of `slot` */
     size_t slot;
@@ -254,6 +260,8 @@ bool pass_finish_logits(const struct pass *pass, float *logits, size_t rows,
                         struct error *err);
 /* Run the forward pass up to the last norm, without the head. */
 void model_forward(const struct pass *pass);
+/* The same, and before it that of the pass's teacher, from recordings if there are any. */
+void model_run_forward(const struct pass *pass);
 /* Run the forward pass of one block.  recompute: start from its kept input and stop where
  * the backward pass needs no more. */
 void model_forward_block(const struct pass *pass, size_t layer, bool recompute);
@@ -299,6 +307,38 @@ void model_compute_loss(const struct pass *pass);
 /* Run the backward pass from the classifier's dx down to the first trained sublayer, from
  * recordings if there are any.  Reduces gradients across ranks on the way. */
 void model_backward(const struct pass *pass);
+
+/* Take part in the backward pass of a micro-batch that only other ranks have. */
+void model_follow_backward(struct model *model);
+
+/* model_gather.c.  If blocks are sharded: make the matrices of block `layer` ready, and
+ * begin to gather those of block `next`, if there is such a block. */
+void model_use_block(struct model *model, size_t layer, size_t next);
+/* What the windows hold has changed. */
+void model_drop_windows(struct model *model);
+/* Copy the folded adapters of a block to its window. */
+void model_fill_window(const struct pass *pass, size_t layer);
+/* Announce a pass that other ranks do not know of. */
+void model_announce(struct model *model);
+/* Take part in the forward pass of another rank. */
+void model_follow_forward(struct model *model);
+/* Upload bytes of a frozen parameter; of a gathered one those in this rank's shard. */
+void model_upload_frozen(struct model *model, const struct parameter *p, void *to,
+                         const void *from, size_t bytes);
+/* Return whether this rank keeps a part of a parameter. */
+bool model_keeps(const struct model *model, const struct parameter *p);
+
+/* Elements, or bytes, that are divided among ranks in equal pieces of `shard`. */
+struct divided {
+    size_t at, count, item; /* item: bytes of each */
+    size_t shard;
+    char *data; /* of the first */
+};
+/* Return what this rank has of them. */
+struct model_shard model_part(const struct model *model, size_t at, size_t count,
+                              size_t shard);
+/* Send each piece from its rank to the others. */
+void model_send_pieces(struct model *model, const struct divided *all);
 
 /* model_shard.c: set this rank's part of a sharded weight to its copy. */
 void model_widen_copy(struct model *model, const struct parameter *p);

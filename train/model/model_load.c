@@ -168,7 +168,6 @@ static bool is_frozen(const struct model *m, const struct parameter *p)
 static void upload_rows(const struct model_loader *l, const struct model_rows *rows)
 {
     const struct parameter *p = rows->parameter;
-    struct backend *be = l->model->be;
     struct tensor to = tensor_rows(p->weight, rows->first, rows->count);
     size_t count = rows->count * p->cols;
     const void *from = rows->values;
@@ -182,12 +181,12 @@ static void upload_rows(const struct model_loader *l, const struct model_rows *r
     if (p->trainable)
         model_write_weight(l->model, p, rows->first, rows->count, from);
     else
-        be->ops->upload(be, to.data, from, tensor_bytes(to));
+        model_upload_frozen(l->model, p, to.data, from, tensor_bytes(to));
 }
 
 static void update_copy(struct backend *be, const struct parameter *p)
 {
-    if (p->copy.data && !p->sharded)
+    if (p->copy.data && !p->sharded && !p->gathered)
         be->ops->convert(be, &(struct op_convert) { .out = p->copy, .x = p->weight });
 }
 
@@ -229,7 +228,7 @@ static bool upload_stored(const struct model_loader *l, const struct stored_tens
         if (p->sharded)
             model_write_weight(l->model, p, 0, p->rows, t->data);
         else
-            ops->upload(l->model->be, p->weight.data, t->data, t->bytes);
+            model_upload_frozen(l->model, p, p->weight.data, t->data, t->bytes);
         update_copy(l->model->be, p);
         return true;
     }
@@ -348,6 +347,8 @@ static bool load_parameter(const struct model_loader *l, size_t index, struct er
     if (!model_is_adapter(&m->shapes.parameters[index]) && m->base_files && !m->merged)
         t = model_find_tensor(m, p->name);
     if (t && model_check_shape(t, p, NULL) && upload_stored(l, t, p))
+        return true;
+    if (!model_keeps(m, p))
         return true;
     for (size_t row = 0; row < p->rows;) {
         struct model_rows rows = span_of(l, p, row);

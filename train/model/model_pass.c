@@ -183,6 +183,7 @@ bool pass_open(struct model *model, const struct batch *batch, struct pass *out,
     batch = pad_batch(model, batch);
     *out = pass_of(model, batch);
     out->pairs = pairs;
+    out->announced = model->shapes.shards_blocks;
     upload_batch(out, batch);
     return true;
 }
@@ -226,10 +227,7 @@ static bool evaluate_pairs(const struct pass *pass, double *loss_sum, struct err
 
     if (!model_run_reference(pass, err))
         return false;
-    if (pass_begin(pass)) {
-        model_forward(pass);
-        pass_end(pass);
-    }
+    model_run_forward(pass);
     model_preference_loss(pass);
     pass->ops->download(pass->be, m->pairs, pass_buffer(pass, BUFFER_PAIRS, 0).data,
                         pass->pairs * PREFERENCE_VALUES * sizeof(float));
@@ -249,10 +247,7 @@ bool model_evaluate(struct model *model, const struct batch *batch, double *loss
         return false;
     if (model->pairs)
         return evaluate_pairs(&pass, loss_sum, err);
-    if (pass_begin(&pass)) {
-        model_forward(&pass);
-        pass_end(&pass);
-    }
+    model_run_forward(&pass);
     model_classifier_loss(&pass);
     pass.ops->download(pass.be, model->losses, pass_buffer(&pass, BUFFER_LOSSES, 0).data,
                        pass.rows * sizeof(float));
@@ -364,12 +359,7 @@ bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
     }
     if (model->pairs && !model_run_reference(&pass, err))
         return false;
-    if (pass_begin(&pass)) {
-        if (pass.teacher)
-            model_forward(pass.teacher);
-        model_forward(&pass);
-        pass_end(&pass);
-    }
+    model_run_forward(&pass);
     model_compute_loss(&pass);
     model_backward(&pass);
     if (pass.reduces && is_last)

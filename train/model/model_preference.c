@@ -59,10 +59,8 @@ bool model_run_reference(const struct pass *pass, struct error *err)
         return false;
     plain.training = plain.first = plain.reduces = false;
     plain.skip_adapters = true;
-    if (pass_begin(&plain)) {
-        model_forward(&plain);
-        pass_end(&plain);
-    }
+    plain.teacher = NULL;
+    model_run_forward(&plain);
     compute_token_losses(&plain, classifier_of(&plain));
     pass->ops->convert(pass->be,
                        &(struct op_convert) { .out = losses_of(pass, BUFFER_REFERENCE),

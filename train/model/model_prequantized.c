@@ -261,7 +261,7 @@ bool model_load_prequantized(struct model *model, struct parameter *p, struct er
         return error_set(err, ERROR_SYSTEM, "no memory for %s", p->name);
     copy_to_layout(&t, &parts, data);
     p->dequantized_format = t.state.dtype;
-    model->be->ops->upload(model->be, (void *)p->quantized.codes, data, parts.total);
+    model_upload_frozen(model, p, (void *)p->quantized.codes, data, parts.total);
     free(data);
     return true;
 }

@@ -92,14 +92,18 @@ bool model_quantize(struct model *model, struct parameter *p, float *values, voi
 {
     bool double_quant = model->shapes.double_quant;
     struct host_matrix matrix;
-    bool ok = host_matrix_open(&matrix, p, double_quant, err) &&
-              make_codes(model, p, &matrix, values, packed, err);
+    bool ok;
+
+    p->dequantized_format = model->plan->precision.frozen;
+    if (!model_keeps(model, p))
+        return true;
+    ok = host_matrix_open(&matrix, p, double_quant, err) &&
+         make_codes(model, p, &matrix, values, packed, err);
 
     if (ok) {
-        p->dequantized_format = model->plan->precision.frozen;
         make_factors(&matrix, double_quant);
-        model->be->ops->upload(model->be, (void *)p->quantized.codes, matrix.data,
-                               matrix.layout.total);
+        model_upload_frozen(model, p, (void *)p->quantized.codes, matrix.data,
+                            matrix.layout.total);
     }
     host_matrix_close(&matrix);
     return ok;

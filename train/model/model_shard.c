@@ -32,11 +32,6 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-static size_t larger(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
 size_t model_ranks(const struct model *model)
 {
     return plan_ranks(model->plan);
@@ -79,11 +74,7 @@ struct tensor model_moment(const struct model *model, enum moment moment, size_t
 /* Return the part of `count` elements from `at` on that is in this rank's shard. */
 static struct model_shard own_part(const struct model *model, size_t at, size_t count)
 {
-    struct model_shard shard = model_shard(model);
-    size_t from = larger(at, shard.first);
-    size_t to = smaller(at + count, shard.first + shard.count);
-
-    return (struct model_shard) { from, to > from ? to - from : 0 };
+    return model_part(model, at, count, model->shapes.shard);
 }
 
 void model_write_moment(struct model *model, enum moment moment,
@@ -221,7 +212,10 @@ void model_write_weight(struct model *m, const struct parameter *p, size_t first
     if (own.count > 0)
         m->be->ops->upload(m->be, model_shard_weights(m, own.first, own.count).data,
                            data + (own.first - at) * item, own.count * item);
-    write_copy(m, tensor_rows(p->copy, first, rows), to.format, data);
+    if (p->gathered)
+        model_drop_windows(m);
+    else
+        write_copy(m, tensor_rows(p->copy, first, rows), to.format, data);
 }
 
 void model_set_fetch(struct model *model, model_fetch *fetch, const void *context)
@@ -347,8 +341,13 @@ void model_reduce_remaining(struct model *m)
 static void reduce_nothing(struct model *m)
 {
     m->adds_nothing = true;
-    model_begin_reductions(m);
-    model_reduce_remaining(m);
+    if (m->shapes.shards_blocks) {
+        model_follow_forward(m);
+        model_follow_backward(m);
+    } else {
+        model_begin_reductions(m);
+        model_reduce_remaining(m);
+    }
     m->adds_nothing = false;
 }
 
@@ -394,28 +393,8 @@ void model_widen_copy(struct model *m, const struct parameter *p)
                                                           .x = own_copy(p, own) });
 }
 
-/* Elements that follow each other in the segments and in memory. */
-struct run_of_elements {
-    size_t at, count, item;
-    char *data;
-};
-
-/* Send each part from its rank to the others. */
-static void broadcast(struct model *m, const struct run_of_elements *run)
-{
-    size_t shard = m->shapes.shard, end = run->at + run->count;
-
-    for (size_t at = run->at; at < end;) {
-        size_t rank = at / shard, to = smaller(end, (rank + 1) * shard);
-
-        m->be->ops->broadcast(m->be, run->data + (at - run->at) * run->item,
-                              (to - at) * run->item, (int)rank);
-        at = to;
-    }
-}
-
 /* Extend the run by a parameter if it continues it, with the same gap in both. */
-static bool joins(struct run_of_elements *run, const struct run_of_elements *next)
+static bool joins(struct divided *run, const struct divided *next)
 {
     size_t step = next->at - run->at;
 
@@ -428,20 +407,22 @@ static bool joins(struct run_of_elements *run, const struct run_of_elements *nex
 
 static void broadcast_weights(struct model *m)
 {
-    struct run_of_elements run = { 0 };
+    struct divided run = { .shard = m->shapes.shard };
 
     for (size_t i = 0; i < m->trained_count; i++) {
         const struct parameter *p = m->trained[i];
         struct tensor sent = p->sharded ? p->copy : p->weight;
-        struct run_of_elements next = { p->at, p->rows * p->cols,
-                                        format_info(sent.format)->bytes, sent.data };
+        struct divided next = { p->at, p->rows * p->cols, format_info(sent.format)->bytes,
+                                m->shapes.shard, sent.data };
 
+        if (p->sharded && p->gathered)
+            continue;
         if (joins(&run, &next))
             continue;
-        broadcast(m, &run);
+        model_send_pieces(m, &run);
         run = next;
     }
-    broadcast(m, &run);
+    model_send_pieces(m, &run);
     m->be->ops->meet(m->be);
 }
 
@@ -450,6 +431,7 @@ void model_gather_weights(struct model *m)
     const struct backend_ops *ops = m->be->ops;
     size_t bytes = format_info(m->shapes.trainable)->bytes;
 
+    model_drop_windows(m);
     if (m->shapes.shards_weights) {
         broadcast_weights(m);
     } else {
@@ -460,7 +442,7 @@ void model_gather_weights(struct model *m)
         const struct parameter *p = &m->parameters[i];
         size_t count = p->rows * p->cols;
 
-        if (p->trainable && !p->sharded && p->copy.data &&
+        if (p->trainable && !p->sharded && !p->gathered && p->copy.data &&
             own_part(m, p->at, count).count < count)
             ops->convert(m->be, &(struct op_convert) { .out = p->copy, .x = p->weight });
     }
@@ -468,11 +450,14 @@ void model_gather_weights(struct model *m)
 
 void model_update_copies(struct model *m)
 {
+    model_drop_windows(m);
     for (size_t i = 0; i < m->trained_count; i++) {
         const struct parameter *p = m->trained[i];
         struct model_shard own = own_part(m, p->at, p->rows * p->cols);
         struct op_convert op = { .out = p->copy, .x = p->weight };
 
+        if (p->gathered)
+            continue;
         if (p->sharded && own.count > 0) {
             op.out = own_copy(p, own);
             op.x = model_shard_weights(m, own.first, own.count);

@@ -31,7 +31,7 @@ static struct optimizer_update update_of(struct model *model, const struct plan 
     return (struct optimizer_update) {
         .plan = plan,
         .w = flat(p->weight, count), /* of a sharded weight without data */
-        .copy = flat(p->copy, count),
+        .copy = p->gathered ? (struct tensor) { 0 } : flat(p->copy, count),
         .lr_factor = p->lr_factor,
         .decay = p->decays ? plan->weight_decay : 0,
         .first = p->at,

@@ -12,7 +12,8 @@
  *                                              have no copy
  *     copies                                   16-bit working copies of matrices, unless
  *                                              matmuls can round them from fp32
- *     frozen                                   frozen weights in their storage format
+ *     frozen                                   frozen weights in their storage format; of
+ *                                              sharded blocks one rank's shard, and windows
  *     buffers                                  activations and scratch
  *
  * Matrices that one matmul can use together (q, k, v; gate, up; the A matrices over one
@@ -69,6 +70,8 @@ struct shape_parameter {
      * has those of its shard only, and matmuls read the copy */
     size_t weight_at;
     bool sharded;
+    bool gathered;    /* the weight, or the copy, is in the window of its block */
+    size_t window_at; /* bytes from the start of that window */
     /* bytes from the start of the copies, the frozen weights or the buffer */
     size_t copy_at;
 };
@@ -178,6 +181,15 @@ struct shape_buffer {
  */
 enum lane { LANE_ROOT, LANE_EVEN, LANE_ODD, LANE_TAIL, LANES };
 
+/*
+ * Sharded blocks (ZeRO stage 3): a rank keeps its part of the matrices of all blocks.  A
+ * pass gathers those of a block into a window, where matmuls read them; the blocks
+ * alternate between two windows.  A window has the trained matrices in the format that
+ * matmuls read, then the frozen ones with the copies of folded adapters.  The trained ones
+ * are divided as their segments are, the frozen ones in equal pieces of bytes.
+ */
+enum { SHAPES_WINDOWS = 2 };
+
 struct shapes {
     struct shape_parameter *parameters;
     size_t count;
@@ -205,11 +217,20 @@ struct shapes {
      * are; levels + 1, the last is matrices_end */
     size_t *level_starts;
     size_t levels;
-    bool shards_gradients, shards_weights;
+    bool shards_gradients, shards_weights, shards_blocks;
     /* elements from the start of the gradients; without lanes the tail is at
      * matrices_end */
     size_t lanes[LANES];
-    size_t moments; /* how many the optimizer keeps */
+    /* sharded blocks.  Of the frozen matrices of all blocks: from which byte on those of
+     * each block are; layers + 1, the last is their end */
+    size_t *frozen_starts;
+    size_t frozen_shard; /* bytes of them that one rank keeps */
+    /* bytes from the start of the frozen weights */
+    size_t frozen_shard_at, windows_at;
+    size_t window_bytes;
+    size_t
+        window_frozen; /* in a window: start of the frozen matrices; 0: none is trained */
+    size_t moments;    /* how many the optimizer keeps */
     enum format moment_format;
     size_t weight_bytes, gradient_bytes, moment_bytes; /* of one segment */
     bool offloads; /* moments are in a block of their own, in host memory */
@@ -252,6 +273,11 @@ void shapes_use(const struct shapes *shapes, struct memory_use *out);
 size_t shapes_level(const struct shapes *shapes, const struct shape_parameter *p);
 /* Return the lane of a level. */
 enum lane shapes_lane(const struct shapes *shapes, size_t level);
+
+/* Return where the window of a block starts: an element of the segments, a byte of the
+ * frozen matrices. */
+size_t shapes_window_element(const struct shapes *shapes, size_t layer);
+size_t shapes_window_byte(const struct shapes *shapes, size_t layer);
 
 /* Return the stack of a linear layer of a block; STACKS for other modules. */
 enum stack shapes_stack(enum module module);

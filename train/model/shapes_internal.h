@@ -75,7 +75,8 @@ struct shapes_builder {
     size_t dims[DIMS];
     size_t room;
     size_t trainable_at, frozen_at, copies_at; /* offsets of the next parameter */
-    size_t scratch_at;                         /* offset in BUFFER_WEIGHT */
+    size_t blocks_at;  /* of the next frozen matrix of sharded blocks */
+    size_t scratch_at; /* offset in BUFFER_WEIGHT */
     bool overflow;
 };
 
@@ -93,5 +94,9 @@ enum module shapes_stack_last(enum stack stack);
 enum dim shapes_inputs(enum module module);
 void shapes_add_parameters(struct shapes_builder *m);
 void shapes_add_buffers(struct shapes_builder *m);
+/* shapes_windows.c: return whether a parameter of sharded blocks is read from a window. */
+bool shapes_is_gathered(const struct shapes_builder *m, const struct shape_parameter *p);
+/* Place this rank's shard of the blocks, and the windows, after the frozen weights. */
+void shapes_place_windows(struct shapes_builder *m);
 
 #endif

@@ -229,6 +229,8 @@ static void formats_of(const struct shapes_builder *m, struct shape_parameter *p
     if (s->lora.saved[p->module] || p->part >= PART_LORA_A)
         frozen = FORMAT_FP32;
     p->format = p->trainable ? s->trainable : p->rank == 1 ? FORMAT_FP32 : frozen;
+    if (p->gathered && p->trainable && !p->folded) /* in a window */
+        p->copy = p->format;
     if (p->folded || p->quantized || !multiplied || s->compute == FORMAT_FP32 ||
         p->format == s->compute)
         return;
@@ -264,40 +266,49 @@ static size_t bytes_of(struct shapes_builder *m, const struct shape_parameter *p
     return shapes_times(m, elements, format_info(p->format)->bytes);
 }
 
+/* Return the next offset of a copy; NULL if it is in the window of a block. */
+static size_t *copies_of(struct shapes_builder *m, const struct shape_parameter *p,
+                         size_t *frozen_at)
+{
+    if (p->folded)
+        return frozen_at;
+    if (p->quantized)
+        return &m->scratch_at;
+    return p->gathered ? NULL : &m->copies_at;
+}
+
 static void place_parameter(struct shapes_builder *m, struct shape_parameter *p)
 {
     size_t elements = shapes_times(m, p->rows, p->cols);
     size_t bytes = bytes_of(m, p, elements);
+    size_t *frozen_at = p->gathered ? &m->blocks_at : &m->frozen_at;
+    size_t *copies_at = copies_of(m, p, frozen_at);
 
     if (p->starts_group) {
         m->trainable_at = size_round(m->trainable_at, ALIGN_ELEMENTS);
         if (!p->folded)
-            m->frozen_at = size_round(m->frozen_at, SHAPES_ALIGNMENT);
+            *frozen_at = size_round(*frozen_at, SHAPES_ALIGNMENT);
         m->copies_at = size_round(m->copies_at, SHAPES_ALIGNMENT);
         m->scratch_at = 0;
     }
     if (p->quantized)
-        m->frozen_at = size_round(m->frozen_at, SHAPES_ALIGNMENT);
+        *frozen_at = size_round(*frozen_at, SHAPES_ALIGNMENT);
     if (p->trainable) {
         p->at = m->trainable_at;
         m->trainable_at += elements;
         m->out->trainable_elements += elements;
     } else {
-        p->at = m->frozen_at;
-        m->frozen_at += bytes;
+        p->at = *frozen_at;
+        *frozen_at += bytes;
     }
-    if (p->copy != FORMAT_COUNT) {
-        size_t *at = p->folded      ? &m->frozen_at
-                     : p->quantized ? &m->scratch_at
-                                    : &m->copies_at;
-
-        p->copy_at = *at;
-        *at += shapes_times(m, elements, format_info(p->copy)->bytes);
+    if (p->copy != FORMAT_COUNT && copies_at) {
+        p->copy_at = *copies_at;
+        *copies_at += shapes_times(m, elements, format_info(p->copy)->bytes);
     }
     m->frozen_at += bias_padding(m, p);
     m->out->elements += elements;
     if (m->trainable_at > SIZE_MAX / 64 || m->frozen_at > SIZE_MAX / 8 ||
-        m->copies_at > SIZE_MAX / 8)
+        m->blocks_at > SIZE_MAX / 8 || m->copies_at > SIZE_MAX / 8)
         m->overflow = true;
 }
 
@@ -340,6 +351,7 @@ static void add_parameter(struct shapes_builder *m, enum module module, enum par
         p->trainable && p->rank == 2; /* like transformers' get_decay_parameter_names */
     /* LoRA+: B matrices and vectors; LLaMA-Factory's _create_loraplus_optimizer */
     p->lr_factor = lr_ratio > 0 && (part == PART_LORA_B || p->rank == 1) ? lr_ratio : 1;
+    p->gathered = shapes_is_gathered(m, p);
     formats_of(m, p);
 }
 
@@ -493,6 +505,7 @@ void shapes_add_parameters(struct shapes_builder *m)
     size_t ranks = plan_ranks(m->plan);
 
     /* no group in the tables has more than three members */
+    s->shards_blocks = m->plan->zero_stage > 2 && ranks > 1 && !m->plan->generation.alone;
     s->parameters = arena_array(m->arena,
                                 TS_COUNT(before_blocks) + TS_COUNT(after_blocks) +
                                     m->config->layers * 3 * TS_COUNT(block_groups),
@@ -511,11 +524,11 @@ void shapes_add_parameters(struct shapes_builder *m)
     s->segment = s->shard * ranks;
     place_weights(m);
     place_gradients(m);
+    shapes_place_windows(m);
     s->moments = optimizer->moments;
     s->moment_format = optimizer_moment_format(optimizer, s->trainable);
     s->moment_bytes =
         s->moments > 0 ? s->shard * format_info(s->moment_format)->bytes : 0;
     s->offloads = plan_offloads(m->plan) && s->moment_bytes > 0;
     s->copy_bytes = size_round(m->copies_at, SHAPES_ALIGNMENT);
-    s->frozen_bytes = size_round(m->frozen_at, SHAPES_ALIGNMENT);
 }
