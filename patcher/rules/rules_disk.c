@@ -25,6 +25,7 @@ static bool measure_checkpoint(const struct rule_context *context, uint64_t *che
         return false;
     if (context->device)
         plan.device = *context->device;
+    plan.ranks = 1; /* files are those of a single rank */
     policy_decide(&plan.request, &plan.device, &plan.precision);
     if (!shapes_make(&plan, context->model, 0, 0, context->arena, &shapes, &ignored))
         return false;
@@ -33,8 +34,8 @@ static bool measure_checkpoint(const struct rule_context *context, uint64_t *che
         *model += shapes.frozen_bytes;
     *checkpoint = *model;
     if (!plan.save_only_model)
-        *checkpoint += (plan.save_torch_state ? 2 : 1) * (uint64_t)plan_ranks(&plan) *
-                       shapes.moments * shapes.moment_bytes;
+        *checkpoint += (plan.save_torch_state ? 2 : 1) * (uint64_t)shapes.moments *
+                       shapes.moment_bytes;
     return true;
 }
 
