@@ -10,9 +10,9 @@
  * share of the time of the steps, on a CPU. Loss of step 4: with all its bits, to compare
  * two runs.
  *
- *     bench_train [cuda] [profile] [checkpointed] [MODEL full|lora fp32|bf16]
+ *     bench_train [cuda] [profile] [checkpointed] [MODEL full|lora fp32|bf16|fp8]
  *     bench_train [cuda] [profile] [checkpointed] shape LAYERS WIDTH HEADS INNER VOCABULARY
- *                                       SEQUENCES LENGTH full|lora fp32|bf16
+ *                                       SEQUENCES LENGTH full|lora fp32|bf16|fp8
  *
  * The second form is a Llama of any shape, its head tied to the embedding, with fewer
  * steps. GPT-2-dropping has the dropouts that GPT-2 was published with; GPT-2 has none,
@@ -88,7 +88,7 @@ static void run_first(struct bench *bench, double seconds[FIRST_PARTS])
     bench->plan = model_steps_plan(&bench->row);
     seconds[FIRST_DEVICE] = clock_seconds() - start;
     start = clock_seconds();
-    bench->be = bench->row.gpu ? rate_open_gpu() : rate_open(0, false);
+    bench->be = model_steps_backend(bench);
     seconds[FIRST_BACKEND] = clock_seconds() - start;
     start = clock_seconds();
     filling = model_steps_open(bench);
@@ -125,7 +125,7 @@ static void run(const struct bench_row *row)
            "%.2f | %.1f | %.2f | %s | %a | %.2f, %.2f, %.2f, %.2f |\n",
            row->model->name, row->model->sequences, row->model->length,
            row->method == METHOD_LORA ? "LoRA r=16" : "full",
-           row->checkpointed ? ", checkpointed" : "", format_info(row->format)->name,
+           row->checkpointed ? ", checkpointed" : "", model_steps_format(row),
            1e3 * seconds[count / 2], 1e3 * seconds[0],
            (double)bench.batch.rows / seconds[count / 2], memory, rate,
            100 * model_steps_flops(&bench) / seconds[count / 2] / (rate * 1e9),
@@ -147,7 +147,7 @@ static void run_profile(const struct bench_row *row)
     struct profile profile;
 
     setenv("TRAINSPOOL_NO_GRAPHS", "1", 1);
-    bench.be = row->gpu ? rate_open_gpu() : rate_open(0, false);
+    bench.be = model_steps_backend(&bench);
     model_steps_open(&bench);
     model_steps_run(&bench, 1);
     profile_start(&profile, bench.be);
@@ -156,7 +156,7 @@ static void run_profile(const struct bench_row *row)
     profile_stop(&profile, bench.be);
     printf("\n%s, B%zu T%zu, %s, %s\n\n", row->model->name, row->model->sequences,
            row->model->length, row->method == METHOD_LORA ? "LoRA r=16" : "full",
-           format_info(row->format)->name);
+           model_steps_format(row));
     profile_print(&profile, STEPS);
     fflush(stdout);
     model_steps_close(&bench);
@@ -183,13 +183,20 @@ static void run_apart(const struct bench_row *row)
 
 static const enum method methods[] = { METHOD_FULL, METHOD_LORA };
 static const char *const method_names[] = { "full", "lora" };
-static const enum format formats[] = { FORMAT_FP32, FORMAT_BF16 };
+static const struct {
+    enum format format;
+    bool fp8; /* only if it is named */
+} formats[] = {
+    { FORMAT_FP32, false },
+    { FORMAT_BF16, false },
+    { FORMAT_BF16, true },
+};
 
 /* Return whether the two words select the row. */
 static bool is_selected(const struct bench_row *row, char *const words[2])
 {
     return strcmp(words[0], method_names[row->method == METHOD_LORA]) == 0 &&
-           strcmp(words[1], format_info(row->format)->name) == 0;
+           strcmp(words[1], model_steps_format(row)) == 0;
 }
 
 static void usage(void)
@@ -197,9 +204,9 @@ static void usage(void)
     fprintf(
         stderr,
         "usage: bench_train [cuda] [profile] [checkpointed] [MODEL full|lora "
-        "fp32|bf16]\n"
+        "fp32|bf16|fp8]\n"
         "       bench_train [cuda] [profile] [checkpointed] shape LAYERS WIDTH HEADS INNER "
-        "VOCABULARY SEQUENCES LENGTH full|lora fp32|bf16\n");
+        "VOCABULARY SEQUENCES LENGTH full|lora fp32|bf16|fp8\n");
     exit(2);
 }
 
@@ -260,8 +267,9 @@ static int run_rows(const struct bench_row *like, char *const words[2])
     for (size_t m = 0; m < TS_COUNT(methods); m++)
         for (size_t f = 0; f < TS_COUNT(formats); f++) {
             row.method = methods[m];
-            row.format = formats[f];
-            if (words == NULL || is_selected(&row, words)) {
+            row.format = formats[f].format;
+            row.fp8 = formats[f].fp8;
+            if (words == NULL ? !row.fp8 : is_selected(&row, words)) {
                 run_apart(&row);
                 count++;
             }

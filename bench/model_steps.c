@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "bench/rate.h"
 #include "bench/target.h"
 #include "train/model/optimizer.h"
 #include "train/model/shapes.h"
@@ -35,6 +36,7 @@ struct plan model_steps_plan(const struct bench_row *row)
         .lora_target = "all",
         .precision = { .mode = row->format == FORMAT_FP32 ? MODE_FP32 : MODE_BF16_MIXED,
                        .compute = row->format,
+                       .fp8 = row->fp8,
                        .trainable = FORMAT_FP32,
                        .has_frozen = lora,
                        .frozen = row->format,
@@ -113,6 +115,37 @@ static void make_batch(struct bench *bench)
         batch->offsets[i] = (int32_t)(i * length);
 }
 
+const char *model_steps_format(const struct bench_row *row)
+{
+    return row->fp8 ? "fp8" : format_info(row->format)->name;
+}
+
+static void read_config(const struct bench *bench, struct arena *arena,
+                        struct model_config *out)
+{
+    const struct bench_model *model = bench->row.model;
+    struct error err = { 0 };
+
+    check(model_config_parse(model->config, strlen(model->config), model->name, arena,
+                             out, &err),
+          &err);
+}
+
+struct backend *model_steps_backend(const struct bench *bench)
+{
+    const struct bench_model *model = bench->row.model;
+    struct arena *arena = arena_new();
+    struct model_config config;
+    size_t rounded;
+
+    if (!bench->row.gpu)
+        return rate_open(0, false);
+    read_config(bench, arena, &config);
+    rounded = shapes_fp8_bytes(&bench->plan, &config, model->sequences * model->length);
+    arena_free(arena);
+    return target_open_fp8(&bench->plan.device, rounded);
+}
+
 double model_steps_open(struct bench *bench)
 {
     const struct bench_model *model = bench->row.model;
@@ -121,9 +154,7 @@ double model_steps_open(struct bench *bench)
     double start;
 
     bench->arena = arena_new();
-    check(model_config_parse(model->config, strlen(model->config), model->name,
-                             bench->arena, &bench->config, &err),
-          &err);
+    read_config(bench, bench->arena, &bench->config);
     make_batch(bench);
     bench->model =
         model_new(&(struct model_options) { .plan = &bench->plan,

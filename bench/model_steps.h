@@ -17,10 +17,11 @@ struct bench_row {
     bool profile; /* print the operations of a step instead of the row */
     enum method method;
     enum format format;
+    bool fp8;       /* bf16, and matmuls of layers in fp8 */
     double seconds; /* stop after this time */
 };
 
-/* The caller sets `row`, `plan` and `be` before opening it. */
+/* The caller sets `row`, and `plan` and `be` before opening it. */
 struct bench {
     struct bench_row row;
     struct plan plan;
@@ -33,6 +34,10 @@ struct bench {
 };
 
 struct plan model_steps_plan(const struct bench_row *row);
+/* Return the name of the row's format. */
+const char *model_steps_format(const struct bench_row *row);
+/* Open the device that the row asks for. */
+struct backend *model_steps_backend(const struct bench *bench);
 
 /* Make the model and a batch, or end the program. Returns the seconds that filling the
  * weights took. */

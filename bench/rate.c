@@ -23,11 +23,6 @@ struct backend *rate_open(int threads, bool onednn)
     return be;
 }
 
-struct backend *rate_open_gpu(void)
-{
-    return target_open(target_find(NULL), 0);
-}
-
 /* Pseudorandom values between -1 and 1. */
 static struct tensor filled(struct backend *be, enum format format, size_t rows,
                             size_t cols)

@@ -4,10 +4,8 @@
 
 #include "kernels/backend.h"
 
-/* Open the CPU with this many threads, or the first GPU; ends the program with a message
- * if that fails. */
+/* Open the CPU with this many threads, or end the program with a message. */
 struct backend *rate_open(int threads, bool onednn);
-struct backend *rate_open_gpu(void);
 
 /* A matmul of a training step: pass 0 forward (rows, in) -> (rows, out), 1 gradient of x,
  * 2 gradient of the weight, accumulated in fp32. */

@@ -31,17 +31,27 @@ const struct device *target_find(const char *name)
     return &devices[ordinal];
 }
 
-struct backend *target_open(const struct device *device, int threads)
+static struct backend *open_with(struct backend_options options)
 {
-    struct backend_options options = { .device = device,
-                                       .threads = threads,
-                                       .log = log_new(STDERR_FILENO, LOG_WARN) };
     struct error err = { 0 };
-    struct backend *be = backend_open(&options, &err);
+    struct backend *be;
 
+    options.log = log_new(STDERR_FILENO, LOG_WARN);
+    be = backend_open(&options, &err);
     if (!be)
         target_stop(err.text);
     return be;
+}
+
+struct backend *target_open(const struct device *device, int threads)
+{
+    return open_with((struct backend_options) { .device = device, .threads = threads });
+}
+
+struct backend *target_open_fp8(const struct device *device, size_t rounded_bytes)
+{
+    return open_with(
+        (struct backend_options) { .device = device, .rounded_bytes = rounded_bytes });
 }
 
 void target_wait(struct backend *be)
