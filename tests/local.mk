@@ -355,6 +355,7 @@ plain_tests += %D%/cli/crash.t
 plain_tests += %D%/cli/cuda_code.t
 plain_tests += %D%/cli/package.t
 plain_tests += %D%/cli/ranks.t
+plain_tests += %D%/cli/zero.t
 plain_tests += %D%/cli/soak.t
 plain_tests += %D%/english.t
 plain_tests += %D%/layers.t

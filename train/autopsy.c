@@ -378,9 +378,18 @@ static void report(const struct autopsy *a)
 
 static void search_and_report(struct autopsy *a)
 {
+    struct model *model = a->run->model;
     struct error err = { 0 };
+    bool shared = model_shards_blocks(model);
+    bool ok =
+        !shared || parallel_send_order(a->run->options->group, PARALLEL_FOLLOW, &err);
 
-    if (search(a, &err))
+    if (ok && shared)
+        model_lead(model, true);
+    ok = ok && search(a, &err);
+    if (shared)
+        model_lead(model, false);
+    if (ok)
         report(a);
     else
         log_line(a->run->options->log, LOG_WARN, "autopsy: %s", err.text);

@@ -138,6 +138,8 @@ static bool compute_sums(struct run *run, struct evaluation_parts *parts,
     parts->answer_seconds = clock_seconds() - started - parts->loss_seconds;
     if (sums[SUM_CUT] > 0 && !parallel_send_order(run->options->group, PARALLEL_CUT, err))
         return false;
+    if (!model_follow(run->model, err))
+        return false;
     return parallel_sum(run->options->group, sums, SUMS, err);
 }
 

@@ -12,6 +12,7 @@ libtrain_a_SOURCES += %D%/eval_prompts.c %D%/eval_prompts.h
 libtrain_a_SOURCES += %D%/evaluation.c %D%/evaluation.h
 libtrain_a_SOURCES += %D%/evaluation_only.c %D%/evaluation_only.h
 libtrain_a_SOURCES += %D%/evaluation_plan.c %D%/evaluation_plan.h
+libtrain_a_SOURCES += %D%/follower.c %D%/follower.h
 libtrain_a_SOURCES += %D%/merge.c %D%/merge.h
 libtrain_a_SOURCES += %D%/merge_plan.c %D%/merge_plan.h
 libtrain_a_SOURCES += %D%/metrics.c %D%/metrics.h

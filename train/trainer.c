@@ -18,6 +18,7 @@
 #include "train/autopsy.h"
 #include "train/criterion.h"
 #include "train/evaluation.h"
+#include "train/follower.h"
 #include "train/model/optimizer.h"
 #include "train/model/parallel.h"
 #include "train/preflight.h"
@@ -406,52 +407,6 @@ static bool train(struct run *run, struct error *err)
     return true;
 }
 
-/* Load the weights of a checkpoint: a rank may have parts that no other has. */
-static bool load_step(struct run *run, int64_t step, struct error *err)
-{
-    char *name = checkpoint_name(run->plan->output_dir, step);
-    bool ok = checkpoint_load_weights(run->model, name, err);
-
-    free(name);
-    return ok;
-}
-
-/* Run a rank other than 0: carry out the orders of rank 0 until PARALLEL_END. */
-static bool follow_orders(struct run *run, struct error *err)
-{
-    const struct backend_group *group = run->options->group;
-    struct parallel_order order = { 0 };
-    bool ok = true;
-
-    while (ok && parallel_receive_order(group, &order, err)) {
-        switch (order.work) {
-        case PARALLEL_STEP:
-            ok = step(run, err);
-            break;
-        case PARALLEL_EVALUATE:
-            ok = evaluation_follow(run, err);
-            break;
-        case PARALLEL_FETCH:
-            ok = parallel_serve_fetch(group, run->model, &order.span, err);
-            break;
-        case PARALLEL_SAVE_STATE:
-            ok = preflight_save_state(run, err);
-            break;
-        case PARALLEL_RESTORE_STATE:
-            ok = preflight_restore_state(run, err);
-            break;
-        case PARALLEL_CUT: /* this rank had ended its share */
-            break;
-        case PARALLEL_LOAD_BEST:
-            ok = load_step(run, (int64_t)order.span.first, err);
-            break;
-        case PARALLEL_END:
-            return true;
-        }
-    }
-    return false;
-}
-
 /* The best checkpoint may be missing if the disk was full. */
 static bool load_best(struct run *run, struct error *err)
 {
@@ -579,7 +534,7 @@ bool trainer_run(const struct plan *plan, const struct trainer_options *options,
     fault_clear();
     ok = run_open(&run, &why) && parallel_ready(options->group, &why) &&
          (parallel_rank(options->group) == 0 ? run_rank_0(&run, &why)
-                                             : follow_orders(&run, &why));
+                                             : follower_run(&run, step, &why));
     if (!ok)
         fault_doubt(&why);
     if (!ok && why.code == ERROR_DIVERGED)

@@ -175,6 +175,18 @@ static const char *apply_zero_2(struct alternative_trial *trial)
     return NULL;
 }
 
+static const char *apply_zero_3(struct alternative_trial *trial)
+{
+    if (trial->plan.external)
+        return "zero_stage is a setting of native runs";
+    if (plan_ranks(&trial->plan) == 1)
+        return "the job has one rank";
+    if (trial->plan.zero_stage > 2)
+        return already;
+    trial->plan.zero_stage = 3;
+    return NULL;
+}
+
 /* ---- Models ---- */
 
 /* Compare two names of folders: "m", "./m" and "m/" are the same. */
@@ -271,6 +283,12 @@ static const struct alternative rows[] = {
           "same except for rounding",
       .advised = true,
       .apply = apply_zero_2 },
+    { .name = "ZeRO stage 3",
+      .setting = "trainspool: {zero_stage: 3}",
+      .cost = "the weights of each layer are sent twice in each micro-batch, and the "
+              "gradients as in stage 2; the result is that of stage 2 to the bit",
+      .advised = true,
+      .apply = apply_zero_3 },
     { .name = "bf16",
       .setting = "bf16: true",
       .cost = "frozen weights are kept in 16 bits, and matmuls round to 8 bits of "

@@ -485,9 +485,24 @@ static void add_model(struct text *out, const struct page *page)
                                            : "");
 }
 
+/* What a rank has of divided weights. */
+static void add_shares(struct text *out, const struct page *page)
+{
+    const struct plan *plan = page->plan;
+    size_t ranks = plan_ranks(plan);
+
+    if (page->forecast.has_memory && !plan->external && ranks > 1 && plan->zero_stage > 2)
+        text_addf(
+            out,
+            "              each of %zu ranks has 1/%zu of the weights of layers, and "
+            "those of two layers in use\n",
+            ranks, ranks);
+}
+
 static void add_end(struct text *out, const struct page *page)
 {
     add_memory(out, &page->forecast);
+    add_shares(out, page);
     if (plan_trains(page->plan))
         add_time(out, &page->forecast);
     containment_add_line(page->plan, out);

@@ -219,6 +219,24 @@ static void test_gradients_are_sharded_among_ranks(void **state)
     expect("ZeRO stage 2", &trial, REFUSES);
 }
 
+static void test_weights_are_sharded_among_ranks(void **state)
+{
+    struct alternative_trial trial = trial_on("A100");
+
+    (void)state;
+    trial.plan.ranks = 4;
+    trial.plan.zero_stage = 2;
+    expect("ZeRO stage 3", &trial, REFUSES);
+    trial.plan.external = false;
+    trial.plan.method = METHOD_LORA;
+    expect("ZeRO stage 3", &trial, APPLIES);
+    assert_int_equal(trial.plan.zero_stage, 3);
+    expect("ZeRO stage 3", &trial, ALREADY);
+    trial.plan.ranks = 1;
+    trial.plan.zero_stage = 1;
+    expect("ZeRO stage 3", &trial, REFUSES);
+}
+
 static void test_moments_move_to_the_host(void **state)
 {
     struct alternative_trial trial = trial_on("A100");
@@ -300,6 +318,7 @@ int main(void)
         cmocka_unit_test(test_modes_decide_the_stored_formats),
         cmocka_unit_test(test_lora_keeps_the_rank_of_the_job),
         cmocka_unit_test(test_gradients_are_sharded_among_ranks),
+        cmocka_unit_test(test_weights_are_sharded_among_ranks),
         cmocka_unit_test(test_moments_move_to_the_host),
         cmocka_unit_test(test_reference_is_removed_from_plan_and_setup),
         cmocka_unit_test(test_time_is_that_of_the_matmuls),

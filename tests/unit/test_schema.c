@@ -96,7 +96,9 @@ static const char *other_value(const struct key *key)
         return key->default_value && strcmp(key->default_value, "false") == 0 ? "true"
                                                                               : "false";
     case KEY_INT:
-        return strcmp(key->name, "version") == 0 ? "1" : key->max == 2 ? "2" : "7";
+        return strcmp(key->name, "version") == 0 ? "1"
+               : key->max > 1 && key->max < 7    ? "2"
+                                                 : "7";
     case KEY_REAL:
         return "0.125";
     case KEY_ENUM:

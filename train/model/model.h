@@ -225,6 +225,11 @@ bool model_read_weight(const struct model *model, const struct parameter *p, siz
 /* If blocks are sharded, a pass that does not train reads parts of other ranks, too: a
  * rank that has none to make takes part in theirs here, until no rank makes another. */
 bool model_follow(struct model *model, struct error *err);
+/* Return whether that is the case. */
+bool model_shards_blocks(const struct model *model);
+/* Passes that rank 0 makes alone: it leads, while the others follow until it ends. */
+void model_lead(struct model *model, bool leads);
+bool model_follow_rank_0(struct model *model, struct error *err);
 /* This rank's part of elements [at, at + count) of the segments, of a sharded weight. */
 struct tensor model_shard_weights(const struct model *model, size_t at, size_t count);
 

@@ -480,6 +480,13 @@ static void embeddings_backward(const struct pass *pass)
     embed_backward(pass, m->positions, BUFFER_POSITIONS, 0, -1);
 }
 
+/* Make the block of level `to`, the lowest of a piece, ready.  `lowest`: of all. */
+static void use_level(struct model *m, size_t to, size_t lowest)
+{
+    if (to > 0 && to <= m->config->layers)
+        model_use_block(m, to - 1, to > 1 && to > lowest ? to - 2 : SIZE_MAX);
+}
+
 /* Run from below level `from` down to level `to`, unless a recording was replayed. */
 static void levels_backward(const struct pass *pass, size_t from, size_t to)
 {
@@ -490,6 +497,7 @@ static void levels_backward(const struct pass *pass, size_t from, size_t to)
     while (from-- > to) {
         heartbeat_tick(pass->model->heartbeat);
         pass->model->level = from;
+        use_level(pass->model, from, from); /* in a piece of a level it is ready */
         if (from == 0)
             embeddings_backward(pass);
         else if (from <= layers)
@@ -498,13 +506,6 @@ static void levels_backward(const struct pass *pass, size_t from, size_t to)
             last_norm_backward(pass);
     }
     pass_end(pass);
-}
-
-/* Make the block of level `to`, the lowest of a piece, ready.  `lowest`: of all. */
-static void use_level(struct model *m, size_t to, size_t lowest)
-{
-    if (to > 0 && to <= m->config->layers)
-        model_use_block(m, to - 1, to > 1 && to > lowest ? to - 2 : SIZE_MAX);
 }
 
 /* Return the end of the piece that starts at level `from`.  The last norm is in the piece

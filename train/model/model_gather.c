@@ -95,15 +95,34 @@ static void gather_frozen(struct model *m, size_t layer)
     model_send_pieces(m, &all);
 }
 
-static bool holds(const struct model *m, size_t layer)
+bool model_holds_block(const struct model *m, size_t layer)
 {
     return m->held[layer % SHAPES_WINDOWS] == layer;
 }
 
+/* Add up a number of all ranks.  The scalars of a step are not in use between steps, and
+ * this one not before its end. */
+static void announce(struct model *m, double number)
+{
+    double *sum = &model_step_scalars(m)->square_sum;
+
+    m->be->ops->upload(m->be, sum, &number, sizeof(number));
+    m->be->ops->all_reduce(m->be, sum, 1);
+    m->be->ops->meet(m->be);
+}
+
+static bool read_sum(struct model *m, double *sum, struct error *err)
+{
+    m->be->ops->download(m->be, sum, &model_step_scalars(m)->square_sum, sizeof(*sum));
+    return m->be->ops->sync(m->be, err);
+}
+
 static void gather(struct model *m, size_t layer)
 {
-    if (holds(m, layer))
+    if (model_holds_block(m, layer))
         return;
+    if (m->leads)
+        announce(m, (double)layer + 1);
     m->held[layer % SHAPES_WINDOWS] = layer;
     gather_trained(m, layer);
     gather_frozen(m, layer);
@@ -143,20 +162,11 @@ void model_fill_window(const struct pass *pass, size_t layer)
 
 /* ---- Ranks that have no batch ---- */
 
-/* Find out how many ranks make another pass.  The scalars of a step are not in use between
- * steps. */
-static void announce(struct model *m, double passes)
-{
-    double *sum = &model_step_scalars(m)->square_sum;
-
-    m->be->ops->upload(m->be, sum, &passes, sizeof(passes));
-    m->be->ops->all_reduce(m->be, sum, 1);
-    m->be->ops->meet(m->be);
-}
-
+/* Count the ranks that make another pass. */
 void model_announce(struct model *m)
 {
-    announce(m, 1);
+    if (!m->leads)
+        announce(m, 1);
 }
 
 static void follow_blocks(struct model *m)
@@ -171,13 +181,40 @@ bool model_follow(struct model *m, struct error *err)
 
     while (passes > 0) {
         announce(m, 0);
-        m->be->ops->download(m->be, &passes, &model_step_scalars(m)->square_sum,
-                             sizeof(passes));
-        if (!m->be->ops->sync(m->be, err))
+        if (!read_sum(m, &passes, err))
             return false;
         if (passes > 0)
             follow_blocks(m);
     }
+    return true;
+}
+
+bool model_shards_blocks(const struct model *m)
+{
+    return m->shapes.shards_blocks;
+}
+
+void model_lead(struct model *m, bool leads)
+{
+    model_drop_windows(m);
+    if (!leads)
+        announce(m, 0);
+    m->leads = leads;
+}
+
+bool model_follow_rank_0(struct model *m, struct error *err)
+{
+    double next;
+
+    model_drop_windows(m);
+    do {
+        announce(m, 0);
+        if (!read_sum(m, &next, err))
+            return false;
+        if (next > 0)
+            model_use_block(m, (size_t)next - 1, SIZE_MAX);
+    } while (next > 0);
+    model_drop_windows(m);
     return true;
 }
 

@@ -164,6 +164,7 @@ struct model {
     char *frozen_shard, *windows;
     size_t held[SHAPES_WINDOWS];
     bool gathering;     /* a block is on its way */
+    bool leads;         /* the other ranks do not know which block comes next */
     model_fetch *fetch; /* of moments that other ranks keep */
     const void *fetch_context;
 
@@ -314,6 +315,8 @@ void model_follow_backward(struct model *model);
 /* model_gather.c.  If blocks are sharded: make the matrices of block `layer` ready, and
  * begin to gather those of block `next`, if there is such a block. */
 void model_use_block(struct model *model, size_t layer, size_t next);
+/* Return whether the window of a block has its matrices. */
+bool model_holds_block(const struct model *model, size_t layer);
 /* What the windows hold has changed. */
 void model_drop_windows(struct model *model);
 /* Copy the folded adapters of a block to its window. */

@@ -125,7 +125,11 @@ static const struct shape_parameter *parameter_at(const struct model *m, const v
     for (size_t i = 0; i < m->shapes.count; i++) {
         const struct parameter *p = &m->parameters[i];
 
-        if (is_within(data, &p->weight) || is_in_gradient(m, i, data) ||
+        if (is_in_gradient(m, i, data))
+            return &m->shapes.parameters[i];
+        if (p->gathered && !model_holds_block(m, m->shapes.parameters[i].layer))
+            continue;
+        if (is_within(data, &p->weight) ||
             (p->quantized.codes ? data == p->quantized.codes : is_within(data, &p->copy)))
             return &m->shapes.parameters[i];
     }
@@ -462,6 +466,8 @@ static bool scan_parameter(struct watcher *w, size_t index, struct watch *out)
     const struct parameter *p = &w->model->parameters[index];
     const struct tensor both[] = { p->weight, p->copy };
 
+    if (p->gathered)
+        model_use_block(w->model, shape->layer, SIZE_MAX);
     if (p->quantized.codes)
         model_dequantize(w->model, p);
     for (size_t i = 0; i < 2 && out->kind == WATCH_NOTHING; i++) {

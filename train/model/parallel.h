@@ -21,6 +21,7 @@ enum parallel_work {
     PARALLEL_RESTORE_STATE, /* restore it after the preflight */
     PARALLEL_CUT,           /* end the evaluation early, if it has not ended */
     PARALLEL_LOAD_BEST,     /* load the weights of the checkpoint of step span.first */
+    PARALLEL_FOLLOW,        /* take part in what rank 0 does alone */
     PARALLEL_END
 };
 
