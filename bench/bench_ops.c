@@ -155,10 +155,11 @@ static void bench_swiglu_backward(struct bench *b)
     struct tensor dboth = block(b, 2, b->format, ROWS, 2 * INNER);
 
     b->be->ops->swiglu_backward(
-        b->be, &(struct op_swiglu_backward) {
-                   tensor_columns(dboth, 0, INNER), tensor_columns(dboth, INNER, INNER),
-                   block(b, 0, b->format, ROWS, INNER), tensor_columns(both, 0, INNER),
-                   tensor_columns(both, INNER, INNER), ACTIVATION_SILU });
+        b->be, &(struct op_swiglu_backward) { .dgate = tensor_columns(dboth, 0, INNER),
+                                              .dup = tensor_columns(dboth, INNER, INNER),
+                                              .dout = block(b, 0, b->format, ROWS, INNER),
+                                              .gate = tensor_columns(both, 0, INNER),
+                                              .up = tensor_columns(both, INNER, INNER) });
 }
 
 /* Reads a block that no operation writes to in another format. */
@@ -183,9 +184,10 @@ static void bench_activation_backward(struct bench *b, enum activation kind)
 {
     b->be->ops->activation_backward(
         b->be,
-        &(struct op_activation_backward) { block(b, 0, b->format, ROWS, INNER),
-                                           block(b, 2, b->format, ROWS, INNER),
-                                           block(b, 7, b->format, ROWS, INNER), kind });
+        &(struct op_activation_backward) { .dx = block(b, 0, b->format, ROWS, INNER),
+                                           .dout = block(b, 2, b->format, ROWS, INNER),
+                                           .x = block(b, 7, b->format, ROWS, INNER),
+                                           .kind = kind });
 }
 
 static void bench_gelu_backward(struct bench *b)

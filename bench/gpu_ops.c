@@ -188,15 +188,30 @@ static void put_swiglu(struct bench *b)
     b->be->ops->swiglu(b->be, &op);
 }
 
+static struct op_swiglu_backward swiglu_backward_op(struct bench *b)
+{
+    return (struct op_swiglu_backward) {
+        .dgate = inner(b, 1),
+        .dup = inner(b, 1),
+        .dout = operand(b, b->format, b->rows, b->shape->inner, 1),
+        .gate = inner(b, 1),
+        .up = inner(b, 1),
+    };
+}
+
 static void put_swiglu_backward(struct bench *b)
 {
-    struct op_swiglu_backward op = { .dgate = inner(b, 1),
-                                     .dup = inner(b, 1),
-                                     .dout = operand(b, b->format, b->rows,
-                                                     b->shape->inner, 1),
-                                     .gate = inner(b, 1),
-                                     .up = inner(b, 1) };
+    struct op_swiglu_backward op = swiglu_backward_op(b);
 
+    b->be->ops->swiglu_backward(b->be, &op);
+}
+
+/* With the forward's output, as in the backward pass of a block. */
+static void put_swiglu_backward_both(struct bench *b)
+{
+    struct op_swiglu_backward op = swiglu_backward_op(b);
+
+    op.out = operand(b, b->format, b->rows, b->shape->inner, 1);
     b->be->ops->swiglu_backward(b->be, &op);
 }
 
@@ -222,9 +237,12 @@ static void put_gelu_tanh(struct bench *b)
 static void put_activation_backward(struct bench *b, enum activation kind)
 {
     size_t inner = b->shape->inner;
-    struct op_activation_backward op = { operand(b, b->format, b->rows, inner, 1),
-                                         operand(b, b->format, b->rows, inner, 1),
-                                         operand(b, b->format, b->rows, inner, 1), kind };
+    struct op_activation_backward op = {
+        .dx = operand(b, b->format, b->rows, inner, 1),
+        .dout = operand(b, b->format, b->rows, inner, 1),
+        .x = operand(b, b->format, b->rows, inner, 1),
+        .kind = kind,
+    };
 
     b->be->ops->activation_backward(b->be, &op);
 }
@@ -383,6 +401,7 @@ const struct row gpu_ops[] = {
     { .name = "rope", .put = put_rope },
     { .name = "swiglu", .put = put_swiglu },
     { .name = "swiglu_backward", .put = put_swiglu_backward },
+    { .name = "swiglu_backward, out", .put = put_swiglu_backward_both },
     { .name = "gelu", .put = put_gelu },
     { .name = "gelu_backward", .put = put_gelu_backward },
     { .name = "gelu by tanh", .put = put_gelu_tanh },

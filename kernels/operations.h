@@ -36,10 +36,10 @@
     X(attention, 5, EACH_ISA, STEPS, DOUBLE, WATCHED)            \
     X(attention_backward, 5, EACH_ISA, LAUNCH, DOUBLE, WATCHED)  \
     X(activation, 2, EACH_ISA, LAUNCH, DOUBLE, WATCHED)          \
-    X(activation_backward, 3, EACH_ISA, LAUNCH, DOUBLE, WATCHED) \
+    X(activation_backward, 4, EACH_ISA, LAUNCH, DOUBLE, WATCHED) \
     X(decode, 6, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)         \
     X(swiglu, 3, EACH_ISA, LAUNCH, DOUBLE, WATCHED)              \
-    X(swiglu_backward, 5, EACH_ISA, LAUNCH, DOUBLE, WATCHED)     \
+    X(swiglu_backward, 6, EACH_ISA, LAUNCH, DOUBLE, WATCHED)     \
     X(classifier, 5, EACH_ISA, STEPS, DOUBLE, WATCHED)           \
     X(topk, 3, EACH_ISA, STEPS, NO_DOUBLE, UNWATCHED)            \
     X(distill, 5, EACH_ISA, STEPS, DOUBLE, WATCHED)              \

@@ -285,9 +285,10 @@ struct op_activation {
     enum activation kind;
 };
 
-/* dx = dout * act'(x); dx may share its data with x or dout. */
+/* dx = dout * act'(x); dx may share its data with x or dout.  out, if present, = act(x) to
+ * the bits of op_activation, and may share its data with the other of the two. */
 struct op_activation_backward {
-    struct tensor dx, dout, x;
+    struct tensor dx, out, dout, x;
     enum activation kind;
 };
 
@@ -298,9 +299,11 @@ struct op_swiglu {
     enum activation kind;
 };
 
-/* dgate, dup = gradients for dout; each may share its data with gate or up. */
+/* dgate, dup = gradients for dout; each may share its data with gate or up.  out, if
+ * present, = act(gate) * up to the bits of op_swiglu, and may share its data with dout:
+ * the gradient of the next matmul's weight needs it after dout. */
 struct op_swiglu_backward {
-    struct tensor dgate, dup, dout, gate, up;
+    struct tensor dgate, dup, out, dout, gate, up;
     enum activation kind;
 };
 

@@ -41,14 +41,17 @@ CPU_INLINE void activation_row_backward(const struct op_activation_backward *op,
 {
     const void *x = cpu_row(op->x, row), *dout = cpu_row(op->dout, row);
     void *dx = cpu_row(op->dx, row);
+    void *out = op->out.data ? cpu_row(op->out, row) : NULL;
     size_t cols = op->dout.cols;
 
     for (size_t i = 0; i < cols; i += LANES) {
         size_t count = vec_count(i, cols);
         struct activated to = activated_by(kind, vec_load(x, format, i, count));
+        vec g = vec_load(dout, format, i, count);
 
-        vec_store(dx, format, i, count,
-                  vec_load(dout, format, i, count) * to.slope * to.bend);
+        vec_store(dx, format, i, count, g * to.slope * to.bend);
+        if (out)
+            vec_store(out, format, i, count, to.value);
     }
 }
 

@@ -40,6 +40,7 @@ CPU_INLINE void swiglu_row_backward(const struct op_swiglu_backward *op, size_t 
     const void *gate = cpu_row(op->gate, row), *up = cpu_row(op->up, row);
     const void *dout = cpu_row(op->dout, row);
     void *dgate = cpu_row(op->dgate, row), *dup = cpu_row(op->dup, row);
+    void *out = op->out.data ? cpu_row(op->out, row) : NULL;
 
     for (size_t i = 0; i < op->dout.cols; i += LANES) {
         size_t count = vec_count(i, op->dout.cols);
@@ -50,6 +51,8 @@ CPU_INLINE void swiglu_row_backward(const struct op_swiglu_backward *op, size_t 
 
         vec_store(dgate, format, i, count, g * y * to.slope * to.bend);
         vec_store(dup, format, i, count, g * x * to.share);
+        if (out)
+            vec_store(out, format, i, count, to.value * y);
     }
 }
 

@@ -1,10 +1,10 @@
 /*
  * kernels/cuda/swiglu.cu - gated activations (SwiGLU, GeGLU), and their gradients.
  *
- * Bytes moved per element, of b bytes in its format: forward 3 b, backward 5 b. (8192,
- * 8192) in bf16 at 4.2 TB/s: forward 96 us, backward 160 us. The exponential and the
- * division are about 20 instructions per element, half of what can be issued in the time
- * of the forward's 6 bytes.
+ * Bytes moved per element, of b bytes in its format: forward 3 b, backward 5 b, or 6 b if
+ * it also writes the forward's output. (8192, 8192) in bf16 at 4.2 TB/s: forward 96 us,
+ * backward 160 or 192 us. The exponential and the division are about 20 instructions per
+ * element, half of what can be issued in the time of the forward's 6 bytes.
  */
 #include "kernels/cuda/activation.cuh"
 
@@ -35,7 +35,7 @@ template <enum activation kind, typename T> struct swiglu_cells {
 };
 
 template <enum activation kind, typename T> struct swiglu_backward_cells {
-    view<T> dgate, dup, dout, gate, up;
+    view<T> dgate, dup, out, dout, gate, up; /* out may be absent */
 
     template <int n> struct input {
         pack<T, n> dout, gate, up;
@@ -51,7 +51,7 @@ template <enum activation kind, typename T> struct swiglu_backward_cells {
     template <int n>
     __device__ void store(const input<n> &in, size_t row, size_t col) const
     {
-        float by_gate[n], by_up[n];
+        float by_gate[n], by_up[n], value[n];
 
 #pragma unroll
         for (int i = 0; i < n; i++) {
@@ -61,9 +61,12 @@ template <enum activation kind, typename T> struct swiglu_backward_cells {
 
             by_gate[i] = g * y * to.slope * to.bend;
             by_up[i] = g * x * to.share;
+            value[i] = to.value * y;
         }
         ::store<n>(dgate.at(row, col), by_gate);
         ::store<n>(dup.at(row, col), by_up);
+        if (out.data)
+            ::store<n>(out.at(row, col), value);
     }
 };
 
@@ -98,12 +101,12 @@ static cudaError_t backward_typed(const struct cuda_launch *to,
 {
     constexpr int n = 16 / sizeof(T);
     swiglu_backward_cells<kind, T> cells = { view_of<T>(op->dgate), view_of<T>(op->dup),
-                                             view_of<T>(op->dout), view_of<T>(op->gate),
-                                             view_of<T>(op->up) };
+                                             view_of<T>(op->out),   view_of<T>(op->dout),
+                                             view_of<T>(op->gate),  view_of<T>(op->up) };
 
     if (elementwise_is_aligned(op->dgate, n) && elementwise_is_aligned(op->dup, n) &&
-        elementwise_is_aligned(op->dout, n) && elementwise_is_aligned(op->gate, n) &&
-        elementwise_is_aligned(op->up, n))
+        elementwise_is_aligned(op->out, n) && elementwise_is_aligned(op->dout, n) &&
+        elementwise_is_aligned(op->gate, n) && elementwise_is_aligned(op->up, n))
         return elementwise_launch<n, 2>(to, cells, op->dout.rows, op->dout.cols);
     return elementwise_launch<1, 1>(to, cells, op->dout.rows, op->dout.cols);
 }
@@ -114,11 +117,15 @@ cudaError_t launch_swiglu_backward(const struct cuda_launch *to,
     struct op_swiglu_backward flat = *op;
 
     if (elementwise_is_contiguous(op->dgate) && elementwise_is_contiguous(op->dup) &&
-        elementwise_is_contiguous(op->dout) && elementwise_is_contiguous(op->gate) &&
-        elementwise_is_contiguous(op->up))
-        flat = { elementwise_flat_view(op->dgate), elementwise_flat_view(op->dup),
-                 elementwise_flat_view(op->dout),  elementwise_flat_view(op->gate),
-                 elementwise_flat_view(op->up),    op->kind };
+        elementwise_is_contiguous(op->out) && elementwise_is_contiguous(op->dout) &&
+        elementwise_is_contiguous(op->gate) && elementwise_is_contiguous(op->up))
+        flat = { elementwise_flat_view(op->dgate),
+                 elementwise_flat_view(op->dup),
+                 elementwise_flat_view(op->out),
+                 elementwise_flat_view(op->dout),
+                 elementwise_flat_view(op->gate),
+                 elementwise_flat_view(op->up),
+                 op->kind };
     return BY_FORMAT(op->dout.format, T,
                      BY_KIND(op->kind, K, backward_typed<K, T>(to, &flat)));
 }

@@ -142,8 +142,7 @@ void double_rmsnorm(struct backend *be, const struct op_rmsnorm *op)
     if (op->delta.data)
         put(be, op->sum, r.sum);
     put(be, op->out, r.out);
-    if (op->out.data)
-        put(be, op->rstd, r.rstd);
+    put(be, op->rstd, r.rstd);
     done(be);
 }
 
@@ -187,8 +186,7 @@ void double_layernorm(struct backend *be, const struct op_layernorm *op)
     if (op->delta.data)
         put(be, op->sum, r.sum);
     put(be, op->out, r.out);
-    if (op->out.data)
-        put(be, op->stats, r.stats);
+    put(be, op->stats, r.stats);
     done(be);
 }
 
@@ -344,8 +342,10 @@ void double_activation_backward(struct backend *be,
     for (size_t i = 0; i < numbers_of(op->x); i++) {
         reference_activation(op->kind, x[i], &value, &slope);
         dout[i] *= slope;
+        x[i] = value;
     }
     put(be, op->dx, dout);
+    put(be, op->out, x);
     done(be);
 }
 
@@ -372,6 +372,7 @@ void double_swiglu_backward(struct backend *be, const struct op_swiglu_backward 
         .gate = take(be, op->gate),
         .up = take(be, op->up),
         .dout = take(be, op->dout),
+        .out = room(be, numbers_of(op->gate)),
         .dgate = room(be, numbers_of(op->gate)),
         .dup = room(be, numbers_of(op->gate)),
     };
@@ -379,6 +380,7 @@ void double_swiglu_backward(struct backend *be, const struct op_swiglu_backward 
     reference_swiglu(&r);
     put(be, op->dgate, r.dgate);
     put(be, op->dup, r.dup);
+    put(be, op->out, r.out);
     done(be);
 }
 

@@ -58,8 +58,9 @@ static void case_close(struct activation_case *c)
 static void try_case(struct machines *machines, struct activation_case *c)
 {
     struct op_activation op = { c->out.tensor, c->x.tensor, c->kind };
-    struct op_activation_backward back = { c->dx.tensor, c->dout.tensor, c->x.tensor,
-                                           c->kind };
+    struct op_activation_backward back = {
+        .dx = c->dx.tensor, .dout = c->dout.tensor, .x = c->x.tensor, .kind = c->kind
+    };
 
     machines_try(machines, run_activation, &op,
                  (struct outcome[]) { { &c->out, c->real[0], 4, 0 } }, 1);
@@ -91,8 +92,10 @@ static void test_activation_works_in_place(void **state)
 
         case_open(&c, kinds[k], FORMAT_BF16, sizes[3]);
         machines_try(*state, run_activation_backward,
-                     &(struct op_activation_backward) { c.x.tensor, c.dout.tensor,
-                                                        c.x.tensor, c.kind },
+                     &(struct op_activation_backward) { .dx = c.x.tensor,
+                                                        .dout = c.dout.tensor,
+                                                        .x = c.x.tensor,
+                                                        .kind = c.kind },
                      (struct outcome[]) { { &c.x, c.real[1], 8, 0 } }, 1);
         case_close(&c);
         case_open(&c, kinds[k], FORMAT_BF16, sizes[3]);
@@ -101,6 +104,45 @@ static void test_activation_works_in_place(void **state)
                      (struct outcome[]) { { &c.x, c.real[0], 4, 0 } }, 1);
         case_close(&c);
     }
+}
+
+/* The backward pass writes the function's value over dout, to the same bits as the
+ * function: a run that keeps it equals one that computes it again. */
+static void try_output(struct machines *machines, struct activation_case *c)
+{
+    struct op_activation op = { c->out.tensor, c->x.tensor, c->kind };
+    struct op_activation_backward back = { .dx = c->dx.tensor,
+                                           .out = c->dout.tensor,
+                                           .dout = c->dout.tensor,
+                                           .x = c->x.tensor,
+                                           .kind = c->kind };
+
+    for (size_t i = 0; i < machines->count; i++) {
+        machine_run(machines->backends[i], run_activation, &op);
+        memcpy(c->dout.block, c->dout.initial, c->dout.bytes);
+        machine_run(machines->backends[i], run_activation_backward, &back);
+        operand_read(&c->out);
+        operand_read(&c->dout);
+        assert_memory_equal(c->dout.real, c->out.real,
+                            c->out.numbers * sizeof(c->out.real[0]));
+    }
+    machines_try(machines, run_activation_backward, &back,
+                 (struct outcome[]) { { &c->dout, c->real[0], 4, 0 },
+                                      { &c->dx, c->real[1], 8, 0 } },
+                 2);
+}
+
+static void test_activation_backward_writes_the_output(void **state)
+{
+    for (size_t k = 0; k < TS_COUNT(kinds); k++)
+        for (size_t f = 0; f < TS_COUNT(formats); f++)
+            for (size_t i = 1; i < 3; i++) {
+                struct activation_case c;
+
+                case_open(&c, kinds[k], formats[f], sizes[i]);
+                try_output(*state, &c);
+                case_close(&c);
+            }
 }
 
 /* The slope at x by differences of the value checks the reference itself. */
@@ -171,8 +213,10 @@ static void test_activation_is_accurate_over_the_whole_range(void **state)
             machine_run(be, run_activation,
                         &(struct op_activation) { out.tensor, x.tensor, kinds[k] });
             machine_run(be, run_activation_backward,
-                        &(struct op_activation_backward) { dx.tensor, one.tensor,
-                                                           x.tensor, kinds[k] });
+                        &(struct op_activation_backward) { .dx = dx.tensor,
+                                                           .dout = one.tensor,
+                                                           .x = x.tensor,
+                                                           .kind = kinds[k] });
             operand_read(&out);
             operand_read(&dx);
             check_range(kinds[k], be->ops->kind == DEVICE_CUDA, &x, &out, &dx);
@@ -214,9 +258,10 @@ static void test_activation_propagates_nan_and_inf(void **state)
                                                   kinds[k] });
             machine_run(be, run_activation_backward,
                         &(struct op_activation_backward) {
-                            tensor_of(dx, FORMAT_FP32, 1, 7),
-                            tensor_of(dout, FORMAT_FP32, 1, 7),
-                            tensor_of(x, FORMAT_FP32, 1, 7), kinds[k] });
+                            .dx = tensor_of(dx, FORMAT_FP32, 1, 7),
+                            .dout = tensor_of(dout, FORMAT_FP32, 1, 7),
+                            .x = tensor_of(x, FORMAT_FP32, 1, 7),
+                            .kind = kinds[k] });
             check_extremes(kinds[k], out, dx);
         }
     machines_memory_free(x);
@@ -231,6 +276,7 @@ int main(void)
         cmocka_unit_test(test_reference_slope_matches_differences),
         cmocka_unit_test(test_activation_follows_the_formula),
         cmocka_unit_test(test_activation_works_in_place),
+        cmocka_unit_test(test_activation_backward_writes_the_output),
         cmocka_unit_test(test_activation_is_accurate_over_the_whole_range),
         cmocka_unit_test(test_activation_propagates_nan_and_inf),
     };

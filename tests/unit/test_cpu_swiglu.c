@@ -74,8 +74,12 @@ static void try_forward(struct machines *machines, struct swiglu_case *c)
 
 static void try_backward(struct machines *machines, struct swiglu_case *c)
 {
-    struct op_swiglu_backward op = { c->dgate.tensor, c->dup.tensor, c->dout.tensor,
-                                     c->gate.tensor,  c->up.tensor,  c->reference.kind };
+    struct op_swiglu_backward op = { .dgate = c->dgate.tensor,
+                                     .dup = c->dup.tensor,
+                                     .dout = c->dout.tensor,
+                                     .gate = c->gate.tensor,
+                                     .up = c->up.tensor,
+                                     .kind = c->reference.kind };
 
     machines_try(machines, run_swiglu_backward, &op,
                  (struct outcome[]) { { &c->dgate, c->real[1], 8, 0 },
@@ -87,6 +91,36 @@ static void try_backward(struct machines *machines, struct swiglu_case *c)
                  (struct outcome[]) { { &c->gate, c->real[1], 8, 0 },
                                       { &c->up, c->real[2], 8, 0 } },
                  2);
+}
+
+/* The backward pass writes the forward's output over dout, to the same bits: a run that
+ * keeps it equals one that computes it again. */
+static void try_output(struct machines *machines, struct swiglu_case *c)
+{
+    struct op_swiglu forward = { c->out.tensor, c->gate.tensor, c->up.tensor,
+                                 c->reference.kind };
+    struct op_swiglu_backward op = { .dgate = c->dgate.tensor,
+                                     .dup = c->dup.tensor,
+                                     .out = c->dout.tensor,
+                                     .dout = c->dout.tensor,
+                                     .gate = c->gate.tensor,
+                                     .up = c->up.tensor,
+                                     .kind = c->reference.kind };
+
+    for (size_t i = 0; i < machines->count; i++) {
+        machine_run(machines->backends[i], run_swiglu, &forward);
+        memcpy(c->dout.block, c->dout.initial, c->dout.bytes);
+        machine_run(machines->backends[i], run_swiglu_backward, &op);
+        operand_read(&c->out);
+        operand_read(&c->dout);
+        assert_memory_equal(c->dout.real, c->out.real,
+                            c->out.numbers * sizeof(c->out.real[0]));
+    }
+    machines_try(machines, run_swiglu_backward, &op,
+                 (struct outcome[]) { { &c->dout, c->real[0], 4, 0 },
+                                      { &c->dgate, c->real[1], 8, 0 },
+                                      { &c->dup, c->real[2], 8, 0 } },
+                 3);
 }
 
 /* Every size with SiLU, some with the others. */
@@ -112,6 +146,11 @@ static void test_swiglu_follows_the_formula(void **state)
 static void test_swiglu_backward_matches_the_reference(void **state)
 {
     try_all(state, try_backward);
+}
+
+static void test_swiglu_backward_writes_the_output(void **state)
+{
+    try_all(state, try_output);
 }
 
 static double loss(void *context)
@@ -210,6 +249,7 @@ int main(void)
         cmocka_unit_test(test_reference_gradient_matches_differences),
         cmocka_unit_test(test_swiglu_follows_the_formula),
         cmocka_unit_test(test_swiglu_backward_matches_the_reference),
+        cmocka_unit_test(test_swiglu_backward_writes_the_output),
         cmocka_unit_test(test_swiglu_is_accurate_over_the_whole_range),
         cmocka_unit_test(test_swiglu_propagates_nan_and_inf),
     };

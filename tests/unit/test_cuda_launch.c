@@ -232,8 +232,11 @@ static struct tensor put_swiglu(struct backend *be, const struct cuda_launch *to
 static struct tensor put_swiglu_backward(struct backend *be, const struct cuda_launch *to)
 {
     struct tensor gate = matrix(be, FORMAT_BF16, 1), up = matrix(be, FORMAT_BF16, 2);
-    struct op_swiglu_backward op = { gate, up, matrix(be, FORMAT_BF16, 3),
-                                     gate, up, ACTIVATION_SILU };
+    struct op_swiglu_backward op = { .dgate = gate,
+                                     .dup = up,
+                                     .dout = matrix(be, FORMAT_BF16, 3),
+                                     .gate = gate,
+                                     .up = up };
 
     assert_int_equal(launch_swiglu_backward(to, &op), cudaSuccess);
     return gate;
@@ -252,8 +255,9 @@ static struct tensor put_activation_backward(struct backend *be,
                                              const struct cuda_launch *to)
 {
     struct tensor x = matrix(be, FORMAT_FP32, 1);
-    struct op_activation_backward op = { x, matrix(be, FORMAT_FP32, 2), x,
-                                         ACTIVATION_GELU_TANH };
+    struct op_activation_backward op = {
+        .dx = x, .dout = matrix(be, FORMAT_FP32, 2), .x = x, .kind = ACTIVATION_GELU_TANH
+    };
 
     assert_int_equal(launch_activation_backward(to, &op), cudaSuccess);
     return x;

@@ -253,7 +253,8 @@ static void activation_backward(struct trial *t)
     const enum activation *kind = t->settings;
 
     t->be->ops->activation_backward(
-        t->be, &(struct op_activation_backward) { t->grad[0], t->dout, t->in[0], *kind });
+        t->be, &(struct op_activation_backward) {
+                   .dx = t->grad[0], .dout = t->dout, .x = t->in[0], .kind = *kind });
 }
 
 static void test_activations(void **state)
