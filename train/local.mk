@@ -139,6 +139,7 @@ libtrain_a_SOURCES += %D%/model/quant_state.c %D%/model/quant_state.h
 libtrain_a_SOURCES += %D%/model/quantized_config.c %D%/model/quantized_config.h
 libtrain_a_SOURCES += %D%/model/shapes.c %D%/model/shapes.h
 libtrain_a_SOURCES += %D%/model/shapes_buffers.c
+libtrain_a_SOURCES += %D%/model/shapes_chunk.c
 libtrain_a_SOURCES += %D%/model/shapes_parameters.c %D%/model/shapes_internal.h
 libtrain_a_SOURCES += %D%/model/shapes_windows.c
 libtrain_a_SOURCES += %D%/model/weights.c %D%/model/weights.h

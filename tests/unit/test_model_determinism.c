@@ -139,6 +139,49 @@ static void test_model_threads_change_no_bit(void **state)
     }
 }
 
+static char *base_new(void)
+{
+    struct unit_model u = unit_model_text(llama, scratch());
+    char *dir = unit_dir_new();
+    struct error err = { 0 };
+
+    u.plan.model_name_or_path = dir;
+    unit_model_start(&u, 16, 1, 1);
+    unit_must(model_save(u.model, dir, &err), &err);
+    unit_model_stop(&u);
+    return dir;
+}
+
+/* With the memory of a large GPU, the inputs of matmuls are kept, not computed again. */
+static void check_kept(const char *text, struct plan plan)
+{
+    struct plan kept = plan, again = plan;
+
+    kept.device.kind = again.device.kind = DEVICE_CUDA;
+    kept.device.memory = (uint64_t)80 << 30;
+    again.device.memory = 0;
+    check_same_model(text, kept, again, 1, 1);
+}
+
+static void test_model_memory_of_a_gpu_changes_no_bit(void **state)
+{
+    char *dir = base_new();
+    struct plan plan = scratch(), adapters = unit_plan(dir);
+
+    (void)state;
+    check_kept(llama, plan);
+    plan.precision.compute = FORMAT_BF16;
+    check_kept(llama, plan);
+    check_kept(others[0], plan);
+    adapters.method = METHOD_LORA;
+    adapters.learning_rate = 1e-2;
+    adapters.precision.compute = adapters.precision.frozen = FORMAT_BF16;
+    check_kept(llama, adapters);
+    adapters.lora_dropout = 0.1;
+    check_kept(llama, adapters);
+    unit_dir_free(dir);
+}
+
 /* Checkpointing and seven threads together change no bit. */
 static void test_model_of_any_architecture_is_deterministic(void **state)
 {
@@ -151,19 +194,6 @@ static void test_model_of_any_architecture_is_deterministic(void **state)
             with.gradient_checkpointing = true;
             check_same_model(others[i], with, without, 7, 1);
         }
-}
-
-static char *base_new(void)
-{
-    struct unit_model u = unit_model_text(llama, scratch());
-    char *dir = unit_dir_new();
-    struct error err = { 0 };
-
-    u.plan.model_name_or_path = dir;
-    unit_model_start(&u, 16, 1, 1);
-    unit_must(model_save(u.model, dir, &err), &err);
-    unit_model_stop(&u);
-    return dir;
 }
 
 static void test_model_checkpointing_changes_no_bit_of_adapters(void **state)
@@ -470,6 +500,7 @@ int main(void)
         cmocka_unit_test(test_model_in_8_bits_is_close),
         cmocka_unit_test(test_model_reports_the_requested_memory),
         cmocka_unit_test(test_model_checkpointing_changes_no_bit),
+        cmocka_unit_test(test_model_memory_of_a_gpu_changes_no_bit),
         cmocka_unit_test(test_model_threads_change_no_bit),
         cmocka_unit_test(test_model_of_any_architecture_is_deterministic),
         cmocka_unit_test(test_model_checkpointing_changes_no_bit_of_adapters),

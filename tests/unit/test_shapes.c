@@ -290,6 +290,53 @@ static void test_shapes_keep_no_outputs_of_norms_and_activations(void **state)
     }
 }
 
+static void check_kept(bool qkv, bool gate_up, bool down)
+{
+    const struct shapes s = made();
+
+    assert_int_equal(s.buffers[BUFFER_H1].count, qkv ? 5 : 1);
+    assert_int_equal(s.buffers[BUFFER_H2].count, gate_up ? 5 : 1);
+    assert_int_equal(s.buffers[BUFFER_ACT].count, down ? 5 : 1);
+    assert_int_equal(s.buffers[BUFFER_DACT].step > 0, down);
+}
+
+/* Half of the memory that the job may use, whatever is free. */
+static void test_shapes_keep_inputs_where_a_gpu_has_room(void **state)
+{
+    struct shapes s;
+    struct error err = { 0 };
+    uint64_t kept;
+
+    (void)state;
+    plan.device.kind = DEVICE_CUDA;
+    check_kept(false, false, false); /* unknown */
+    plan.device.memory = (uint64_t)1 << 30;
+    plan.device.available = 1;
+    check_kept(true, true, true);
+    kept = made().total;
+    plan.memory_limit = "256MiB";
+    check_kept(true, true, true);
+    plan.memory_limit = "100%";
+    plan.device.memory = 2 * kept;
+    check_kept(true, true, true);
+    plan.device.memory = 2 * kept - 2;
+    check_kept(true, true, false);
+    assert_true(made().total < kept);
+    assert_true(shapes_make(&plan, &config, 16, 1, arena, &s, &err)); /* short data */
+    assert_int_equal(s.buffers[BUFFER_ACT].count, 1);
+    plan.device.memory = kept;
+    check_kept(false, false, false);
+    plan.device.memory = (uint64_t)1 << 30;
+    plan.gradient_checkpointing = true;
+    check_kept(false, false, false);
+    plan.gradient_checkpointing = false;
+    plan.method = METHOD_LORA;
+    plan.lora_target = "q_proj,down_proj";
+    check_kept(true, false, true);
+    plan.generation.alone = true;
+    assert_int_equal(made().buffers[BUFFER_H1].count, 1);
+}
+
 /* As few chunks as 32 MiB of logits in fp32 allow, of equal size, in multiples of
  * sixteen. */
 static void test_shapes_chunks_of_logits_are_equal(void **state)
@@ -344,6 +391,39 @@ static void test_shapes_rows_of_logits_are_aligned(void **state)
         assert_int_equal(s.buffers[BUFFER_LOGITS].rows, cases[i].chunk);
         assert_int_equal(s.buffers[BUFFER_DLOGITS].rows, cases[i].chunk);
     }
+}
+
+/* On a GPU with room, 2 GiB of logits, or a 32nd of its memory. */
+static void test_shapes_chunks_are_large_where_a_gpu_has_room(void **state)
+{
+    static const struct {
+        uint64_t mib;
+        size_t vocabulary, rows, chunk;
+    } cases[] = {
+        { 81920, 128256, 8192, 4096 },
+        { 81920, 50257, 16384, 8192 },
+        { 81920, 100, 16000, 16000 },
+        { 40960, 128256, 8192, 2048 },
+        { 16384, 128256, 8192, 1024 },
+        { 256, 128256, 8192, 16 }, /* too small for more: a 64th */
+    };
+
+    (void)state;
+    plan.precision.compute = FORMAT_BF16;
+    plan.device.kind = DEVICE_CUDA;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct shapes s;
+        struct error err = { 0 };
+
+        config.vocab_size = cases[i].vocabulary;
+        plan.device.memory = cases[i].mib << 20;
+        assert_true(shapes_make(&plan, &config, cases[i].rows, 1, arena, &s, &err));
+        assert_int_equal(s.buffers[BUFFER_LOGITS].rows, cases[i].chunk);
+    }
+    plan.stage = STAGE_DISTILL; /* a teacher needs memory, too */
+    plan.device.memory = (uint64_t)80 << 30;
+    config.vocab_size = 128256;
+    assert_int_equal(made().buffers[BUFFER_LOGITS].rows, 128);
 }
 
 static void test_shapes_gradients_overwrite_logits(void **state)
@@ -535,6 +615,10 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(
             test_shapes_keep_no_outputs_of_norms_and_activations, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_shapes_keep_inputs_where_a_gpu_has_room,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(test_shapes_chunks_are_large_where_a_gpu_has_room,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(test_shapes_chunks_of_logits_are_equal, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_shapes_rows_of_logits_are_aligned, setup,

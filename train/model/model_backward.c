@@ -97,58 +97,75 @@ static void lora_input_gradient(const struct pass *pass, const struct linear_sta
     pass->ops->add(pass->be, &(struct op_add) { .out = dx, .a = dx, .b = to });
 }
 
-/* g = scale dy B;  dB (+)= scale dy^T u;  dA (+)= g^T dropout(x) */
-static void lora_backward(const struct pass *pass, const struct linear_stack *l,
-                          struct tensor u, struct tensor x, struct tensor dy,
-                          struct tensor g)
+/* Return the gradient g of x A^T: it follows dy if the adapters are folded. */
+static struct tensor adapter_gradient(const struct pass *pass,
+                                      const struct linear_stack *l, struct tensor dy)
+{
+    struct tensor g = pass_buffer(pass, BUFFER_LORA_G, 0);
+
+    if (l->folded)
+        return tensor_columns(dy, l->y_cols, l->u_cols);
+    return tensor_of(g.data, g.format, dy.rows, l->u_cols);
+}
+
+/* dB (+)= scale dy^T u;  g = scale dy B, which may overwrite u */
+static void lora_b_backward(const struct pass *pass, const struct linear_stack *l,
+                            struct tensor u, struct tensor dy)
 {
     float scale = (float)pass->model->shapes.lora.scale;
+    struct tensor g = adapter_gradient(pass, l, dy);
 
     for (size_t i = 0; i < l->lora_b_count; i++)
         linear_weight_gradient(pass, &l->lora_b[i], u, dy, scale);
     for (size_t i = 0; i < l->lora_b_count; i++)
         linear_input_gradient(pass, &l->lora_b[i], dy, g, scale, 0);
+}
+
+/*
+ * The backward pass of linear layers over x, in two steps, because the activation
+ * computes x of the down projection again when it has the gradient of x.
+ *
+ * First dx = dy W + g A, unless dx is absent, and the gradients of B; dy may have more
+ * columns.  Folded adapters: dx = (dy, g) [W; A].
+ */
+static void stack_backward_to_input(const struct pass *pass, const struct linear_stack *l,
+                                    size_t layer, struct tensor dy, struct tensor dx)
+{
+    if (l->lora_b_count > 0)
+        lora_b_backward(pass, l, pass_u(pass, l, layer), dy);
+    if (!dx.data)
+        return;
+    if (l->folded) {
+        linear_input_gradient(pass, &l->fused, dy, dx, 1, 0);
+        return;
+    }
+    for (size_t i = 0; i < l->base_count; i++)
+        linear_input_gradient(pass, &l->base[i], dy, dx, 1, i == 0 ? 0 : 1);
+    if (l->lora_b_count > 0)
+        lora_input_gradient(pass, l, adapter_gradient(pass, l, dy), dx);
+}
+
+/* Then the gradients of W, or dA (+)= g^T dropout(x). */
+static void stack_backward_to_weights(const struct pass *pass,
+                                      const struct linear_stack *l, struct tensor x,
+                                      struct tensor dy)
+{
+    if (!l->folded)
+        for (size_t i = 0; i < l->base_count; i++)
+            linear_weight_gradient(pass, &l->base[i], x, dy, 1);
+    if (l->lora_b_count == 0)
+        return;
     x = pass_lora_input(pass, l, x);
     for (size_t i = 0; i < l->lora_a_count; i++)
-        linear_weight_gradient(pass, &l->lora_a[i], x, g, 1);
+        linear_weight_gradient(pass, &l->lora_a[i], x, adapter_gradient(pass, l, dy), 1);
 }
 
-/* Compute gradients of the adapters of frozen layers and dx = (dy, g) [W; A].  g follows
- * dy; it may overwrite u. */
-static void folded_backward(const struct pass *pass, const struct linear_stack *l,
-                            size_t layer, struct tensor x, struct tensor dy,
-                            struct tensor dx)
-{
-    struct tensor g = tensor_columns(dy, l->y_cols, l->u_cols);
-
-    lora_backward(pass, l, pass_u(pass, l, layer), x, dy, g);
-    if (dx.data)
-        linear_input_gradient(pass, &l->fused, dy, dx, 1, 0);
-}
-
-/* Compute gradients of linear layers over x, and dx = dy W + ... unless dx is absent.  dy
- * may have more columns. */
 static void stack_backward(const struct pass *pass, const struct linear_stack *l,
                            size_t layer, struct tensor x, struct tensor dy,
                            struct tensor dx)
 {
-    struct tensor g = pass_buffer(pass, BUFFER_LORA_G, 0);
-
-    if (l->folded) {
-        folded_backward(pass, l, layer, x, dy, dx);
-        return;
-    }
-    for (size_t i = 0; i < l->base_count; i++) {
-        linear_weight_gradient(pass, &l->base[i], x, dy, 1);
-        if (dx.data)
-            linear_input_gradient(pass, &l->base[i], dy, dx, 1, i == 0 ? 0 : 1);
-    }
-    if (l->lora_b_count == 0)
-        return;
-    g = tensor_of(g.data, g.format, x.rows, l->u_cols);
-    lora_backward(pass, l, pass_u(pass, l, layer), x, dy, g);
-    if (dx.data)
-        lora_input_gradient(pass, l, g, dx);
+    stack_backward_to_input(pass, l, layer, dy, dx);
+    stack_backward_to_weights(pass, l, x, dy);
 }
 
 /* Return the first C columns of a buffer, without the folded adapters. */
@@ -254,15 +271,23 @@ static struct tensor output_gradient(const struct pass *pass, size_t cols, size_
     return tensor_of(wide.data, wide.format, wide.rows, cols);
 }
 
-static void activation_backward(const struct pass *pass, size_t layer, struct tensor dact)
+/* Gradients of the operands of the activation, over them.  The activation itself, which
+ * the weight gradient of the layer down needs, overwrites dact unless it was kept; return
+ * it. */
+static struct tensor activation_backward(const struct pass *pass, size_t layer,
+                                         struct tensor dact)
 {
     struct tensor gate = model_gate(pass, layer), up = model_up(pass, layer);
+    struct tensor kept = pass_buffer(pass, BUFFER_ACT, layer), out = { 0 };
     enum activation kind = pass->model->config->activation;
 
+    if (kept.data == dact.data && pass->model->blocks[layer].down.trained)
+        out = dact;
     if (gate.data)
         pass->ops->swiglu_backward(pass->be,
                                    &(struct op_swiglu_backward) { .dgate = gate,
                                                                   .dup = up,
+                                                                  .out = out,
                                                                   .dout = dact,
                                                                   .gate = gate,
                                                                   .up = up,
@@ -270,26 +295,34 @@ static void activation_backward(const struct pass *pass, size_t layer, struct te
     else
         pass->ops->activation_backward(
             pass->be, &(struct op_activation_backward) {
-                          .dx = up, .dout = dact, .x = up, .kind = kind });
+                          .dx = up, .out = out, .dout = dact, .x = up, .kind = kind });
+    return kept;
 }
 
-/* The weight gradient of trained layers needs their input.  The norm or the activation
+/* The weight gradient of trained layers needs their input.  Unless it was kept, the norm
  * recomputes it to the same bits; after block recomputation it is still in the buffer. */
-static bool recomputes_input(const struct pass *pass, const struct linear_stack *l)
+static struct tensor norm_output(const struct pass *pass, enum stack stack, size_t layer,
+                                 struct tensor x, struct tensor rstd)
 {
-    return l->trained && !pass->model->shapes.checkpointing;
-}
+    const struct shapes *s = &pass->model->shapes;
+    const struct block *b = &pass->model->blocks[layer];
+    bool first = stack == STACK_QKV;
+    const struct norm *norm = first ? &b->norm1 : &b->norm2;
+    struct tensor h = pass_buffer(pass, first ? BUFFER_H1 : BUFFER_H2, layer);
 
-static struct tensor recompute_norm(const struct pass *pass, const struct linear_stack *l,
-                                    const struct norm *norm, enum buffer out,
-                                    struct tensor x, struct tensor rstd)
-{
-    struct tensor h = pass_buffer(pass, out, 0);
-
-    if (recomputes_input(pass, l))
+    if ((first ? b->qkv.trained : b->gate_up.trained) && !s->keeps[stack] &&
+        !s->checkpointing)
         model_norm(pass, norm,
                    (struct op_rmsnorm) { .out = h, .sum = x, .x = x, .rstd = rstd });
     return h;
+}
+
+/* Return the input of the lowest trained layer, down. */
+static struct tensor activation(const struct pass *pass, size_t layer)
+{
+    if (pass->model->shapes.keeps[STACK_DOWN])
+        return pass_buffer(pass, BUFFER_ACT, layer);
+    return model_activate(pass, layer);
 }
 
 /*
@@ -301,21 +334,19 @@ static bool down_backward(const struct pass *pass, size_t layer)
 {
     const struct model *m = pass->model;
     const struct block *b = &m->blocks[layer];
-    struct tensor dact = pass_buffer(pass, BUFFER_DACT, 0), dy;
-    struct tensor act = pass_buffer(pass, BUFFER_ACT, 0);
+    struct tensor dact = pass_buffer(pass, BUFFER_DACT, 0), act, dy;
 
+    if (!dact.data)
+        dact = pass_buffer(pass, BUFFER_ACT, layer);
     if (sublayer_index(layer, SUBLAYER_DOWN) <= m->first_trained)
         dact = (struct tensor) { 0 };
     dy = delta_gradient(pass, &b->post2, dropout_stream(layer, DROP_RESIDUAL_DOWN),
                         pass_buffer(pass, BUFFER_POST2, layer),
                         pass_buffer(pass, BUFFER_RSTD_POST2, layer));
-    if (recomputes_input(pass, &b->down))
-        model_activate(pass, layer);
-    stack_backward(pass, &b->down, layer, act, dy, dact);
-    if (!dact.data)
-        return false;
-    activation_backward(pass, layer, dact);
-    return true;
+    stack_backward_to_input(pass, &b->down, layer, dy, dact);
+    act = dact.data ? activation_backward(pass, layer, dact) : activation(pass, layer);
+    stack_backward_to_weights(pass, &b->down, act, dy);
+    return dact.data != NULL;
 }
 
 static bool gate_up_backward(const struct pass *pass, size_t layer)
@@ -326,7 +357,7 @@ static bool gate_up_backward(const struct pass *pass, size_t layer)
     struct tensor x = x_mid.data ? x_mid : pass_buffer(pass, BUFFER_X_IN, layer);
     struct tensor rstd = pass_buffer(pass, BUFFER_RSTD2, layer), h, dh;
 
-    h = recompute_norm(pass, &b->gate_up, &b->norm2, BUFFER_H2, x, rstd);
+    h = norm_output(pass, STACK_GATE_UP, layer, x, rstd);
     dh = output_gradient(pass, m->config->hidden_size,
                          sublayer_index(layer, SUBLAYER_GATE_UP));
     stack_backward(pass, &b->gate_up, layer, h, pass_buffer(pass, BUFFER_GATE_UP, layer),
@@ -409,7 +440,7 @@ static void qkv_backward(const struct pass *pass, size_t layer)
     struct tensor x = pass_buffer(pass, BUFFER_X_IN, layer);
     struct tensor rstd = pass_buffer(pass, BUFFER_RSTD1, layer), h, dh;
 
-    h = recompute_norm(pass, &b->qkv, &b->norm1, BUFFER_H1, x, rstd);
+    h = norm_output(pass, STACK_QKV, layer, x, rstd);
     dh = output_gradient(pass, m->config->hidden_size,
                          sublayer_index(layer, SUBLAYER_QKV));
     stack_backward(pass, &b->qkv, layer, h, pass_buffer(pass, BUFFER_DQKV, 0), dh);

@@ -349,7 +349,7 @@ static void forward_attention(const struct pass *pass, size_t layer, bool recomp
     const struct model *m = pass->model;
     const struct block *b = &m->blocks[layer];
     struct tensor x_in = pass_buffer(pass, BUFFER_X_IN, layer);
-    struct tensor h1 = pass_buffer(pass, BUFFER_H1, 0);
+    struct tensor h1 = pass_buffer(pass, BUFFER_H1, layer);
     struct tensor qkv = pass_buffer(pass, BUFFER_QKV, layer);
     struct tensor att = pass_buffer(pass, BUFFER_ATT, layer);
     struct op_rmsnorm norm1 = { .out = h1, .sum = x_in, .x = x_in };
@@ -391,7 +391,7 @@ struct tensor model_up(const struct pass *pass, size_t layer)
 struct tensor model_activate(const struct pass *pass, size_t layer)
 {
     struct tensor gate = model_gate(pass, layer), up = model_up(pass, layer);
-    struct tensor act = pass_buffer(pass, BUFFER_ACT, 0);
+    struct tensor act = pass_buffer(pass, BUFFER_ACT, layer);
     enum activation kind = pass->model->config->activation;
 
     if (gate.data)
@@ -409,7 +409,7 @@ static void forward_mlp(const struct pass *pass, size_t layer, bool recompute)
     const struct block *b = &pass->model->blocks[layer];
     struct tensor x_in = pass_buffer(pass, BUFFER_X_IN, layer);
     struct tensor x_mid = pass_buffer(pass, BUFFER_X_MID, layer);
-    struct tensor h2 = pass_buffer(pass, BUFFER_H2, 0), act;
+    struct tensor h2 = pass_buffer(pass, BUFFER_H2, layer), act;
     struct tensor gate_up = pass_buffer(pass, BUFFER_GATE_UP, layer);
     struct op_rmsnorm norm2 = { .out = h2, .sum = x_mid, .x = x_in };
 
@@ -418,6 +418,8 @@ static void forward_mlp(const struct pass *pass, size_t layer, bool recompute)
         norm2.delta = residual_delta(pass);
     model_norm(pass, &b->norm2, norm2);
     stack_forward(pass, &b->gate_up, layer, h2, gate_up, 0);
+    if (recompute && !b->post2.weight && b->down.lora_a_count == 0)
+        return; /* the backward pass computes the activation with its gradient */
     act = model_activate(pass, layer);
     if (recompute && !b->post2.weight)
         lora_a_forward(pass, &b->down, act, pass_u(pass, &b->down, layer));

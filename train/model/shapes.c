@@ -9,29 +9,6 @@
 #include "kernels/ops.h"
 #include "train/model/shapes_internal.h"
 
-/*
- * The logits of one chunk of rows, in fp32.  On a CPU a chunk should fit into a cache,
- * but be large enough that dW, which every chunk reads and writes, is not the larger
- * traffic.  A GPU multiplies so fast that this takes about a thousand rows; their logits
- * are about a hundredth of its memory.
- *
- * On a GPU, matmul and loss kernels read 16 bytes at once if rows start at multiples of
- * 16 bytes; with 50257 tokens in 16 bits one row in eight would.  64 elements are 128
- * bytes, a cache line.  On a CPU rows are contiguous: oneDNN may choose a kernel by the
- * stride, and with it other bits.
- */
-static const struct {
-    /* limits: bytes, one part in `share` of the memory, rows */
-    size_t bytes, share, rows;
-    size_t unit; /* rows of logits start at multiples of this many elements */
-} chunks[] = {
-    [DEVICE_CPU] = { (size_t)32 << 20, 1, 1024, 1 },
-    [DEVICE_CUDA] = { (size_t)512 << 20, 64, 4096, 64 },
-    [DEVICE_OTHER] = { (size_t)512 << 20, 64, 4096, 64 }, /* only estimated, as a GPU */
-};
-
-/* chunks are a multiple of this: the tiles of the kernels */
-#define CHUNK_ROWS  ((size_t)16)
 #define ROW_NUMBERS 16 /* rows of a widened buffer start aligned for vector loads */
 
 static const struct {
@@ -211,28 +188,16 @@ static size_t min(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Use as few chunks as the limit allows, all of about equal size.  row: elements per
- * row. */
-static size_t chunk_rows(const struct device *device, size_t row, size_t rows)
-{
-    size_t bytes = chunks[device->kind].bytes, chunk_max, count;
-
-    if (device->memory > 0)
-        bytes = min(bytes, device->memory / chunks[device->kind].share);
-    chunk_max = bytes / sizeof(float) / row / CHUNK_ROWS * CHUNK_ROWS;
-    chunk_max = min(max(chunk_max, CHUNK_ROWS), chunks[device->kind].rows);
-    count = max((rows + chunk_max - 1) / chunk_max, 1);
-    return min(size_round((rows + count - 1) / count, CHUNK_ROWS), rows);
-}
-
 static void dims_batch(struct shapes_builder *m, size_t rows, size_t sequences)
 {
     size_t *d = m->dims;
 
     d[DIM_N] = rows;
     d[DIM_OFFSETS] = sequences + 1;
-    d[DIM_V_ROW] = size_round(d[DIM_V], chunks[m->plan->device.kind].unit);
-    d[DIM_CHUNK] = chunk_rows(&m->plan->device, d[DIM_V_ROW], rows);
+    d[DIM_V_ROW] = shapes_logits_row(&m->plan->device, d[DIM_V]);
+    d[DIM_CHUNK] =
+        shapes_chunk_rows(&m->plan->device, m->large_chunks, d[DIM_V_ROW], rows);
+    d[DIM_DACT] = m->out->keeps[STACK_DOWN] ? d[DIM_I] : 0;
     if (m->out->compute != FORMAT_FP32 || m->plan->stage == STAGE_DISTILL)
         d[DIM_DCHUNK] = d[DIM_CHUNK];
     d[DIM_WINDOW] = max((size_t)m->plan->gradient_accumulation_steps, 1);
@@ -455,6 +420,54 @@ static size_t rows_for(const struct plan *plan, size_t rows)
     return pads_batches[plan->device.kind] ? size_round(rows, ROW_UNIT) : rows;
 }
 
+/* Lay out the buffers for a batch, after the parameters. */
+static void lay_out_buffers(struct shapes_builder *m, size_t rows, size_t sequences)
+{
+    m->out->rows = rows;
+    m->out->sequences = sequences;
+    dims_batch(m, rows, sequences);
+    dims_cache(m);
+    dims_distill(m);
+    dims_preference(m, sequences);
+    shapes_add_buffers(m);
+    sum_up(m);
+}
+
+/* Return whether the backward pass needs the input of a stack's matmuls, and it is an
+ * output of a norm or of the activation, which it would otherwise compute again. */
+static bool can_keep(const struct shapes_builder *m, enum stack stack)
+{
+    const struct lora *lora = &m->out->lora;
+    bool trained = m->plan->method == METHOD_FULL || shapes_adapters(lora, stack) > 0;
+
+    for (enum module i = stacks[stack].first; i <= stacks[stack].last; i++)
+        trained |= lora->saved[i];
+    return stack != STACK_O && trained && !m->out->checkpointing;
+}
+
+/* Take memory for speed if there is room, with full batches or the largest one: first for
+ * larger chunks, then for inputs that need not be computed again. */
+static void use_room(struct shapes_builder *m, size_t rows, size_t sequences)
+{
+    const uint64_t room = shapes_room(m->plan);
+    const size_t full =
+        shapes_times(m, plan_batch_sequences(m->plan), (size_t)m->plan->cutoff_len);
+    struct shapes *s = m->out;
+
+    if (room == 0 || m->overflow)
+        return;
+    rows = max(rows, rows_for(m->plan, full));
+    m->large_chunks = true;
+    lay_out_buffers(m, rows, sequences);
+    m->large_chunks = !m->overflow && s->total <= room;
+    for (enum stack i = 0; i < STACKS; i++) {
+        s->keeps[i] = can_keep(m, i);
+        lay_out_buffers(m, rows, sequences);
+        s->keeps[i] = s->keeps[i] && !m->overflow && s->total <= room;
+    }
+    m->overflow = false;
+}
+
 bool shapes_make(const struct plan *plan, const struct model_config *config,
                  size_t rows_max, size_t sequences_max, struct arena *arena,
                  struct shapes *out, struct error *err)
@@ -462,7 +475,7 @@ bool shapes_make(const struct plan *plan, const struct model_config *config,
     struct shapes_builder m = {
         .plan = plan, .config = config, .arena = arena, .out = out
     };
-    size_t batch = plan_batch_sequences(plan);
+    size_t batch = plan_batch_sequences(plan), rows, sequences;
 
     *out = (struct shapes) { .compute = shapes_stored(plan->precision.compute),
                              .trainable = shapes_stored(plan->precision.trainable),
@@ -476,22 +489,17 @@ bool shapes_make(const struct plan *plan, const struct model_config *config,
         return false;
     if (plan->stage == STAGE_DPO) /* regardless of an adapter's own settings */
         out->lora.dropout = 0;
-    out->rows = rows_max ? rows_max : shapes_times(&m, batch, (size_t)plan->cutoff_len);
-    out->sequences = sequences_max ? sequences_max : batch;
+    rows = rows_max ? rows_max : shapes_times(&m, batch, (size_t)plan->cutoff_len);
     if (plan->generation.on)
-        out->rows = max(out->rows, (size_t)plan->generation.slots);
-    out->rows = rows_for(plan, out->rows);
-    out->sequences += pads_batches[plan->device.kind];
+        rows = max(rows, (size_t)plan->generation.slots);
+    rows = rows_for(plan, rows);
+    sequences = (sequences_max ? sequences_max : batch) + pads_batches[plan->device.kind];
     dims_model(&m, config);
     dims_lora(&m, &out->lora);
     dims_convert(&m, shapes_stored(plan->precision.frozen));
-    dims_batch(&m, out->rows, out->sequences);
-    dims_cache(&m);
-    dims_distill(&m);
-    dims_preference(&m, out->sequences);
     shapes_add_parameters(&m);
-    shapes_add_buffers(&m);
-    sum_up(&m);
+    use_room(&m, rows, sequences);
+    lay_out_buffers(&m, rows, sequences);
     if (m.overflow)
         return error_set(err, ERROR_DATA,
                          "the model or the batch is "

@@ -76,8 +76,7 @@ struct shape_parameter {
     size_t copy_at;
 };
 
-/* Letters as in kernels/ops.h.  The outputs of norms and of the activation are not kept:
- * the backward pass recomputes them. */
+/* Letters as in kernels/ops.h. */
 enum buffer {
     /* one per block, kept for the backward pass */
     BUFFER_X_IN,  /* residual before the block, fp32 (N, C) */
@@ -103,10 +102,13 @@ enum buffer {
     BUFFER_U_O,
     BUFFER_U_GATE_UP,
     BUFFER_U_DOWN, /* x A^T (N, adapters * r), unless it is in the buffers above */
+    /* one of each, or one per block if shapes.keeps */
+    BUFFER_H1, /* output of the first norm (N, C) */
+    BUFFER_H2, /* output of the second norm */
+    /* act(gate) * up, or act(up) (N, I); if it is not kept, the backward pass writes its
+     * gradient here, and then it again */
+    BUFFER_ACT,
     /* one of each */
-    BUFFER_H1,     /* output of the first norm (N, C) */
-    BUFFER_H2,     /* output of the second norm */
-    BUFFER_ACT,    /* act(gate) * up, or act(up) (N, I) */
     BUFFER_X_LAST, /* residual after the last block */
     BUFFER_RSTD,
     BUFFER_H_LAST, /* output of the last norm */
@@ -201,6 +203,9 @@ struct shapes {
     bool folded[STACKS];          /* adapters are folded into their base matrices */
     bool quantized, double_quant; /* linear layers of blocks: see nf4_layout */
     bool checkpointing;
+    /* the input of this stack's matmuls, which is the output of a norm or an activation, is
+     * kept for the backward pass; otherwise that recomputes it, to the same bits */
+    bool keeps[STACKS];
     /* the largest batch, after padding (model_pass.c) */
     size_t rows, sequences;
     size_t slots, slot_rows; /* sequences of the cache, and rows per sequence; 0: none */

@@ -10,10 +10,14 @@
 
 enum kind { KIND_FP32, KIND_COMPUTE };
 /* Lifetime of a buffer: one per block even with checkpointing, one per block unless
- * blocks are recomputed, or one in total. */
+ * blocks are recomputed, one per block if it is kept (struct shapes: keeps), or one in
+ * total. */
 enum life {
     LIFE_BLOCK,
     LIFE_KEPT,
+    LIFE_QKV_IN,
+    LIFE_GATE_UP_IN,
+    LIFE_DOWN_IN,
     LIFE_CACHE, /* one per block, always */
     LIFE_ONCE
 };
@@ -48,9 +52,9 @@ static const struct buffer_row {
     [BUFFER_U_O] = { "lora", KIND_COMPUTE, DIM_N, DIM_U_O, LIFE_KEPT, true },
     [BUFFER_U_GATE_UP] = { "lora", KIND_COMPUTE, DIM_N, DIM_U_GATE_UP, LIFE_KEPT, true },
     [BUFFER_U_DOWN] = { "lora", KIND_COMPUTE, DIM_N, DIM_U_DOWN, LIFE_KEPT, true },
-    [BUFFER_H1] = { "first norm", KIND_COMPUTE, DIM_N, DIM_C, LIFE_ONCE, true },
-    [BUFFER_H2] = { "second norm", KIND_COMPUTE, DIM_N, DIM_C, LIFE_ONCE, true },
-    [BUFFER_ACT] = { "activation", KIND_COMPUTE, DIM_N, DIM_I, LIFE_ONCE, true },
+    [BUFFER_H1] = { "first norm", KIND_COMPUTE, DIM_N, DIM_C, LIFE_QKV_IN, true },
+    [BUFFER_H2] = { "second norm", KIND_COMPUTE, DIM_N, DIM_C, LIFE_GATE_UP_IN, true },
+    [BUFFER_ACT] = { "activation", KIND_COMPUTE, DIM_N, DIM_I, LIFE_DOWN_IN, true },
     [BUFFER_X_LAST] = { "last norm", KIND_FP32, DIM_N, DIM_C, LIFE_ONCE, true },
     [BUFFER_RSTD] = { "last norm", KIND_FP32, DIM_STATS, DIM_N, LIFE_ONCE, true },
     [BUFFER_H_LAST] = { "last norm", KIND_COMPUTE, DIM_N, DIM_C, LIFE_ONCE, true },
@@ -60,7 +64,7 @@ static const struct buffer_row {
     [BUFFER_DX_COPY] = { "gradient", KIND_COMPUTE, DIM_N, DIM_COPY, LIFE_ONCE, true },
     [BUFFER_DH] = { "gradient", KIND_COMPUTE, DIM_N, DIM_WIDE, LIFE_ONCE, true },
     [BUFFER_DQKV] = { "gradient", KIND_COMPUTE, DIM_N, DIM_QKV_U, LIFE_ONCE, true },
-    [BUFFER_DACT] = { "gradient", KIND_COMPUTE, DIM_N, DIM_I, LIFE_ONCE, true },
+    [BUFFER_DACT] = { "gradient", KIND_COMPUTE, DIM_N, DIM_DACT, LIFE_ONCE, true },
     [BUFFER_DPOST] = { "gradient", KIND_FP32, DIM_N, DIM_POST_DX, LIFE_ONCE, true },
     [BUFFER_DPOST_COPY] = { "gradient", KIND_COMPUTE, DIM_N, DIM_POST_COPY, LIFE_ONCE,
                             true },
@@ -116,6 +120,12 @@ static size_t instances(const struct shapes_builder *m, enum life life)
         return layers;
     case LIFE_KEPT:
         return m->out->checkpointing || alone ? 1 : layers;
+    case LIFE_QKV_IN:
+        return m->out->keeps[STACK_QKV] ? layers : 1;
+    case LIFE_GATE_UP_IN:
+        return m->out->keeps[STACK_GATE_UP] ? layers : 1;
+    case LIFE_DOWN_IN:
+        return m->out->keeps[STACK_DOWN] ? layers : 1;
     case LIFE_ONCE:
         break;
     }

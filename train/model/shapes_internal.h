@@ -61,6 +61,7 @@ enum dim {
     /* C, with folded adapters; 0: no dropout before the residual */
     DIM_DROPPED,
     DIM_COPY, /* the same if the compute format is not fp32 */
+    DIM_DACT, /* I, or 0 if the gradient of the activation overwrites it */
     DIM_WEIGHT,
     DIM_BIAS, /* elements to convert at a time */
     DIMS
@@ -73,7 +74,7 @@ struct shapes_builder {
     struct arena *arena;
     struct shapes *out;
     size_t dims[DIMS];
-    size_t room;
+    bool large_chunks; /* of the classifier: there is room for them */
     size_t trainable_at, frozen_at, copies_at; /* offsets of the next parameter */
     size_t blocks_at;  /* of the next frozen matrix of sharded blocks */
     size_t scratch_at; /* offset in BUFFER_WEIGHT */
@@ -92,6 +93,18 @@ size_t shapes_times(struct shapes_builder *m, size_t a, size_t b);
 enum module shapes_stack_last(enum stack stack);
 /* Return the dimension of a module's input. */
 enum dim shapes_inputs(enum module module);
+/* Return the elements of a row of logits, with padding. */
+size_t shapes_logits_row(const struct device *device, size_t vocabulary);
+/* Return the rows of a chunk of the classifier: as few chunks as the limits allow, all of
+ * about equal size.  row: elements per row. */
+size_t shapes_chunk_rows(const struct device *device, bool large, size_t row,
+                         size_t rows);
+/*
+ * Return the bytes up to which a run takes memory only to be faster: half of what it may
+ * use, so that two such runs fit; 0: none.  What is free now does not matter, because the
+ * chunks of the classifier are part of what makes the bits of a run.
+ */
+uint64_t shapes_room(const struct plan *plan);
 void shapes_add_parameters(struct shapes_builder *m);
 void shapes_add_buffers(struct shapes_builder *m);
 /* shapes_windows.c: return whether a parameter of sharded blocks is read from a window. */
