@@ -106,6 +106,9 @@ struct backend_ops {
     void (*broadcast)(struct backend *be, void *data, size_t bytes, int root);
     /* Work issued after this starts after they complete. */
     void (*meet)(struct backend *be);
+    /* The same for those issued before the last `mark`; later ones may still run. */
+    void (*mark)(struct backend *be);
+    void (*meet_mark)(struct backend *be);
 
     /* void (*NAME)(struct backend *be, const struct op_NAME *op), for each operation */
 #define BACKEND_MEMBER(name, ...) \

@@ -188,5 +188,7 @@ const struct backend_ops backend_cpu = {
     .all_gather = cpu_all_gather,
     .broadcast = cpu_broadcast,
     .meet = cpu_meet,
+    .mark = cpu_meet,
+    .meet_mark = cpu_meet,
     OPERATIONS(CPU_ENTRY) /* NAME = cpu_NAME, for each */
 };

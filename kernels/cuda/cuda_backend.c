@@ -315,5 +315,7 @@ const struct backend_ops backend_cuda = {
     .all_gather = cuda_all_gather,
     .broadcast = cuda_broadcast,
     .meet = cuda_meet,
+    .mark = cuda_mark,
+    .meet_mark = cuda_meet_mark,
     OPERATIONS(CUDA_ENTRY) /* NAME = cuda_NAME, for each */
 };

@@ -3,7 +3,8 @@
  *
  * An event makes that stream wait for the work issued so far, another makes the main
  * stream wait for it (`meet`), and in between they run concurrently: the sums of one
- * layer's gradients pass over NVLink or PCIe while the next layer's are computed.
+ * layer's gradients pass over NVLink or PCIe while the next layer's are computed.  A third
+ * event (`mark`) lets the main stream continue before the end of that stream.
  *
  * NCCL waits forever for a process that has ended. So its calls are nonblocking, and code
  * that waits also checks the links.
@@ -30,7 +31,7 @@ struct cuda_group {
     struct cuda_nccl nccl;
     ncclComm_t comm;
     cudaStream_t stream;
-    cudaEvent_t issued, done;
+    cudaEvent_t issued, done, marked;
     bool pending;    /* the stream has work since the last meet */
     double patience; /* seconds that NCCL may take to shut down */
     int rank, link_count, links[DEVICE_RANKS_MAX];
@@ -117,6 +118,8 @@ static bool make_stream(struct cuda_group *group, struct error *err)
         status = cudaEventCreateWithFlags(&group->issued, cudaEventDisableTiming);
     if (status == cudaSuccess)
         status = cudaEventCreateWithFlags(&group->done, cudaEventDisableTiming);
+    if (status == cudaSuccess)
+        status = cudaEventCreateWithFlags(&group->marked, cudaEventDisableTiming);
     return status == cudaSuccess ||
            error_set(err, ERROR_DEVICE, "cannot create a second stream: %s",
                      cudaGetErrorString(status));
@@ -170,6 +173,8 @@ void cuda_group_free(struct cuda_group *group)
         cudaEventDestroy(group->issued);
     if (group->done)
         cudaEventDestroy(group->done);
+    if (group->marked)
+        cudaEventDestroy(group->marked);
     if (group->stream)
         cudaStreamDestroy(group->stream);
     cuda_nccl_close(&group->nccl);
@@ -274,6 +279,24 @@ void cuda_meet(struct backend *be)
     if (status == cudaSuccess)
         status = cudaStreamWaitEvent(cuda->launch.stream, group->done, 0);
     cuda_check(cuda, status, "cannot synchronize with the other GPUs");
+}
+
+void cuda_mark(struct backend *be)
+{
+    struct cuda_backend *cuda = cuda_backend_of(be);
+
+    if (cuda_ok(cuda))
+        cuda_check(cuda, cudaEventRecord(cuda->group->marked, cuda->group->stream),
+                   "cannot synchronize with the other GPUs");
+}
+
+void cuda_meet_mark(struct backend *be)
+{
+    struct cuda_backend *cuda = cuda_backend_of(be);
+
+    if (cuda_ok(cuda))
+        cuda_check(cuda, cudaStreamWaitEvent(cuda->launch.stream, cuda->group->marked, 0),
+                   "cannot synchronize with the other GPUs");
 }
 
 /*

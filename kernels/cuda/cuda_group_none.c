@@ -39,6 +39,16 @@ void cuda_meet(struct backend *be)
     (void)be;
 }
 
+void cuda_mark(struct backend *be)
+{
+    (void)be;
+}
+
+void cuda_meet_mark(struct backend *be)
+{
+    (void)be;
+}
+
 bool cuda_group_well(struct cuda_backend *cuda)
 {
     return cuda_ok(cuda);

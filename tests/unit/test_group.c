@@ -126,6 +126,36 @@ static int broadcast_from_each(struct unit_ranks *ranks, struct backend *be)
     return bad;
 }
 
+/* Work that waits for a mark has what was sent before it. */
+static int broadcast_to_a_mark(struct unit_ranks *ranks, struct backend *be)
+{
+    enum { COUNT = 300000 };
+    float *data = calloc(COUNT, sizeof(*data)), *sent, *more, *copy;
+    int bad = 0;
+
+    for (size_t i = 0; i < COUNT; i++)
+        data[i] = (float)(i + (size_t)ranks->group.rank);
+    sent = unit_ranks_put(be, data, COUNT * sizeof(*data));
+    more = unit_ranks_put(be, data, COUNT * sizeof(*data));
+    copy = unit_ranks_put(be, data, COUNT * sizeof(*data));
+    be->ops->broadcast(be, sent, COUNT * sizeof(*data), 1);
+    be->ops->mark(be);
+    be->ops->broadcast(be, more, COUNT * sizeof(*data), 2);
+    be->ops->meet_mark(be);
+    be->ops->convert(
+        be, &(struct op_convert) { .out = tensor_of(copy, FORMAT_FP32, 1, COUNT),
+                                   .x = tensor_of(sent, FORMAT_FP32, 1, COUNT) });
+    be->ops->meet(be);
+    bad |= !unit_ranks_get(be, data, copy, COUNT * sizeof(*data));
+    for (size_t i = 0; i < COUNT; i++)
+        bad |= data[i] != (float)(i + 1);
+    be->ops->free(be, sent);
+    be->ops->free(be, more);
+    be->ops->free(be, copy);
+    free(data);
+    return bad;
+}
+
 /* Run the work on each rank; rank 0 checks that all succeeded. */
 static void run_ranks(int (*work)(struct unit_ranks *ranks, struct backend *be))
 {
@@ -165,6 +195,12 @@ static void test_group_broadcasts_from_any_rank(void **state)
 {
     (void)state;
     run_ranks(broadcast_from_each);
+}
+
+static void test_group_lets_work_wait_for_a_mark(void **state)
+{
+    (void)state;
+    run_ranks(broadcast_to_a_mark);
 }
 
 /* Rank 1 ends in the middle: the others fail, report why, and fail again. */
@@ -232,6 +268,7 @@ int main(int argc, char **argv)
         unit_ranks_test(test_group_sums_doubles_everywhere),
         unit_ranks_test(test_group_gathers_every_piece),
         unit_ranks_test(test_group_broadcasts_from_any_rank),
+        unit_ranks_test(test_group_lets_work_wait_for_a_mark),
         unit_ranks_test(test_group_does_not_wait_for_a_rank_that_ended),
         unit_ranks_test(test_group_does_not_form_without_every_rank),
     };

@@ -7,8 +7,8 @@
 #include "tests/unit/unit_model_ranks.h"
 
 /* The backend calls of a window: B: a recording begins and its operations are issued; p:
- * a recording is replayed; a: attention backward pass; S: a reduction; !: a reduction
- * inside a recording. */
+ * a recording is replayed; a: attention backward pass; S: reductions; in stage 3, G:
+ * weights are sent; !: either inside a recording. */
 static const struct backend_ops *real;
 static struct backend_ops other;
 static char calls[128];
@@ -18,7 +18,9 @@ static void note(char what)
 {
     size_t len = strlen(calls);
 
-    if (len + 1 < sizeof(calls) && !(what == 'S' && len > 0 && calls[len - 1] == 'S'))
+    if (strchr("SG", what) && len > 0 && calls[len - 1] == what)
+        return;
+    if (len + 1 < sizeof(calls))
         calls[len] = what;
 }
 
@@ -41,6 +43,12 @@ static void reduce(struct backend *be, float *data, size_t count, int root)
 {
     note(begun ? '!' : 'S');
     real->reduce(be, data, count, root);
+}
+
+static void broadcast(struct backend *be, void *data, size_t bytes, int root)
+{
+    note(begun ? '!' : 'G');
+    real->broadcast(be, data, bytes, root);
 }
 
 static void attention_backward(struct backend *be, const struct op_attention_backward *op)
@@ -89,6 +97,15 @@ static struct recorded recordings[] = {
       .dropout = 0.25,
       .batches = 1,
       .window_calls = "BBaSBaSBaSBaSBaS" },
+    /* two blocks are gathered before the first computes; the backward pass finds the
+     * last two in the windows; the end of a step sends what is not divided */
+    { .kind = { METHOD_FULL, "adamw_torch", FORMAT_BF16, llama, 3 },
+      .batches = 1,
+      .window_calls = "GBGBGBGBBSBaSGBaSGBaSGBaSBaSBSG" },
+    { .kind = { METHOD_LORA, "adamw_torch", FORMAT_FP32, llama, 3 },
+      .checkpointing = true,
+      .batches = 1,
+      .window_calls = "GBGBGBGBBBaSGBaSGBaSGBaSBaS" },
 };
 
 /* Convert the calls of a recorded window to those of a replayed one. */
@@ -138,6 +155,8 @@ static bool run_recorded(const struct recorded *r, const struct unit_ranks *rank
     other.begin = begin;
     other.end = end;
     other.reduce = reduce;
+    if (r->kind.zero_stage == 3)
+        other.broadcast = broadcast;
     other.attention_backward = attention_backward;
     u.be->ops = &other;
     all_replayed(r->window_calls, played);
@@ -197,6 +216,8 @@ int main(int argc, char **argv)
         RECORDED("gpt_neox", 5),
         RECORDED("sharded gradients", 6),
         RECORDED("sharded gradients, lora", 7),
+        RECORDED("sharded blocks", 8),
+        RECORDED("sharded blocks, lora", 9),
     };
 
     unit_ranks_main(argc, argv, tests);

@@ -126,6 +126,7 @@ static void gather(struct model *m, size_t layer)
     m->held[layer % SHAPES_WINDOWS] = layer;
     gather_trained(m, layer);
     gather_frozen(m, layer);
+    m->be->ops->mark(m->be);
     m->gathering = true;
 }
 
@@ -135,7 +136,7 @@ void model_use_block(struct model *m, size_t layer, size_t next)
         return;
     gather(m, layer);
     if (m->gathering)
-        m->be->ops->meet(m->be);
+        m->be->ops->meet_mark(m->be); /* gradients may still be on their way */
     m->gathering = false;
     if (next < m->config->layers)
         gather(m, next);
