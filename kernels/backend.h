@@ -30,6 +30,9 @@ struct backend_options {
     /* CUDA: bytes of the operands of the largest matmul with round_a and round_b, one
      * per element; 0: allocate on first use */
     size_t rounded_bytes;
+    /* CUDA: the folder of the file that keeps the fastest algorithms of matmuls, created
+     * if missing; NULL: they are not timed, and the library's first proposal is used */
+    const char *choices_dir;
     struct log *log; /* for messages worth one line; NULL: none */
 };
 
@@ -109,6 +112,15 @@ struct backend_ops {
     /* The same for those issued before the last `mark`; later ones may still run. */
     void (*mark)(struct backend *be);
     void (*meet_mark)(struct backend *be);
+
+    /*
+     * Optional, NULL if the bits of a result depend on nothing but the device.  Otherwise
+     * choices returns, as malloc'ed text, what has been chosen so far (NULL: nothing), and
+     * after replay_choices, which comes before the first recording, the same is chosen
+     * again.  It logs a line if the text is for another device or version.
+     */
+    char *(*choices)(struct backend *be);
+    void (*replay_choices)(struct backend *be, const char *text, size_t len);
 
     /* void (*NAME)(struct backend *be, const struct op_NAME *op), for each operation */
 #define BACKEND_MEMBER(name, ...) \

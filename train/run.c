@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cache.h"
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/leftovers.h"
@@ -229,6 +230,26 @@ static void prepare_saving(struct run *run)
     model_set_saving(run->model, &run->saving);
 }
 
+/* The algorithms of matmuls are chosen when their shapes are first seen. */
+static bool open_backend(struct run *run, size_t rows, struct error *err)
+{
+    const struct plan *plan = run->plan;
+    char *dir = plan->tune_matmuls ? cache_folder() : NULL;
+    const struct backend_options options = {
+        .device = &plan->device,
+        .threads = thread_count(plan),
+        .no_onednn = run->options->no_onednn,
+        .tf32 = plan->precision.compute == FORMAT_TF32,
+        .rounded_bytes = shapes_fp8_bytes(plan, &run->config, rows),
+        .choices_dir = dir,
+        .log = run->options->log,
+    };
+
+    run->be = backend_open(&options, err);
+    free(dir);
+    return run->be != NULL;
+}
+
 static bool open_model(struct run *run, struct error *err)
 {
     const struct plan *plan = run->plan;
@@ -238,20 +259,13 @@ static bool open_model(struct run *run, struct error *err)
                                      .rows_max = sizes.rows,
                                      .sequences_max = sizes.sequences,
                                      .rank = parallel_rank(run->options->group) };
-    struct backend_options with = {
-        .device = &plan->device,
-        .threads = thread_count(plan),
-        .no_onednn = run->options->no_onednn,
-        .tf32 = plan->precision.compute == FORMAT_TF32,
-        .rounded_bytes = shapes_fp8_bytes(plan, &run->config, options.rows_max),
-        .log = run->options->log,
-    };
 
     run->eval_size = sizes.eval_size;
     /* order matters: the free memory is known only after all ranks have joined */
-    options.backend = run->be = backend_open(&with, err);
-    if (!run->be || !parallel_join(run->options->group, run->be, err))
+    if (!open_backend(run, options.rows_max, err) ||
+        !parallel_join(run->options->group, run->be, err))
         return false;
+    options.backend = run->be;
     if (!open_distillation(run, &sizes, err))
         return false;
     run->model = model_new(&options, err);

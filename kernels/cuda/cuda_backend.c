@@ -8,6 +8,7 @@
 #include "kernels/cuda/cuda_attention.h"
 #include "kernels/cuda/cuda_group.h"
 #include "kernels/cuda/cuda_matmul.h"
+#include "kernels/cuda/cuda_tuning.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -194,6 +195,7 @@ static void cuda_close(struct backend *be)
         cuda_free(be, cuda->blocks->data);
     cuda_graphs_free(cuda->graphs, cuda->dead);
     cuda_attention_free(cuda->attention, cuda->dead);
+    cuda_tuning_free(cuda->tuning, cuda->dead);
     cuda_matmul_free(cuda->matmul, cuda->dead);
     cuda_staging_free(cuda->staging, cuda->dead);
     cuda_beats_free(cuda->beats, cuda->dead);
@@ -238,8 +240,11 @@ static bool open_card(struct cuda_backend *cuda, struct error *err)
         "cannot create a stream on %s", device->name);
 }
 
-static bool open_parts(struct cuda_backend *cuda, size_t rounded_bytes, struct error *err)
+static bool open_parts(struct cuda_backend *cuda, const struct backend_options *options,
+                       struct error *err)
 {
+    const size_t rounded_bytes = options->rounded_bytes;
+
     cuda->beats = cuda_beats_new(err);
     cuda->graphs = cuda->beats ? cuda_graphs_new(err) : NULL;
     cuda->staging = cuda->graphs ? cuda_staging_new(err) : NULL;
@@ -253,7 +258,8 @@ static bool open_parts(struct cuda_backend *cuda, size_t rounded_bytes, struct e
     cuda->launch.scratch_bytes = CUDA_SCRATCH_BYTES;
     cuda->matmul = cuda_matmul_new(cuda, (char *)cuda->held + CUDA_SCRATCH_BYTES,
                                    rounded_bytes, err);
-    return cuda->matmul && cuda_attention_new(cuda, &cuda->attention, err);
+    cuda->tuning = cuda->matmul ? cuda_tuning_new(cuda, options->choices_dir, err) : NULL;
+    return cuda->tuning && cuda_attention_new(cuda, &cuda->attention, err);
 }
 
 static struct backend *cuda_open(const struct backend_options *options, struct error *err)
@@ -273,7 +279,7 @@ static struct backend *cuda_open(const struct backend_options *options, struct e
     cuda->patience = CUDA_PATIENCE_SECONDS;
     cuda->doing = "nothing yet";
     cuda_guard(cuda->patience);
-    opened = open_card(cuda, err) && open_parts(cuda, options->rounded_bytes, err);
+    opened = open_card(cuda, err) && open_parts(cuda, options, err);
     cuda_guard(0);
     if (!opened) {
         cuda_close(&cuda->base);
@@ -317,5 +323,7 @@ const struct backend_ops backend_cuda = {
     .meet = cuda_meet,
     .mark = cuda_mark,
     .meet_mark = cuda_meet_mark,
+    .choices = cuda_choices,
+    .replay_choices = cuda_replay_choices,
     OPERATIONS(CUDA_ENTRY) /* NAME = cuda_NAME, for each */
 };

@@ -21,6 +21,7 @@
 
 struct cuda_attention; /* cuDNN, if requested: cuda_attention.c */
 struct cuda_matmul;    /* the matmul library and its plans: cuda_matmul.c */
+struct cuda_tuning;    /* the choice of algorithms: cuda_tuning.c */
 struct cuda_graphs;    /* recordings: cuda_graph.c */
 struct cuda_group;     /* the other GPUs of a run: cuda_group.c */
 struct cuda_staging;   /* page-locked memory for copies: cuda_staging.c */
@@ -45,6 +46,7 @@ struct cuda_backend {
     struct device device;
     struct cuda_launch launch; /* stream, capability, scratch */
     struct cuda_matmul *matmul;
+    struct cuda_tuning *tuning;
     struct cuda_attention *attention; /* NULL: our own kernels */
     struct cuda_graphs *graphs;
     struct cuda_staging *staging;

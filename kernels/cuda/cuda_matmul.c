@@ -9,7 +9,7 @@
 #include "kernels/cuda/cuda_matmul.h"
 
 #include "base/size.h"
-#include "kernels/cuda/cuda_plan.h"
+#include "kernels/cuda/cuda_tuning.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -126,6 +126,11 @@ size_t cuda_matmul_plans(const struct cuda_matmul *matmul)
     return cuda_plans_count(matmul->plans);
 }
 
+void cuda_matmul_forget_plans(struct cuda_matmul *matmul)
+{
+    cuda_plans_forget(matmul->plans);
+}
+
 size_t cuda_matmul_in_fp8(const struct cuda_matmul *matmul)
 {
     return matmul->in_fp8;
@@ -160,10 +165,10 @@ static bool operands_are_valid(const struct op_matmul *op)
             (op->bias.format == FORMAT_FP32 && op->bias.cols == op->out.cols));
 }
 
-static struct cuda_plan_key key_of(const struct cuda_backend *cuda,
-                                   const struct op_matmul *op)
+static struct matmul_key key_of(const struct cuda_backend *cuda,
+                                const struct op_matmul *op)
 {
-    struct cuda_plan_key key = { 0 };
+    struct matmul_key key = { 0 };
 
     key.rows = op->out.rows;
     key.cols = op->out.cols;
@@ -205,7 +210,7 @@ static void refuse(struct cuda_backend *cuda, const struct op_matmul *op,
 static struct cuda_plan *plan_for(struct cuda_backend *cuda, const struct op_matmul *op,
                                   bool must)
 {
-    struct cuda_plan_key key = key_of(cuda, op);
+    struct matmul_key key = key_of(cuda, op);
     struct cuda_plan *plan = cuda_plan_find(cuda->matmul->plans, &key);
 
     if (!plan)
@@ -251,20 +256,29 @@ static cudaError_t fail(struct cuda_backend *cuda, const struct op_matmul *op,
     return driver;
 }
 
+cublasStatus_t cuda_matmul_enqueue(struct cuda_backend *cuda,
+                                   const struct cuda_plan *plan,
+                                   const struct op_matmul *op, void *into)
+{
+    struct cuda_matmul *matmul = cuda->matmul;
+
+    return matmul->library.matmul(
+        matmul->handle, plan->desc, &op->alpha, op->b.data, plan->b, op->a.data, plan->a,
+        &op->beta, op->out.data, plan->out, into, plan->out, &plan->algos[plan->chosen],
+        matmul->workspace, matmul->workspace_bytes, cuda->launch.stream);
+}
+
 /* Use the first of the plan's algorithms that the library accepts: heuristics of cuBLAS
  * 13.3 return some for matmuls with one row that it then refuses. */
 static cublasStatus_t multiply_by(struct cuda_backend *cuda, struct cuda_plan *plan,
                                   const struct op_matmul *op)
 {
-    struct cuda_matmul *matmul = cuda->matmul;
     cublasStatus_t status;
 
+    if (!plan->settled)
+        cuda_tuning_settle(cuda, plan, op);
     for (;;) {
-        status = matmul->library.matmul(
-            matmul->handle, plan->desc, &op->alpha, op->b.data, plan->b, op->a.data,
-            plan->a, &op->beta, op->out.data, plan->out, op->out.data, plan->out,
-            &plan->algos[plan->chosen], matmul->workspace, matmul->workspace_bytes,
-            cuda->launch.stream);
+        status = cuda_matmul_enqueue(cuda, plan, op, op->out.data);
         if (status != CUBLAS_STATUS_NOT_SUPPORTED || plan->chosen + 1 == plan->count)
             return status;
         plan->chosen++;

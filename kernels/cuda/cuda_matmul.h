@@ -3,6 +3,7 @@
 #define KERNELS_CUDA_CUDA_MATMUL_H
 
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/cuda_plan.h"
 
 /* Return the device memory that matmuls need, for cuda_matmul_new. */
 size_t cuda_matmul_room(const struct cuda_backend *cuda, size_t rounded_bytes);
@@ -14,6 +15,13 @@ void cuda_matmul_free(struct cuda_matmul *matmul, bool dead);   /* NULL is allow
 const char *cuda_matmul_name(const struct cuda_matmul *matmul); /* "cuBLASLt 13.1.0" */
 /* Return the number of cached plans: replaying a step creates none. */
 size_t cuda_matmul_plans(const struct cuda_matmul *matmul);
+/* Make all plans again when they are needed next. */
+void cuda_matmul_forget_plans(struct cuda_matmul *matmul);
+/* Put a matmul into the stream, by the chosen algorithm of its plan. The result goes to
+ * `into`, in the layout of op->out, which is only read unless it is the same. */
+cublasStatus_t cuda_matmul_enqueue(struct cuda_backend *cuda,
+                                   const struct cuda_plan *plan,
+                                   const struct op_matmul *op, void *into);
 /* Return the number of matmuls issued or recorded that multiply in fp8: 0 if none of a
  * job's fp8 matmuls can. */
 size_t cuda_matmul_in_fp8(const struct cuda_matmul *matmul);

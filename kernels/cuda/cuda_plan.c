@@ -54,10 +54,8 @@ static void plan_free(const struct cuda_library *library, struct cuda_plan *plan
     free(plan);
 }
 
-void cuda_plans_free(struct cuda_plans *plans)
+void cuda_plans_forget(struct cuda_plans *plans)
 {
-    if (!plans)
-        return;
     for (size_t i = 0; i < SLOTS; i++)
         while (plans->slots[i]) {
             struct cuda_plan *plan = plans->slots[i];
@@ -65,6 +63,14 @@ void cuda_plans_free(struct cuda_plans *plans)
             plans->slots[i] = plan->next;
             plan_free(plans->library, plan);
         }
+    plans->count = 0;
+}
+
+void cuda_plans_free(struct cuda_plans *plans)
+{
+    if (!plans)
+        return;
+    cuda_plans_forget(plans);
     free(plans);
 }
 
@@ -102,7 +108,7 @@ static bool record_status(struct cuda_plan *plan, cublasStatus_t status)
 /* Describe memory: our (rows, cols) are that many columns of that many rows. */
 static bool make_layouts(const struct cuda_library *library, struct cuda_plan *plan)
 {
-    const struct cuda_plan_key *key = &plan->key;
+    const struct matmul_key *key = &plan->key;
     size_t a_rows = key->trans_a ? key->depth : key->rows;
     size_t b_rows = key->trans_b ? key->cols : key->depth;
 
@@ -125,7 +131,7 @@ static bool set(const struct cuda_library *library, struct cuda_plan *plan,
 
 static bool make_desc(const struct cuda_library *library, struct cuda_plan *plan)
 {
-    const struct cuda_plan_key *key = &plan->key;
+    const struct matmul_key *key = &plan->key;
     cublasOperation_t a = key->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t b = key->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
 
@@ -155,7 +161,7 @@ static bool make_preference(struct cuda_plans *plans, struct cuda_plan *plan,
                             cublasLtMatmulPreference_t *out)
 {
     const struct cuda_library *library = plans->library;
-    const struct cuda_plan_key *key = &plan->key;
+    const struct matmul_key *key = &plan->key;
     uint64_t room = plans->workspace_bytes;
     uint32_t a = 1u << key->a_aligned, b = 1u << key->b_aligned,
              d = 1u << key->out_aligned;
@@ -200,12 +206,11 @@ static bool splits_evenly(const struct cuda_library *library,
            parts <= 1 || depth % (TILE_DEPTH_MAX * (size_t)parts) == 0;
 }
 
-/* The library's best estimates, in its order of expected time. Timing them would choose
- * by the clock, and the bits of a run depend on the algorithm. */
+/* The library's best estimates, in its order of expected time. */
 static void query_heuristics(struct cuda_plans *plans, struct cuda_plan *plan,
                              cublasLtMatmulPreference_t preference)
 {
-    cublasLtMatmulHeuristicResult_t results[PROPOSALS];
+    cublasLtMatmulHeuristicResult_t results[PROPOSALS] = { 0 };
     int found = 0;
 
     plan->count = 0;
@@ -244,7 +249,7 @@ static void choose(struct cuda_plans *plans, struct cuda_plan *plan,
  * bf16. With one row or column cuBLAS before 12.8 Update 1 may add it incorrectly (CUDA
  * Toolkit release notes, cuBLAS, [5104822]).
  */
-static bool may_add_bias(const struct cuda_plan_key *key)
+static bool may_add_bias(const struct matmul_key *key)
 {
     return key->bias && key->bias_aligned >= BIAS_ALIGNED && key->rows > 1 &&
            key->cols > 1 && key->out_format == FORMAT_FP32 &&
@@ -254,7 +259,7 @@ static bool may_add_bias(const struct cuda_plan_key *key)
 static void choose_with_bias(struct cuda_plans *plans, struct cuda_plan *plan,
                              cublasLtMatmulPreference_t preference)
 {
-    const struct cuda_plan_key *key = &plan->key;
+    const struct matmul_key *key = &plan->key;
     cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
     const void *bias =
         (const void *)((uintptr_t)1 << key->bias_aligned); /* how it is aligned */
@@ -277,7 +282,7 @@ static void choose_with_bias(struct cuda_plans *plans, struct cuda_plan *plan,
         choose(plans, plan, preference);
 }
 
-static struct cuda_plan *make(struct cuda_plans *plans, const struct cuda_plan_key *key)
+static struct cuda_plan *make(struct cuda_plans *plans, const struct matmul_key *key)
 {
     struct cuda_plan *plan = calloc(1, sizeof(*plan));
     cublasLtMatmulPreference_t preference = NULL;
@@ -294,7 +299,7 @@ static struct cuda_plan *make(struct cuda_plans *plans, const struct cuda_plan_k
 }
 
 /* FNV-1a */
-static size_t hash(const struct cuda_plan_key *key)
+static size_t hash(const struct matmul_key *key)
 {
     const unsigned char *bytes = (const unsigned char *)key;
     uint64_t value = 0xcbf29ce484222325u;
@@ -304,7 +309,7 @@ static size_t hash(const struct cuda_plan_key *key)
     return (size_t)(value >> 32) % SLOTS;
 }
 
-static struct cuda_plan **find(struct cuda_plans *plans, const struct cuda_plan_key *key)
+static struct cuda_plan **find(struct cuda_plans *plans, const struct matmul_key *key)
 {
     struct cuda_plan **at = &plans->slots[hash(key)];
 
@@ -341,8 +346,7 @@ static void evict_one(struct cuda_plans *plans)
     remove_plan(plans, oldest);
 }
 
-struct cuda_plan *cuda_plan_find(struct cuda_plans *plans,
-                                 const struct cuda_plan_key *key)
+struct cuda_plan *cuda_plan_find(struct cuda_plans *plans, const struct matmul_key *key)
 {
     struct cuda_plan **at = find(plans, key), *plan = *at;
 

@@ -9,37 +9,25 @@
 #define KERNELS_CUDA_CUDA_PLAN_H
 
 #include "kernels/cuda/cuda_library.h"
+#include "kernels/matmul_choices.h"
 #include "kernels/ops.h"
 
 /* How many are cached: a number of rows has about fifteen, and a job has some dozens of
- * such numbers. A plan is about a kilobyte of host memory. */
-enum { CUDA_PLANS_MOST = 1024, CUDA_PLAN_CHOICES = 8 };
-
-/* Everything that determines the algorithm: compared byte for byte, so there are
- * no gaps. */
-struct cuda_plan_key {
-    size_t rows, cols, depth; /* of out, and the summed dimension */
-    size_t a_stride, b_stride, out_stride;
-    unsigned char trans_a, trans_b;
-    unsigned char a_format, b_format, out_format;
-    unsigned char bias; /* present */
-    unsigned char tf32;
-    unsigned char a_aligned, b_aligned, out_aligned,
-        bias_aligned; /* powers of two, to 256 */
-    unsigned char none[5];
-};
-_Static_assert(sizeof(struct cuda_plan_key) == 6 * sizeof(size_t) + 16, "no gaps");
+ * such numbers. A plan is about 1.5 KiB of host memory. */
+enum { CUDA_PLANS_MOST = 1024, CUDA_PLAN_CHOICES = 16 };
 
 struct cuda_plan {
-    struct cuda_plan_key key;
+    struct matmul_key key;
     struct cuda_plan *next;
     uint64_t used; /* time of last use: the lowest is evicted first */
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, out; /* ours, not the library's */
-    /* Best first. The library may refuse one of them only when the matmul is enqueued:
-     * then `chosen` advances to the next. */
+    /* Best first, by the library's estimate or as cuda_tuning.c chose. The library may
+     * refuse one of them only when the matmul is enqueued: then `chosen` advances to the
+     * next. */
     cublasLtMatmulAlgo_t algos[CUDA_PLAN_CHOICES];
     unsigned count, chosen;
+    bool settled;          /* by cuda_tuning.c */
     bool adds_bias;        /* in the matmul; otherwise it is added afterwards */
     cublasStatus_t status; /* why there is no algorithm; else success */
 };
@@ -50,13 +38,13 @@ struct cuda_plans *cuda_plans_new(const struct cuda_library *library,
                                   cublasLtHandle_t handle, size_t workspace_bytes);
 void cuda_plans_free(struct cuda_plans *plans); /* NULL is allowed */
 size_t cuda_plans_count(const struct cuda_plans *plans);
+void cuda_plans_forget(struct cuda_plans *plans); /* all of them */
 
 /* Return the exponent of the largest power of two up to 256 that divides an address. */
 unsigned char cuda_plan_aligned(const void *data);
 
 /* Return the plan for it, creating it if necessary, valid until the next call; check its
  * status. NULL if memory runs out. */
-struct cuda_plan *cuda_plan_find(struct cuda_plans *plans,
-                                 const struct cuda_plan_key *key);
+struct cuda_plan *cuda_plan_find(struct cuda_plans *plans, const struct matmul_key *key);
 
 #endif

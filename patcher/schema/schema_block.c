@@ -54,6 +54,11 @@ static const struct key rows[] = {
       .manual =
           "The result is the same to the bit. Each step then reads and writes the moments "
           "over PCIe, 8 bytes for each trained weight. On a CPU it has no effect." },
+    { TS_USED("tune_matmuls", KEY_BOOL, "true"), .into = TS_FIELD(tune_matmuls),
+      .help = "on a GPU, time the algorithms that the matmul library proposes for each "
+              "shape, and use the fastest",
+      .manual = "It takes about a second, once: later jobs find the choices in "
+                "~/.cache/trainspool. See ALGORITHMS OF MATMULS." },
     { TS_USED("target", KEY_ENUM, "native"), .values = targets,
       .help = "native trains the job with trainspool; the others check a job that "
               "another program trains: external is a script, or is recognized by its "

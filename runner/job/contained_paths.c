@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cache.h"
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/size.h"
@@ -206,6 +207,15 @@ void contained_paths_add_gpu(struct contained_paths *paths)
         add_matches(paths, &gpu_rows[i]);
     add_driver_cache(paths);
     add_settings(paths);
+}
+
+void contained_paths_add_cache(struct contained_paths *paths)
+{
+    char *dir = cache_folder();
+
+    if (dir && file_make_dirs(dir, 0700, NULL))
+        contained_paths_add(paths, dir, LANDLOCK_WRITE);
+    free(dir);
 }
 
 /* ---- The job ---- */

@@ -29,6 +29,8 @@ void contained_paths_add(struct contained_paths *paths, const char *path,
 void contained_paths_add_system(struct contained_paths *paths);
 /* Add the devices and folders of CUDA, MPS and NCCL. */
 void contained_paths_add_gpu(struct contained_paths *paths);
+/* Create trainspool's own cache folder and add it. */
+void contained_paths_add_cache(struct contained_paths *paths);
 /* Add the inputs and outputs that the job names. Links in its folders of models and data
  * count if they lead to a regular file of a kind that trainspool reads, or into the blobs
  * of a Hugging Face cache: what a downloaded folder links to need not be meant for the

@@ -195,6 +195,8 @@ bool containment_enter(struct containment *containment, const struct job *job,
         outputs_create(&plan); /* the trainer reports one that is missing */
         ok = fault_none(err);
         contained_paths_add_plan(&paths, &plan);
+        if (containment->gpu)
+            contained_paths_add_cache(&paths);
         ok = ok && contain(containment, &paths, 0, log, err);
     }
     arena_free(arena);

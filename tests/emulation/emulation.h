@@ -27,7 +27,8 @@
  * Environment variables, for whole programs: EMULATION_CONTEXTS names a file that
  * receives the ordinal of each device on which a context is created. EMULATION_LOSES is a
  * number: the launch after that many finds the device lost, and the driver's exit
- * handler, which waits for it, does not return.
+ * handler, which waits for it, does not return. EMULATION_VARIANTS=9,4 are the times of
+ * emulation_offer_variants.
  */
 #ifndef TESTS_EMULATION_EMULATION_H
 #define TESTS_EMULATION_EMULATION_H
@@ -96,6 +97,14 @@ void emulation_block_malloc(void);
 void emulation_break_library(bool missing);
 /* Where sums may be split, offer only algorithms that split them in three. */
 void emulation_offer_only_split(bool only);
+/* After those of the others, offer algorithms that take this long, on the clock of events,
+ * and give other bits; the first is the one that is always there. 0: no others, no time. */
+enum { EMULATION_VARIANTS = 12 };
+void emulation_offer_variants(const double *microseconds, size_t count);
+/* Return how many matmuls have been put into a stream, and how often the time between two
+ * events was asked for, in this process. */
+size_t emulation_matmuls_enqueued(void);
+size_t emulation_timings(void);
 /* Find no algorithm because the library is out of memory. */
 void emulation_exhaust_library(bool is_busy);
 /* Return the number of kernels run (not only launched) since the reset, including

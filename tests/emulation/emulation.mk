@@ -77,6 +77,7 @@ endif
 EXTRA_PROGRAMS += tests/unit/test_cuda_attention tests/unit/test_cuda_backend
 EXTRA_PROGRAMS += tests/unit/test_cuda_fp8 tests/unit/test_cuda_graph
 EXTRA_PROGRAMS += tests/unit/test_cuda_launch tests/unit/test_cuda_matmul tests/unit/test_cuda_plan
+EXTRA_PROGRAMS += tests/unit/test_cuda_tuning
 tests_unit_test_cuda_attention_SOURCES = tests/unit/test_cuda_attention.c tests/unit/unit_cuda.h
 tests_unit_test_cuda_attention_CPPFLAGS = $(EMULATION_LOOKS)
 tests_unit_test_cuda_attention_LDADD = %D%/emulated.o $(LDADD)
@@ -102,6 +103,9 @@ tests_unit_test_cuda_matmul_LDADD = %D%/emulated.o $(LDADD)
 tests_unit_test_cuda_plan_SOURCES = tests/unit/test_cuda_plan.c
 tests_unit_test_cuda_plan_CPPFLAGS = $(EMULATION_LOOKS)
 tests_unit_test_cuda_plan_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_cuda_tuning_SOURCES = tests/unit/test_cuda_tuning.c tests/unit/unit_cuda.h
+tests_unit_test_cuda_tuning_CPPFLAGS = $(EMULATION_LOOKS)
+tests_unit_test_cuda_tuning_LDADD = %D%/emulated.o $(LDADD)
 
 # Processes of one run, each with its own emulated GPU.
 EXTRA_PROGRAMS += tests/unit/test_emulated_group tests/unit/test_emulated_model_ranks

@@ -16,6 +16,9 @@
  * algorithm that the heuristic returned is refused. A split sum has only as many whole
  * tiles as all parts have: the notes report that for parts of unequal length, and a public
  * reproducer (facebookexperimental/triton issue 2767) for a last tile that is not whole.
+ *
+ * Variants of the algorithm begin the sum at another vector, so they give other bits, and
+ * take the time that a test says.
  */
 #include "tests/emulation/emulation_runtime.h"
 
@@ -54,8 +57,8 @@ struct cublasLtMatmulPreferenceOpaque_t {
 };
 
 /* Words of an algorithm. */
-enum { IS_MAGIC, ALIGNED_A, ALIGNED_B, ALIGNED_C, ALIGNED_D, PARTS, REFUSES };
-enum { MAGIC = 0x5eed, PARTS_OFFERED = 3, TILE_DEPTH = 128 };
+enum { IS_MAGIC, ALIGNED_A, ALIGNED_B, ALIGNED_C, ALIGNED_D, PARTS, REFUSES, VARIANT };
+enum { MAGIC = 0x5eed, PARTS_OFFERED = 3, TILE_DEPTH = 128, SPLIT_US = 1000 };
 
 static cublasStatus_t create(cublasLtHandle_t *handle)
 {
@@ -237,6 +240,34 @@ static bool is_one(const cublasLtMatrixLayoutOpaque_t *d)
 }
 
 static bool only_split, busy;
+static double variant_us[EMULATION_VARIANTS];
+static size_t variants;
+static size_t matmuls;
+
+extern "C" void emulation_offer_variants(const double *microseconds, size_t count)
+{
+    variants = count < EMULATION_VARIANTS ? count : EMULATION_VARIANTS;
+    for (size_t i = 0; i < variants; i++)
+        variant_us[i] = microseconds[i];
+}
+
+extern "C" size_t emulation_matmuls_enqueued(void)
+{
+    return matmuls;
+}
+
+/* "9,4,7": those of a whole program */
+static void variants_of_environment(void)
+{
+    const char *at = getenv("EMULATION_VARIANTS");
+    char *end;
+
+    for (size_t i = 0; at && *at && i < EMULATION_VARIANTS; i++) {
+        variant_us[i] = strtod(at, &end);
+        variants = i + 1;
+        at = *end ? end + 1 : end;
+    }
+}
 
 extern "C" void emulation_offer_only_split(bool only)
 {
@@ -249,12 +280,13 @@ extern "C" void emulation_exhaust_library(bool is_busy)
 }
 
 static void offer(cublasLtMatmulPreference_t p, uint64_t parts, bool refuses,
-                  cublasLtMatmulHeuristicResult_t results[], int expected, int *found)
+                  cublasLtMatmulHeuristicResult_t results[], int expected, int *found,
+                  uint64_t variant = 0)
 {
     if (*found == expected)
         return;
     results[*found] = {};
-    results[*found].algo = { { MAGIC, p->a, p->b, p->c, p->d, parts, refuses } };
+    results[*found].algo = { { MAGIC, p->a, p->b, p->c, p->d, parts, refuses, variant } };
     results[*found].state = CUBLAS_STATUS_SUCCESS;
     results[*found].workspaceSize = p->workspace;
     ++*found;
@@ -279,6 +311,8 @@ static cublasStatus_t heuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t de
         offer(p, 1, true, results, expected, found);
     if (p->reductions == CUBLASLT_REDUCTION_SCHEME_NONE || !only_split)
         offer(p, 1, false, results, expected, found);
+    for (size_t i = 1; i < variants; i++)
+        offer(p, 1, false, results, expected, found, i);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -302,7 +336,7 @@ struct matmul_call {
     void *d;
     float alpha, beta;
     bool tf32;
-    size_t parts;
+    size_t parts, variant;
 };
 
 static float get(const void *from, cudaDataType type, size_t at)
@@ -357,17 +391,20 @@ static lanes *pack_operand(const void *from, const cublasLtMatrixLayoutOpaque_t 
     return (lanes *)out;
 }
 
-/* Dot products of one column with `TOGETHER` rows, `steps` vectors each; those past
- * `rows` repeat the last row. Reads only the memory of pack_operand. */
+/* Dot products of one column with `TOGETHER` rows, `steps` vectors each, beginning at
+ * `from`; those past `rows` repeat the last row. Reads only the memory of pack_operand. */
 __attribute__((no_sanitize("address"), no_sanitize("undefined"))) static void
-dots(const lanes *a, size_t rows, const lanes *b, size_t steps, float *out)
+dots(const lanes *a, size_t rows, const lanes *b, size_t steps, size_t from, float *out)
 {
     const lanes *row[TOGETHER];
     lanes sums[TOGETHER] = {};
 
     for (size_t i = 0; i < TOGETHER; i++)
         row[i] = a + (i < rows ? i : rows - 1) * steps;
-    for (size_t k = 0; k < steps; k++)
+    for (size_t k = from; k < steps; k++)
+        for (size_t i = 0; i < TOGETHER; i++)
+            sums[i] += row[i][k] * b[k];
+    for (size_t k = 0; k < from; k++)
         for (size_t i = 0; i < TOGETHER; i++)
             sums[i] += row[i][k] * b[k];
     for (size_t i = 0; i < TOGETHER; i++) {
@@ -412,6 +449,7 @@ static void multiply(const void *argument)
     size_t depth = trans_a ? p->a_layout.rows : p->a_layout.cols;
     size_t summed = summed_depth(depth, p->parts);
     size_t steps = (summed + WIDTH - 1) / WIDTH;
+    size_t from = steps ? p->variant % steps : 0;
     lanes *a = pack_operand(p->a, &p->a_layout, trans_a, p->tf32, summed, rows);
     lanes *b = pack_operand(p->b, &p->b_layout, !trans_b, p->tf32, summed, cols);
     float scale = (p->desc.a_scale ? *p->desc.a_scale : 1) *
@@ -422,7 +460,7 @@ static void multiply(const void *argument)
             size_t left = rows - row;
             float sums[TOGETHER];
 
-            dots(a + row * steps, left, b + col * steps, steps, sums);
+            dots(a + row * steps, left, b + col * steps, steps, from, sums);
             for (size_t i = 0; i < TOGETHER && i < left; i++)
                 store(p, row + i, col, scale * sums[i]);
         }
@@ -451,7 +489,8 @@ static cublasStatus_t matmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
                       *(const float *)alpha,
                       *(const float *)beta,
                       false,
-                      1 };
+                      1,
+                      0 };
 
     if (handle->device != runtime_ordinal() || !workspace || !workspace_bytes || !algo ||
         algo->data[IS_MAGIC] != MAGIC || !aligned(workspace, 256) ||
@@ -462,7 +501,11 @@ static cublasStatus_t matmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
     if (!aligned(a, algo->data[ALIGNED_A]) || !aligned(b, algo->data[ALIGNED_B]) ||
         !aligned(c, algo->data[ALIGNED_C]) || !aligned(d, algo->data[ALIGNED_D]))
         return CUBLAS_STATUS_EXECUTION_FAILED;
+    matmuls++;
     p.parts = algo->data[PARTS];
+    p.variant = algo->data[VARIANT];
+    if (variants)
+        streams_add_time(p.parts > 1 ? SPLIT_US : variant_us[p.variant], stream);
     p.tf32 = desc->compute == CUBLAS_COMPUTE_32F_FAST_TF32 &&
              runtime_device()->capability >= 80;
     return streams_add_call(multiply, &p, sizeof(p), stream) == cudaSuccess
@@ -479,6 +522,7 @@ extern "C" void emulation_break_library(bool missing)
 
 extern "C" bool cuda_library_open(struct cuda_library *out, struct error *err)
 {
+    variants_of_environment();
     *out = cuda_library { out,
                           "cuBLASLt (emulated)",
                           create,

@@ -42,4 +42,7 @@ cudaError_t streams_add_kernel(emulation_launch *launch, cudaStream_t stream);
 cudaError_t streams_add_call(void (*call)(const void *argument), const void *argument,
                              size_t bytes, cudaStream_t stream);
 
+/* Append work that does nothing for this long, on the clock of events. */
+cudaError_t streams_add_time(double microseconds, cudaStream_t stream);
+
 #endif

@@ -15,6 +15,7 @@ enum work_kind {
     WORK_COPY,
     WORK_FILL,
     WORK_CALL,
+    WORK_TIME,
     WORK_RECORD,
     WORK_WAIT,
     WORK_GRAPH
@@ -32,6 +33,7 @@ struct work {
     void *own; /* the argument, or a copy of the host's memory */
     cudaEvent_t event;
     uint64_t ticket; /* number of the event's record */
+    double microseconds;
     struct list *graph;
 };
 
@@ -52,6 +54,7 @@ struct CUstream_st {
 struct CUevent_st {
     cudaStream_t stream; /* of the last record */
     uint64_t asked, done;
+    double microseconds;  /* when it was done, on the clock */
     struct list *capture; /* recorded in a capture: a wait joins it */
 };
 
@@ -65,6 +68,9 @@ struct CUgraphExec_st {
 };
 
 enum { STEPS = 64 }; /* executed per query */
+
+static double clock_us; /* the sum of what has run and takes time */
+static size_t timings;  /* differences of events asked for */
 
 static struct CUstream_st *streams; /* all but the default stream */
 static struct CUstream_st default_stream = {
@@ -134,6 +140,7 @@ static void run(const struct work *work, int device)
 {
     if (work->kind == WORK_RECORD) {
         work->event->done = work->ticket;
+        work->event->microseconds = clock_us;
         return;
     }
     if (runtime_failed() != cudaSuccess)
@@ -153,6 +160,9 @@ static void run(const struct work *work, int device)
         break;
     case WORK_CALL:
         work->call(work->own);
+        break;
+    case WORK_TIME:
+        clock_us += work->microseconds;
         break;
     case WORK_WAIT:
         while (work->event->done < work->ticket && work->event->stream->todo.first)
@@ -280,6 +290,15 @@ cudaError_t streams_add_call(void (*call)(const void *argument), const void *arg
     if (status != cudaSuccess)
         free(work.own);
     return status;
+}
+
+cudaError_t streams_add_time(double microseconds, cudaStream_t stream)
+{
+    struct work work = {};
+
+    work.kind = WORK_TIME;
+    work.microseconds = microseconds;
+    return add(&work, stream);
 }
 
 static bool pageable(const void *at)
@@ -518,8 +537,14 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEvent_t to)
 {
-    *milliseconds = 1;
+    timings++;
+    *milliseconds = (float)((to->microseconds - from->microseconds) / 1000);
     return from->done && to->done ? cudaSuccess : runtime_status(cudaErrorNotReady);
+}
+
+extern "C" size_t emulation_timings(void)
+{
+    return timings;
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)

@@ -152,6 +152,33 @@ static void test_paths_of_the_system_leave_out_secrets(void **state)
     arena_free(arena);
 }
 
+static void test_the_cache_folder_is_created(void **state)
+{
+    char *dir = unit_dir_new(), *cache = path_join(dir, "cache");
+    char *own = path_join(cache, "trainspool");
+    const char *before = getenv("XDG_CACHE_HOME");
+    char *kept = before ? memory_strdup(before) : NULL;
+    struct arena *arena = arena_new();
+    struct contained_paths paths;
+
+    (void)state;
+    setenv("XDG_CACHE_HOME", cache, 1);
+    contained_paths_init(&paths, arena);
+    contained_paths_add_cache(&paths);
+    assert_int_equal(find(&paths, own)->access, LANDLOCK_WRITE);
+    assert_int_equal(paths.count, 1);
+    assert_true(file_is_dir(own));
+    if (kept)
+        setenv("XDG_CACHE_HOME", kept, 1);
+    else
+        unsetenv("XDG_CACHE_HOME");
+    arena_free(arena);
+    free(kept);
+    free(own);
+    free(cache);
+    unit_dir_free(dir);
+}
+
 /* ---- A contained process ---- */
 
 static const char job_text[] = "model_name_or_path: model\nstage: pt\ndataset: text.txt\n"
@@ -473,6 +500,7 @@ int main(void)
         cmocka_unit_test(test_paths_of_a_plan_are_its_inputs_and_outputs),
         cmocka_unit_test(test_paths_follow_only_links_to_models_and_data),
         cmocka_unit_test(test_paths_of_the_system_leave_out_secrets),
+        cmocka_unit_test(test_the_cache_folder_is_created),
         cmocka_unit_test(test_files_outside_the_job_are_refused),
         cmocka_unit_test(test_programs_and_sockets_are_refused),
         cmocka_unit_test(test_memory_of_a_cpu_is_limited),

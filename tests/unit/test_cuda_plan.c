@@ -31,9 +31,9 @@ static void plans_close(struct plans *p)
     cuda_library_close(&p->library);
 }
 
-static struct cuda_plan_key key_of(size_t rows, size_t cols, size_t depth)
+static struct matmul_key key_of(size_t rows, size_t cols, size_t depth)
 {
-    struct cuda_plan_key key = { 0 };
+    struct matmul_key key = { 0 };
 
     key.rows = rows;
     key.cols = cols;
@@ -44,7 +44,7 @@ static struct cuda_plan_key key_of(size_t rows, size_t cols, size_t depth)
     return key;
 }
 
-static struct cuda_plan *find_key(const struct plans *p, struct cuda_plan_key key)
+static struct cuda_plan *find_key(const struct plans *p, struct matmul_key key)
 {
     struct cuda_plan *plan = cuda_plan_find(p->plans, &key);
 
@@ -151,7 +151,7 @@ static void test_cuda_plan_adds_a_bias_to_more_than_a_row(void **state)
     p.plans = cuda_plans_new(&p.library, p.handle, 1 << 20);
     assert_non_null(p.plans);
     for (size_t i = 0; i < TS_COUNT(cases); i++) {
-        struct cuda_plan_key key = key_of(cases[i].rows, cases[i].cols, 16);
+        struct matmul_key key = key_of(cases[i].rows, cases[i].cols, 16);
         struct cuda_plan *plan;
 
         key.bias = true;
@@ -167,7 +167,7 @@ static void test_cuda_plan_adds_a_bias_to_more_than_a_row(void **state)
 static void test_cuda_plan_passes_scale_factors(void **state)
 {
     static const struct emulation_device device = { "Emulated", 90, 4, (size_t)2 << 30 };
-    struct cuda_plan_key key = key_of(16, 16, 32);
+    struct matmul_key key = key_of(16, 16, 32);
     struct plans p;
 
     (void)state;
