@@ -131,6 +131,38 @@ job cuda:1 "bf16: true" "finetuning_type: lora" | sed '/^train_from_scratch/d; /
 expect_status "LoRA on the trained model succeeds" 0 "$trainspool" run -q lora.yaml
 expect "the adapter is in PEFT's format" test -s lora.run/adapter_model.safetensors
 
+# The fastest algorithm of each matmul: here all shapes choose the third, or the fourth.
+tuned() { # TIMES CACHE COMMAND...
+    times=$1 cache=$T/$2
+    shift 2
+    env TRAINSPOOL_TUNE_MATMULS=all EMULATION_VARIANTS="$times" XDG_CACHE_HOME="$cache" "$@"
+}
+timed() { grep -q 'timed the algorithms of' "$1.run/train.log"; }
+job cuda:0 "save_steps: 2" | sed '/^save_strategy/d' >tuned.yaml
+cp tuned.yaml tuned-again.yaml
+cp tuned.yaml fourth.yaml
+expect_status "a job whose matmuls are timed succeeds" 0 tuned 9,8,4,5 third "$train" tuned.yaml
+expect "its log says so" timed tuned
+expect_status "a second job succeeds" 0 tuned 9,8,5,4 third "$train" tuned-again.yaml
+expect "it times nothing" test "$(timed tuned-again; echo $?)" -eq 1
+expect "it gives the same bits" test "$(weights tuned)" = "$(weights tuned-again)"
+expect_status "a job with an empty cache folder succeeds" 0 tuned 9,8,5,4 fourth "$train" fourth.yaml
+expect "it gives other bits" test "$(weights tuned)" != "$(weights fourth)"
+job cuda:0 "resume_from_checkpoint: tuned.run/checkpoint-2" >replayed.yaml
+expect_status "a job resumes from the checkpoint of the first" 0 tuned 9,8,5,4 fourth "$train" replayed.yaml
+expect "it gives the bits of the first" test "$(weights tuned)" = "$(weights replayed)"
+expect "its log says why" grep -q 'matmuls use the algorithms that the checkpoint names' replayed.run/train.log
+job cuda:0 "  tune_matmuls: false" >untuned.yaml
+expect_status "a job that does not time them succeeds" 0 tuned 9,8,4,5 untuned "$train" untuned.yaml
+expect "it uses another algorithm" test "$(weights tuned)" != "$(weights untuned)"
+expect "it creates no file" test ! -e untuned
+job '"cuda:0,1"' >tuned-two.yaml
+cp tuned-two.yaml tuned-two-again.yaml
+expect_status "a job on two GPUs whose matmuls are timed succeeds" 0 tuned 9,8,4,5 two "$train" tuned-two.yaml
+expect "each shape has one line" test "$(cut -d ' ' -f 1-18 two/trainspool/matmuls-*.txt | sort | uniq -d | wc -l)" -eq 0
+expect_status "the same job again succeeds" 0 tuned 9,8,5,4 two "$train" tuned-two-again.yaml
+expect "both give the same bits" test "$(weights tuned-two)" = "$(weights tuned-two-again)"
+
 # its one text has 68,000 tokens, which take 1 GiB
 job cuda:0 "  memory_limit: 512MiB" "bf16: true" "gradient_checkpointing: true" |
     sed 's/^cutoff_len.*/cutoff_len: 1048576/; s/^max_samples.*//' >large.yaml

@@ -25,6 +25,9 @@
 enum { KEPT_WEIGHT = MOMENTS_MAX, KEPT_COUNT }; /* below KEPT_WEIGHT: enum moment */
 #define WEIGHT_SUFFIX ".master"
 
+/* Bytes of the file of choices: four times those that kernels/matmul_choices.h allows. */
+enum { CHOICES_MAX = 4 << 20 };
+
 /* Open the model file of a folder: the whole model, or the adapter. */
 static struct safetensors *open_weights(const char *dir, struct error *err)
 {
@@ -113,13 +116,26 @@ static bool write_optimizer(struct model *model, const char *dir, struct error *
     return ok;
 }
 
+/* What the backend chose to compute with, so that a run that resumes gives the same bits. */
+static bool write_choices(struct model *model, const char *dir, struct error *err)
+{
+    struct backend *be = model_backend(model);
+    char *text = be->ops->choices ? be->ops->choices(be) : NULL;
+    char *name = path_join(dir, CHECKPOINT_CHOICES);
+    bool ok = !text || file_create(name, text, strlen(text), 0666, err);
+
+    free(name);
+    free(text);
+    return ok;
+}
+
 static bool write_folder(struct model *model, const char *dir, const struct plan *plan,
                          const struct progress *progress,
                          const struct progress_history *history, struct error *err)
 {
     return file_make_dir(dir, 0777, err) && model_save(model, dir, err) &&
            (plan->save_only_model ||
-            (write_optimizer(model, dir, err) &&
+            (write_optimizer(model, dir, err) && write_choices(model, dir, err) &&
              (!plan->save_torch_state ||
               torch_state_write(model, dir, plan, progress, err)))) &&
            progress_write(dir, plan, progress, history, err) &&
@@ -307,12 +323,30 @@ static bool load_tensors(struct model *model, const char *dir, bool moments,
     return ok;
 }
 
+static bool replay_choices(struct model *model, const char *dir, struct error *err)
+{
+    struct backend *be = model_backend(model);
+    char *name = path_join(dir, CHECKPOINT_CHOICES);
+    struct text text;
+    bool ok = true;
+
+    text_init(&text, 0);
+    if (be->ops->replay_choices && file_exists(name)) {
+        ok = file_read(name, CHOICES_MAX, &text, NULL, err);
+        if (ok)
+            be->ops->replay_choices(be, text.data, text.len);
+    }
+    text_clear(&text);
+    free(name);
+    return ok;
+}
+
 bool checkpoint_load(struct model *model, const char *name, struct progress *progress,
                      struct progress_history *history, struct error *err)
 {
     return manifest_check(name, true, model_heartbeat(model), err) &&
            progress_read(name, progress, history, err) &&
-           load_tensors(model, name, true, err);
+           replay_choices(model, name, err) && load_tensors(model, name, true, err);
 }
 
 bool checkpoint_load_weights(struct model *model, const char *name, struct error *err)

@@ -10,6 +10,7 @@
 
 #define CHECKPOINT_PREFIX    "checkpoint-"
 #define CHECKPOINT_OPTIMIZER "trainspool_optimizer.safetensors"
+#define CHECKPOINT_CHOICES   "trainspool_matmuls.txt" /* of a GPU, for large matmuls */
 
 struct checkpoint_found {
     char *name; /* malloc'ed */
