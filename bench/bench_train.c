@@ -6,18 +6,21 @@
  * process, so that the peak of memory is its own; on a GPU it is the memory allocated
  * there. First: from opening the device to the end of step 1, without initializing
  * weights; then its parts: finding the device (the driver's start), opening it (context
- * and libraries), creating the model (memory), and step 1 (code, plans, uploads). Planned: the memory in the plan, on a CPU the block alone. In matmuls: the
- * share of the time of the steps, on a CPU. Loss of step 4: with all its bits, to compare
+ * and libraries), creating the model (memory), and step 1 (code, plans, uploads). Planned:
+ * the memory in the plan, on a CPU the block alone. In matmuls: the share of the time of
+ * the steps, on a CPU. Loss of step 4: with all its bits, to compare
  * two runs.
  *
- *     bench_train [cuda] [profile] [checkpointed] [MODEL full|lora fp32|bf16|fp8]
- *     bench_train [cuda] [profile] [checkpointed] shape LAYERS WIDTH HEADS INNER VOCABULARY
- *                                       SEQUENCES LENGTH full|lora fp32|bf16|fp8
+ *     bench_train [cuda] [tuned] [profile] [checkpointed] [MODEL full|lora fp32|bf16|fp8]
+ *     bench_train [cuda] [tuned] [profile] [checkpointed] shape LAYERS WIDTH HEADS INNER
+ *                            VOCABULARY SEQUENCES LENGTH full|lora fp32|bf16|fp8
  *
  * The second form is a Llama of any shape, its head tied to the embedding, with fewer
  * steps. GPT-2-dropping has the dropouts that GPT-2 was published with; GPT-2 has none,
  * like llm.c. Checkpointed: only the input of each block is kept, the rest is recomputed.
- * Profile: the time of each operation instead (profile.h).
+ * Profile: the time of each operation instead (profile.h). Tuned: each row four times:
+ * with the first algorithm that the library proposes for each matmul, then twice with the
+ * fastest, timed and then read from a file, which is removed; and with the first again.
  */
 #include "config.h"
 
@@ -28,11 +31,13 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/size.h"
 #include "bench/model_steps.h"
 #include "bench/profile.h"
 #include "bench/rate.h"
 #include "bench/stopwatch.h"
+#include "bench/target.h"
 
 #define GPT2_124M(drops)                                                           \
     "{\"model_type\": \"gpt2\", \"n_embd\": 768, \"n_layer\": 12, \"n_head\": 12," \
@@ -121,12 +126,12 @@ static void run(const struct bench_row *row)
     qsort(seconds, (size_t)count, sizeof(*seconds), compare);
     memory = model_steps_memory(&bench);
     rate = rate_reference(bench.be, row->format, row->seconds / 6);
-    printf("| %s, B%zu T%zu | %s%s | %s | %.1f | %.1f | %.0f | %.0f | %.0f | %.0f %% | "
+    printf("| %s, B%zu T%zu | %s%s%s | %s | %.1f | %.1f | %.0f | %.0f | %.0f | %.0f %% | "
            "%.2f | %.1f | %.2f | %s | %a | %.2f, %.2f, %.2f, %.2f |\n",
            row->model->name, row->model->sequences, row->model->length,
            row->method == METHOD_LORA ? "LoRA r=16" : "full",
-           row->checkpointed ? ", checkpointed" : "", model_steps_format(row),
-           1e3 * seconds[count / 2], 1e3 * seconds[0],
+           row->checkpointed ? ", checkpointed" : "", row->choices_dir ? ", tuned" : "",
+           model_steps_format(row), 1e3 * seconds[count / 2], 1e3 * seconds[0],
            (double)bench.batch.rows / seconds[count / 2], memory, rate,
            100 * model_steps_flops(&bench) / seconds[count / 2] / (rate * 1e9),
            first[FIRST_DEVICE] + first[FIRST_BACKEND] + first[FIRST_MODEL] +
@@ -181,6 +186,26 @@ static void run_apart(const struct bench_row *row)
     }
 }
 
+/* The row without a folder, twice with a new one, and once more without. */
+static void run_tuned(struct bench_row row)
+{
+    const char *parent = getenv("TMPDIR");
+    struct error err = { 0 };
+    struct text dir;
+
+    text_init(&dir, 0);
+    text_addf(&dir, "%s/bench-choices-XXXXXX", parent ? parent : "/tmp");
+    if (!mkdtemp(dir.data))
+        target_stop("cannot make a folder for the choices");
+    for (int i = 0; i < 4; i++) {
+        row.choices_dir = i == 1 || i == 2 ? dir.data : NULL;
+        run_apart(&row);
+    }
+    if (!file_remove_tree(dir.data, &err))
+        target_stop(err.text);
+    text_clear(&dir);
+}
+
 static const enum method methods[] = { METHOD_FULL, METHOD_LORA };
 static const char *const method_names[] = { "full", "lora" };
 static const struct {
@@ -203,10 +228,10 @@ static void usage(void)
 {
     fprintf(
         stderr,
-        "usage: bench_train [cuda] [profile] [checkpointed] [MODEL full|lora "
+        "usage: bench_train [cuda] [tuned] [profile] [checkpointed] [MODEL full|lora "
         "fp32|bf16|fp8]\n"
-        "       bench_train [cuda] [profile] [checkpointed] shape LAYERS WIDTH HEADS INNER "
-        "VOCABULARY SEQUENCES LENGTH full|lora fp32|bf16|fp8\n");
+        "       bench_train [cuda] [tuned] [profile] [checkpointed] shape LAYERS WIDTH "
+        "HEADS INNER VOCABULARY SEQUENCES LENGTH full|lora fp32|bf16|fp8\n");
     exit(2);
 }
 
@@ -270,7 +295,10 @@ static int run_rows(const struct bench_row *like, char *const words[2])
             row.format = formats[f].format;
             row.fp8 = formats[f].fp8;
             if (words == NULL ? !row.fp8 : is_selected(&row, words)) {
-                run_apart(&row);
+                if (row.tuned)
+                    run_tuned(row);
+                else
+                    run_apart(&row);
                 count++;
             }
         }
@@ -328,6 +356,8 @@ int main(int argc, char **argv)
     int words, rows;
     bool shape;
 
+    row.tuned = is_word(*arguments, "tuned");
+    arguments += row.tuned;
     row.profile = is_word(*arguments, "profile");
     arguments += row.profile;
     row.checkpointed = is_word(*arguments, "checkpointed");

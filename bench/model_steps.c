@@ -143,7 +143,7 @@ struct backend *model_steps_backend(const struct bench *bench)
     read_config(bench, arena, &config);
     rounded = shapes_fp8_bytes(&bench->plan, &config, model->sequences * model->length);
     arena_free(arena);
-    return target_open_fp8(&bench->plan.device, rounded);
+    return target_open_gpu(&bench->plan.device, rounded, bench->row.choices_dir);
 }
 
 double model_steps_open(struct bench *bench)

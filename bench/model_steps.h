@@ -14,7 +14,9 @@ struct bench_model {
 struct bench_row {
     const struct bench_model *model;
     bool gpu, checkpointed;
-    bool profile; /* print the operations of a step instead of the row */
+    bool profile;            /* print the operations of a step instead of the row */
+    bool tuned;              /* run it with and without choices_dir */
+    const char *choices_dir; /* of the algorithms of matmuls, or NULL */
     enum method method;
     enum format format;
     bool fp8;       /* bf16, and matmuls of layers in fp8 */

@@ -31,12 +31,14 @@ const struct device *target_find(const char *name)
     return &devices[ordinal];
 }
 
+/* With TRAINSPOOL_BENCH_DEBUG in the environment, the backend says what it does. */
 static struct backend *open_with(struct backend_options options)
 {
+    const bool verbose = getenv("TRAINSPOOL_BENCH_DEBUG") != NULL;
     struct error err = { 0 };
     struct backend *be;
 
-    options.log = log_new(STDERR_FILENO, LOG_WARN);
+    options.log = log_new(STDERR_FILENO, verbose ? LOG_DEBUG : LOG_WARN);
     be = backend_open(&options, &err);
     if (!be)
         target_stop(err.text);
@@ -48,10 +50,11 @@ struct backend *target_open(const struct device *device, int threads)
     return open_with((struct backend_options) { .device = device, .threads = threads });
 }
 
-struct backend *target_open_fp8(const struct device *device, size_t rounded_bytes)
+struct backend *target_open_gpu(const struct device *device, size_t rounded_bytes,
+                                const char *choices_dir)
 {
-    return open_with(
-        (struct backend_options) { .device = device, .rounded_bytes = rounded_bytes });
+    return open_with((struct backend_options) {
+        .device = device, .rounded_bytes = rounded_bytes, .choices_dir = choices_dir });
 }
 
 void target_wait(struct backend *be)
