@@ -20,13 +20,13 @@ zero() {
     shift 2
     job 6 "gradient_accumulation_steps: 2" "lr_scheduler_type: constant" "$@" "trainspool:" "  device: cpu" \
         "  ranks: 2" "  zero_stage: $stage" | awk '
-        /^finetuning_type: lora/ { lora = 1 }
-        /^eval_dataset/ { print "eval_strategy: steps\neval_steps: 3" }
         /^ / { block = block $0 "\n"; next }
-        /^trainspool/ { print "finetuning_type: " (lora ? "lora" : "full") }
-        !/^finetuning_type/ { print }
-        END { printf "%s", block }' |
-        sed 's/^logging_steps.*/logging_steps: 1/; s/^save_steps.*/save_steps: 3/; s/^dataset: .*/dataset: few.txt/'
+        { key = $1; if (!(key in line)) order[++count] = key; line[key] = $0 }
+        /^eval_dataset/ { line[key] = $0 "\neval_strategy: steps\neval_steps: 3" }
+        END { for (i = 1; i <= count; i++) if (order[i] != "trainspool:") print line[order[i]]
+            printf "trainspool:\n%s", block }' |
+        sed 's/^logging_steps.*/logging_steps: 1/; s/^save_steps.*/save_steps: 3/; s/^dataset: .*/dataset: few.txt/' |
+        if [ "$name" = prefer ]; then sed 's/few.txt/pairs.jsonl/'; else cat; fi
 }
 results() { grep -o "{'\(eval_\)\?loss'.*" "$1.run/train.log"; } # NAME: losses, norms and evaluations
 same() { # WHAT A B FILE: both runs have the same results and the same file
@@ -68,6 +68,9 @@ both tried model.safetensors "  preflight: true" "load_best_model_at_end: true" 
 both lora adapter_model.safetensors "finetuning_type: lora" "lora_dropout: 0.1" "export_dir: lora.merged" \
     "eval_dataset: few.txt"
 both qlora adapter_model.safetensors "finetuning_type: lora" "quantization_bit: 4" "gradient_checkpointing: true"
+awk 'BEGIN { for (i = 1; i <= 24; i++)
+    printf "{\"question\": \"What is %d?\", \"chosen\": \"A number.\", \"rejected\": \"A cat %d.\"}\n", i, i }' >pairs.jsonl
+both prefer model.safetensors "stage: dpo" "eval_dataset: pairs.jsonl" "per_device_eval_batch_size: 3"
 
 # Each rank generates answers to its own questions, some sooner than others.
 answers() { sed 's/stage: pt/stage: sft/; s/few.txt/questions.jsonl/; s/^trainspool:/&\n  answer_tag: answer\n  samples: 12/'; }

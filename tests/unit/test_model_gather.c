@@ -25,7 +25,7 @@ struct gathered {
     bool pure;             /* weights and moments have 16 bits, too */
     const char *trainable; /* of a freeze */
     enum stage stage;
-    bool has_base; /* made by base_new */
+    bool second; /* a second model: the teacher or the reference */
 };
 
 static struct plan gathered_plan(const struct gathered *g, const char *base,
@@ -42,8 +42,9 @@ static struct plan gathered_plan(const struct gathered *g, const char *base,
     plan.model_name_or_path = base;
     plan.stage = g->stage;
     plan.preference = (struct preference) { .loss = PREFERENCE_SIGMOID, .beta = 0.1 };
+    plan.kd = (struct distillation_settings) { .ratio = 0.5, .temperature = 2 };
     plan.generation = (struct generation) {
-        .on = true, .slots = 2, .prompt_max = ROWS, .max_new_tokens = 4
+        .on = g->stage != STAGE_DPO, .slots = 2, .prompt_max = ROWS, .max_new_tokens = 4
     };
     return plan;
 }
@@ -73,7 +74,8 @@ static uint64_t hash_of_shard(struct unit_model *u)
     return hash;
 }
 
-/* Rank 0 evaluates two batches, rank 1 one, the others none; rank 1 generates. */
+/* Rank 0 evaluates two batches, rank 1 one, the others none; rank 1 generates, unless the
+ * stage is that of preferences, which generates nothing. */
 static void look(struct unit_model *u, const struct unit_ranks *ranks, struct course *out)
 {
     const int32_t tokens[] = { 3, 1, 4, 1, 5 };
@@ -88,7 +90,7 @@ static void look(struct unit_model *u, const struct unit_ranks *ranks, struct co
         unit_must(model_evaluate(u->model, &batch, &out->losses[i], &err), &err);
         unit_batch_free(&batch);
     }
-    for (int i = 0; ranks->group.rank == 1 && i < DECODED; i++) {
+    for (int i = 0; u->plan.generation.on && ranks->group.rank == 1 && i < DECODED; i++) {
         if (i == 0)
             unit_must(model_prefill(u->model, 0, tokens, 5, logits, &err), &err);
         else
@@ -99,19 +101,52 @@ static void look(struct unit_model *u, const struct unit_ranks *ranks, struct co
     unit_must(model_follow(u->model, &err), &err);
 }
 
+/* A model that is not trained, divided likewise. */
+static struct unit_model second_model(const struct unit_model *of, const char *base)
+{
+    struct unit_model second = unit_model_text(llama, of->plan);
+    struct error err = { 0 };
+
+    second.plan.method = METHOD_LORA;
+    second.plan.train_from_scratch = false;
+    second.plan.model_name_or_path = base;
+    second.plan.stage = STAGE_SFT;
+    second.plan.generation = (struct generation) { .alone = true };
+    second.plan.ranks = of->plan.zero_stage > 2 ? RANKS : 1;
+    second.model =
+        model_new(&(struct model_options) { .plan = &second.plan,
+                                            .config = &second.config,
+                                            .backend = of->be,
+                                            .rows_max = ROWS,
+                                            .sequences_max = sequences_of(&of->plan),
+                                            .rank = (size_t)of->group->rank },
+                  &err);
+    unit_must(second.model && model_load(second.model, &err), &err);
+    return second;
+}
+
 static struct course run_stage(const struct gathered *g, const struct unit_ranks *ranks,
                                const char *base, int64_t zero_stage)
 {
     struct course out = { 0 };
-    struct unit_model u;
+    struct unit_model u, second = { 0 };
 
     start_plan(&u, g->kind.model, gathered_plan(g, base, zero_stage), ranks);
+    if (g->second) {
+        second = second_model(&u, base);
+        (g->stage == STAGE_DPO ? model_set_reference : model_set_teacher)(u.model,
+                                                                          second.model);
+    }
     look(&u, ranks, &out);
     for (int64_t step = 1; step <= STEPS; step++)
         out.norms[step - 1] =
             train_window(&u, ranks, step, step == STEPS ? 1 : WINDOW).norm;
     look(&u, ranks, &out);
     out.weights = hash_of_shard(&u);
+    if (g->second) {
+        model_free(second.model);
+        arena_free(second.arena);
+    }
     unit_model_stop(&u);
     return out;
 }
@@ -125,7 +160,7 @@ static void test_model_gather_changes_no_bit(void **state)
     bool same;
 
     unit_ranks_fork(&ranks, RANKS);
-    if (g->kind.method == METHOD_LORA)
+    if (g->kind.method == METHOD_LORA || g->second)
         base = base_new();
     whole = run_stage(g, &ranks, base, 2);
     sharded = run_stage(g, &ranks, base, 3);
@@ -198,6 +233,12 @@ static struct gathered cases[] = {
     { .kind = { METHOD_LORA, "adamw_torch", FORMAT_BF16, llama, 3 }, .bits = 4 },
     { .kind = { METHOD_LORA, "adamw_torch", FORMAT_FP32, llama, 3 }, .stage = STAGE_DPO },
     { .kind = { METHOD_FULL, "adamw_torch", FORMAT_BF16, llama, 3 }, .pure = true },
+    { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, llama, 3 },
+      .stage = STAGE_DPO,
+      .second = true },
+    { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, llama, 3 },
+      .stage = STAGE_DISTILL,
+      .second = true },
 };
 
 #define CASE(name, i)                                             \
@@ -212,6 +253,7 @@ int main(int argc, char **argv)
         CASE("lora", 8),
         CASE("qlora", 10),
         CASE("lora, preferences", 11),
+        CASE("a reference model", 13),
         CASE("float32", 0),
         CASE("gpt2", 2),
         CASE("gpt_neox, 16 bits", 3),
@@ -220,10 +262,11 @@ int main(int argc, char **argv)
         CASE("frozen blocks", 6),
         CASE("lora with dropout", 9),
         CASE("pure 16 bits", 12),
+        CASE("a teacher", 14),
         unit_ranks_test(test_model_gather_shares_the_weights),
     };
     /* emulated GPUs take seconds for each: what differs on them */
-    const size_t count = unit_ranks_emulated ? 5 : TS_COUNT(tests);
+    const size_t count = unit_ranks_emulated ? 6 : TS_COUNT(tests);
 
     unit_ranks_main(argc, argv, tests);
     return unit_ranks_fit()

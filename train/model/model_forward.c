@@ -493,10 +493,8 @@ static void run_sharded(const struct pass *pass)
 {
     size_t layers = pass->model->config->layers;
 
-    if (pass->teacher && pass_begin_levels(pass, 0, layers)) {
-        model_forward(pass->teacher);
-        pass_end(pass);
-    }
+    if (pass->teacher)
+        model_run_forward(pass->teacher);
     if (pass->announced)
         model_announce(pass->model);
     for (size_t l = 0; l < layers; l++) {

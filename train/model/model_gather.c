@@ -117,12 +117,18 @@ static bool read_sum(struct model *m, double *sum, struct error *err)
     return m->be->ops->sync(m->be, err);
 }
 
+/* Return whether this is the teacher or the reference of another model. */
+static bool is_second(const struct model *m)
+{
+    return m->plan->generation.alone;
+}
+
 static void gather(struct model *m, size_t layer)
 {
     if (model_holds_block(m, layer))
         return;
     if (m->leads)
-        announce(m, (double)layer + 1);
+        announce(m, is_second(m) ? -(double)layer - 1 : (double)layer + 1);
     m->held[layer % SHAPES_WINDOWS] = layer;
     gather_trained(m, layer);
     gather_frozen(m, layer);
@@ -184,6 +190,10 @@ bool model_follow(struct model *m, struct error *err)
         announce(m, 0);
         if (!read_sum(m, &passes, err))
             return false;
+        if (passes > 0 && m->reference) { /* whose pass comes first */
+            follow_blocks(m->reference);
+            announce(m, 0);
+        }
         if (passes > 0)
             follow_blocks(m);
     }
@@ -195,34 +205,52 @@ bool model_shards_blocks(const struct model *m)
     return m->shapes.shards_blocks;
 }
 
-void model_lead(struct model *m, bool leads)
+static struct model *second_of(const struct model *m)
+{
+    return m->teacher ? m->teacher : m->reference;
+}
+
+static void drop_both(struct model *m)
 {
     model_drop_windows(m);
+    if (second_of(m))
+        model_drop_windows(second_of(m));
+}
+
+void model_lead(struct model *m, bool leads)
+{
+    drop_both(m);
     if (!leads)
         announce(m, 0);
     m->leads = leads;
+    if (second_of(m))
+        second_of(m)->leads = leads;
 }
 
 bool model_follow_rank_0(struct model *m, struct error *err)
 {
     double next;
 
-    model_drop_windows(m);
+    drop_both(m);
     do {
         announce(m, 0);
         if (!read_sum(m, &next, err))
             return false;
         if (next > 0)
             model_use_block(m, (size_t)next - 1, SIZE_MAX);
-    } while (next > 0);
-    model_drop_windows(m);
+        if (next < 0 && second_of(m))
+            model_use_block(second_of(m), (size_t)-next - 1, SIZE_MAX);
+    } while (next != 0);
+    drop_both(m);
     return true;
 }
 
 void model_follow_forward(struct model *m)
 {
-    if (plan_has_reference(m->plan) && !m->reference)
-        follow_blocks(m);
+    if (m->teacher)
+        follow_blocks(m->teacher);
+    if (plan_has_reference(m->plan))
+        follow_blocks(m->reference ? m->reference : m);
     follow_blocks(m);
 }
 

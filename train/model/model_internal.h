@@ -188,6 +188,7 @@ struct pass {
     bool first;         /* overwrites gradients, does not add to them */
     bool reduces;       /* there are other ranks that wait for its gradients */
     bool skip_adapters; /* compute the base model only */
+    bool second;        /* of a teacher or a reference model */
     bool announced;     /* sharded blocks: other ranks do not know of this pass */
     bool decoding;      /* one new row for each sequence of the cache */
     bool prefill;       /* write the rows of the only sequence into the cache of `slot` */

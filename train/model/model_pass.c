@@ -191,15 +191,11 @@ bool pass_open(struct model *model, const struct batch *batch, struct pass *out,
 /* from 0: the forward pass */
 static bool begin(const struct pass *pass, size_t from, size_t to)
 {
-    const size_t key[] = { pass->rows,
-                           pass->sequences,
-                           pass->longest,
-                           pass->training,
-                           pass->decoding,
-                           pass->skip_adapters,
-                           from > 0 && pass->first,
-                           from,
-                           to };
+    const size_t key[] = { pass->rows,     pass->sequences,
+                           pass->longest,  pass->training,
+                           pass->decoding, pass->skip_adapters,
+                           pass->second,   from > 0 && pass->first,
+                           from,           to };
 
     return !pass->ops->begin || pass->ops->begin(pass->be, key, sizeof(key));
 }
@@ -355,6 +351,8 @@ bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
     if (model->teacher) {
         if (!pass_open(model->teacher, batch, &teacher_pass, err))
             return false;
+        teacher_pass.announced = false;
+        teacher_pass.second = true;
         pass.teacher = &teacher_pass;
     }
     if (model->pairs && !model_run_reference(&pass, err))

@@ -60,6 +60,8 @@ bool model_run_reference(const struct pass *pass, struct error *err)
     plain.training = plain.first = plain.reduces = false;
     plain.skip_adapters = true;
     plain.teacher = NULL;
+    plain.announced = pass->announced;
+    plain.second = m->reference != NULL;
     model_run_forward(&plain);
     compute_token_losses(&plain, classifier_of(&plain));
     pass->ops->convert(pass->be,

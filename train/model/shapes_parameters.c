@@ -505,7 +505,7 @@ void shapes_add_parameters(struct shapes_builder *m)
     size_t ranks = plan_ranks(m->plan);
 
     /* no group in the tables has more than three members */
-    s->shards_blocks = m->plan->zero_stage > 2 && ranks > 1 && !m->plan->generation.alone;
+    s->shards_blocks = m->plan->zero_stage > 2 && ranks > 1;
     s->parameters = arena_array(m->arena,
                                 TS_COUNT(before_blocks) + TS_COUNT(after_blocks) +
                                     m->config->layers * 3 * TS_COUNT(block_groups),

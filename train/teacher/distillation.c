@@ -72,7 +72,8 @@ static bool load_teacher(struct distillation *t, bool keeps, struct error *err)
                                      .config = &t->teacher.config,
                                      .backend = o->backend,
                                      .rows_max = o->rows,
-                                     .sequences_max = o->sequences };
+                                     .sequences_max = o->sequences,
+                                     .rank = parallel_rank(o->group) };
 
     if (!teacher_plan_make(o->plan, keeps, t->arena, &t->teacher, err) ||
         !check_tokens(t, err))

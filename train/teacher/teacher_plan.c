@@ -89,7 +89,9 @@ bool teacher_plan_make(const struct plan *student, bool keeps, struct arena *are
     plan->generation = (struct generation) { .alone = true };
     plan->per_device_train_batch_size = (int64_t)plan_batch_sequences(student);
     plan->stage = keeps ? STAGE_DISTILL : STAGE_SFT;
-    plan->ranks = plan->gradient_accumulation_steps = 1;
+    plan->gradient_accumulation_steps = 1;
+    if (keeps || student->zero_stage < 3) /* a file of logits is made by rank 0 alone */
+        plan->ranks = 1;
     plan->quantization_bit = 0;
     plan->gradient_checkpointing = false;
     plan->precision = distills ? precision_of(student, stored)

@@ -5,7 +5,8 @@
  * A teacher is not trained, and nothing is kept for a backward pass.  Its weights stay in
  * the format of most bytes of its files, which is also that of its matmuls and
  * activations; on a GPU before compute capability 8.0, which has no bf16, bf16 weights
- * are multiplied in fp32.  It has no dropout.
+ * are multiplied in fp32.  It has no dropout.  If the student's blocks are divided among
+ * ranks, so are its.
  *
  * The reference of preferences (plan_has_second_model) is laid out likewise, but computes
  * in the format of the plan: if it is the initial model, its first losses have the same
