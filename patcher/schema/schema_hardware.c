@@ -15,13 +15,17 @@ static const char *const scopes[] = { "last", "all", "last-5-avg", "last-10-avg"
 static const char *const recomputes[] = { "uniform", "block", NULL };
 static const char *const dispatchers[] = { "allgather", "alltoall", "flex", NULL };
 
+#define ZERO_STAGE                                                                   \
+    "to train on several GPUs of this machine, use trainspool: {ranks: N} with the " \
+    "zero_stage of DeepSpeed; full_shard of FSDP is 3"
+
 static const struct key rows[] = {
     { TS_USED("use_cpu", KEY_BOOL, "false"), .help = "train on the CPU" },
     TS_ALIAS("no_cuda", "use_cpu", "TS604"),
     TS_ALIAS("per_gpu_train_batch_size", "per_device_train_batch_size", "TS602"),
     TS_ALIAS("per_gpu_eval_batch_size", "per_device_eval_batch_size", "TS602"),
-    TS_REJECTED("deepspeed", KEY_ANY, NULL, NULL, "DeepSpeed ZeRO", ONE_DEVICE),
-    TS_REJECTED("fsdp", KEY_ANY, NULL, NULL, "sharding over several devices", ONE_DEVICE),
+    TS_REJECTED("deepspeed", KEY_ANY, NULL, NULL, "DeepSpeed ZeRO", ZERO_STAGE),
+    TS_REJECTED("fsdp", KEY_ANY, NULL, NULL, "sharding over several devices", ZERO_STAGE),
     { TS_IGNORED_MAP("fsdp_config", KEY_ANY, &schema_fsdp), .help = "FSDP setting" },
     TS_REPORTED("fsdp_min_num_params", "TS609", KEY_INT, "0", "FSDP setting"),
     TS_REPORTED("fsdp_transformer_layer_cls_to_wrap", "TS609", KEY_TEXT, NULL,
