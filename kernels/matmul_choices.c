@@ -13,7 +13,7 @@
 /* The number is the version of the lines. */
 #define HEAD "trainspool matmuls 1, "
 
-enum { LINE_MAX_BYTES = 400, WORDS = 21, ALIGNED_MOST = 8 };
+enum { LINE_MAX_BYTES = 400, WORDS = 23, ALIGNED_MOST = 8 };
 
 /* A shape is looked up when its plan is made, which is rare: no hash. */
 struct matmul_choices {
@@ -130,7 +130,7 @@ void matmul_choices_write_one(const struct matmul_choice *choice, struct text *o
               key->a_stride, key->b_stride, key->out_stride);
     text_addf(out, " at %u %u %u %u", key->a_aligned, key->b_aligned, key->out_aligned,
               key->bias_aligned);
-    text_addf(out, " bias %u tf32 %u", key->bias, key->tf32);
+    text_addf(out, " bias %u tf32 %u adds %u", key->bias, key->tf32, key->adds);
     text_addf(out, " %016llx", (unsigned long long)choice->algorithm);
     text_addf(out, " %08x", crc32c(out->data + from, out->len - from));
 }
@@ -221,7 +221,8 @@ static bool read_words(char *const *w, struct matmul_choice *out)
            read_byte(w[14], ALIGNED_MOST, &key->out_aligned) &&
            read_byte(w[15], ALIGNED_MOST, &key->bias_aligned) &&
            read_byte(w[17], 1, &key->bias) && read_byte(w[19], 1, &key->tf32) &&
-           read_number(w[20], 16, UINT64_MAX, &out->algorithm);
+           read_byte(w[21], 1, &key->adds) &&
+           read_number(w[22], 16, UINT64_MAX, &out->algorithm);
 }
 
 /* A line is whole if writing its choice gives the same bytes. */

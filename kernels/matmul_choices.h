@@ -26,8 +26,9 @@ struct matmul_key {
     unsigned char bias; /* present */
     unsigned char tf32;
     unsigned char a_aligned, b_aligned, out_aligned,
-        bias_aligned; /* powers of two, to 256 */
-    unsigned char none[5];
+        bias_aligned;   /* powers of two, to 256 */
+    unsigned char adds; /* to out */
+    unsigned char none[4];
 };
 _Static_assert(sizeof(struct matmul_key) == 6 * sizeof(size_t) + 16, "no gaps");
 

@@ -182,6 +182,7 @@ static struct matmul_key key_of(const struct cuda_backend *cuda,
     key.b_format = (unsigned char)op->b.format;
     key.out_format = (unsigned char)op->out.format;
     key.bias = op->bias.data != NULL;
+    key.adds = op->beta != 0;
     key.tf32 = cuda->tf32 && op->a.format == FORMAT_FP32;
     key.a_aligned = cuda_plan_aligned(op->a.data);
     key.b_aligned = cuda_plan_aligned(op->b.data);
