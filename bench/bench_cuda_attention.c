@@ -4,7 +4,8 @@
  *
  *     bench/bench_cuda_attention [cpu|ORDINAL [POSITIONS [SEQUENCES]]]
  *
- * TRAINSPOOL_CUDNN=1 in the environment uses cuDNN for the forward pass.
+ * TRAINSPOOL_CUDNN=1 in the environment uses cuDNN for the forward pass, and with
+ * GRADIENTS_MIB, the memory for it, for the gradients; TRAINSPOOL_CUDNN=0 our kernels.
  *
  * FLOPs are those of the causal formula: two matmuls of T (T + 1) / 2 scores forward and
  * five backward (2 D FLOPs per score each), however many the kernel executes.

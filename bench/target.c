@@ -34,10 +34,12 @@ const struct device *target_find(const char *name)
 /* With TRAINSPOOL_BENCH_DEBUG in the environment, the backend says what it does. */
 static struct backend *open_with(struct backend_options options)
 {
+    const char *gradients = getenv("GRADIENTS_MIB");
     const bool verbose = getenv("TRAINSPOOL_BENCH_DEBUG") != NULL;
     struct error err = { 0 };
     struct backend *be;
 
+    options.gradients_bytes = gradients ? strtoul(gradients, NULL, 10) << 20 : 0;
     options.log = log_new(STDERR_FILENO, verbose ? LOG_DEBUG : LOG_WARN);
     be = backend_open(&options, &err);
     if (!be)

@@ -33,6 +33,9 @@ struct backend_options {
     /* CUDA: the folder of the file that keeps the fastest algorithms of matmuls, created
      * if missing; NULL: they are not timed, and the library's first proposal is used */
     const char *choices_dir;
+    /* CUDA: bytes in which the gradients of attention may be computed faster, with other
+     * bits in each run; 0: they have the same bits in each run */
+    size_t gradients_bytes;
     struct log *log; /* for messages worth one line; NULL: none */
 };
 
@@ -65,6 +68,11 @@ struct backend_ops {
     const char *(*describe)(struct backend *be);
     /* Memory the backend itself holds once it runs (packed panels, plans), in bytes. */
     size_t (*workspace)(struct backend *be);
+    /* Optional: the name of what computes attention in 16 bits, "cuDNN 9.19.0" or
+     * "trainspool"; the bits depend on it.  attention_use: from now on, before the first
+     * operation, it is the one with this name; false if that is not possible. */
+    const char *(*attention_name)(struct backend *be);
+    bool (*attention_use)(struct backend *be, const char *name);
 
     /* One large block, zeroed; NULL with ERROR_DEVICE or ERROR_SYSTEM and the requested
      * size. */

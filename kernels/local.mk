@@ -102,6 +102,7 @@ libkernels_a_SOURCES += %D%/cuda/cuda_staging.c
 libkernels_a_SOURCES += %D%/cuda/cuda_status.c
 libkernels_a_SOURCES += %D%/cuda/cuda_tuning.c %D%/cuda/cuda_tuning.h
 libkernels_a_SOURCES += %D%/cuda/cuda_wait.c
+libkernels_a_SOURCES += %D%/cuda/cudnn_graph.c %D%/cuda/cudnn_graph.h
 libkernels_a_SOURCES += %D%/cuda/decide.cu
 libkernels_a_SOURCES += %D%/cuda/decode.cu
 libkernels_a_SOURCES += %D%/cuda/dequantize.cu

@@ -34,7 +34,7 @@
     X(headnorm_backward, 6, EACH_ISA, LAUNCH, DOUBLE, WATCHED)   \
     X(rope, 1, EACH_ISA, LAUNCH, DOUBLE, WATCHED)                \
     X(attention, 5, EACH_ISA, STEPS, DOUBLE, WATCHED)            \
-    X(attention_backward, 5, EACH_ISA, LAUNCH, DOUBLE, WATCHED)  \
+    X(attention_backward, 5, EACH_ISA, STEPS, DOUBLE, WATCHED)   \
     X(activation, 2, EACH_ISA, LAUNCH, DOUBLE, WATCHED)          \
     X(activation_backward, 4, EACH_ISA, LAUNCH, DOUBLE, WATCHED) \
     X(decode, 6, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)         \

@@ -1,20 +1,28 @@
 /*
- * kernels/cuda/cuda_attention.h - attention by cuDNN, if requested: the forward pass of
- * 16-bit heads, if cuDNN supports it on the GPU. Our kernels compute the gradients
- * (attention.cu).
+ * kernels/cuda/cuda_attention.h - who computes attention: cuDNN, where it has an engine,
+ * or our kernels (attention.cu).
+ *
+ * From compute capability 9.0 on cuDNN computes the forward pass of 16-bit heads if the
+ * library is installed. TRAINSPOOL_CUDNN=0 disables it; =1 insists on it: also before 9.0,
+ * and a library that is missing or fails is an error. It computes the gradients only if
+ * their bits may differ from run to run (backend_options.gradients_bytes).
  */
 #ifndef KERNELS_CUDA_CUDA_ATTENTION_H
 #define KERNELS_CUDA_CUDA_ATTENTION_H
 
 #include "kernels/cuda/cuda_backend.h"
 
-/* TRAINSPOOL_CUDNN=1 in the environment requests it; without it *out stays NULL. False:
- * cuDNN is requested but not installed, or does not start. */
+/* *out stays NULL if cuDNN is not used. False: cuDNN is insisted on but missing or too
+ * old. The library does not start before the first attention that it computes. */
 bool cuda_attention_new(struct cuda_backend *cuda, struct cuda_attention **out,
                         struct error *err);
 void cuda_attention_free(struct cuda_attention *attention, bool dead);
 
-const char *cuda_attention_name(const struct cuda_attention *attention);
+/* "cuDNN 9.19.0", or "trainspool": our kernels. */
+const char *cuda_attention_name(struct backend *be);
+/* From now on use what has this name; false if that is not possible. */
+bool cuda_attention_use(struct backend *be, const char *name);
+
 size_t cuda_attention_plans(const struct cuda_attention *attention); /* usable plans */
 
 #endif

@@ -243,21 +243,24 @@ static bool open_card(struct cuda_backend *cuda, struct error *err)
 static bool open_parts(struct cuda_backend *cuda, const struct backend_options *options,
                        struct error *err)
 {
-    const size_t rounded_bytes = options->rounded_bytes;
+    size_t matmul_bytes = cuda_matmul_room(cuda, options->rounded_bytes);
 
     cuda->beats = cuda_beats_new(err);
     cuda->graphs = cuda->beats ? cuda_graphs_new(err) : NULL;
     cuda->staging = cuda->graphs ? cuda_staging_new(err) : NULL;
     if (!cuda->staging)
         return false;
-    cuda->held_bytes = CUDA_SCRATCH_BYTES + cuda_matmul_room(cuda, rounded_bytes);
+    matmul_bytes = size_round(matmul_bytes, backend_cuda.alignment);
+    cuda->gradients_bytes = options->gradients_bytes;
+    cuda->held_bytes = CUDA_SCRATCH_BYTES + matmul_bytes + cuda->gradients_bytes;
     cuda->held = get_block(cuda, cuda->held_bytes, err);
     if (!cuda->held)
         return false;
     cuda->launch.scratch = cuda->held;
     cuda->launch.scratch_bytes = CUDA_SCRATCH_BYTES;
+    cuda->gradients = (char *)cuda->held + CUDA_SCRATCH_BYTES + matmul_bytes;
     cuda->matmul = cuda_matmul_new(cuda, (char *)cuda->held + CUDA_SCRATCH_BYTES,
-                                   rounded_bytes, err);
+                                   options->rounded_bytes, err);
     cuda->tuning = cuda->matmul ? cuda_tuning_new(cuda, options->choices_dir, err) : NULL;
     return cuda->tuning && cuda_attention_new(cuda, &cuda->attention, err);
 }
@@ -286,11 +289,10 @@ static struct backend *cuda_open(const struct backend_options *options, struct e
         return NULL;
     }
     snprintf(cuda->about, sizeof(cuda->about),
-             "cuda:%d: %s, %d.%d, %d multiprocessors, %s%s%s", cuda->device.ordinal,
+             "cuda:%d: %s, %d.%d, %d multiprocessors, %s", cuda->device.ordinal,
              cuda->device.name, cuda->launch.capability / 10,
              cuda->launch.capability % 10, cuda->launch.multiprocessors,
-             cuda_matmul_name(cuda->matmul), cuda->attention ? ", " : "",
-             cuda->attention ? cuda_attention_name(cuda->attention) : "");
+             cuda_matmul_name(cuda->matmul));
     return &cuda->base;
 }
 
@@ -307,6 +309,8 @@ const struct backend_ops backend_cuda = {
     .close = cuda_close,
     .describe = cuda_describe,
     .workspace = cuda_workspace,
+    .attention_name = cuda_attention_name,
+    .attention_use = cuda_attention_use,
     .alloc = cuda_alloc,
     .alloc_host = cuda_alloc_host,
     .free = cuda_free,

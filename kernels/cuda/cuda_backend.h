@@ -19,7 +19,7 @@
 #include "kernels/backend.h"
 #include "kernels/cuda/cuda_launch.h"
 
-struct cuda_attention; /* cuDNN, if requested: cuda_attention.c */
+struct cuda_attention; /* cuDNN, where it computes attention: cuda_attention.c */
 struct cuda_matmul;    /* the matmul library and its plans: cuda_matmul.c */
 struct cuda_tuning;    /* the choice of algorithms: cuda_tuning.c */
 struct cuda_graphs;    /* recordings: cuda_graph.c */
@@ -56,6 +56,8 @@ struct cuda_backend {
     struct cuda_block *blocks; /* returned by alloc */
     void *held;                /* scratch and the library's workspace */
     size_t held_bytes;
+    void *gradients; /* room for cuDNN's gradients of attention, part of `held` */
+    size_t gradients_bytes;
     bool tf32;
     bool named;          /* TRAINSPOOL_CUDA_SYNC=1: wait after every operation */
     double patience;     /* seconds */

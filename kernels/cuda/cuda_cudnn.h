@@ -33,6 +33,7 @@ enum cudnn_kind {
     CUDNN_OP_MATMUL = 19,
     CUDNN_REDUCTION = 21,
     CUDNN_OP_REDUCTION = 22,
+    CUDNN_OP_RESHAPE = 31,
     CUDNN_DEVICE_PROPERTIES = 38, /* from 9.8 on: a card that is not here */
 };
 
@@ -100,6 +101,8 @@ enum cudnn_attribute {
     CUDNN_OP_REDUCTION_X = 1610,
     CUDNN_OP_REDUCTION_Y = 1611,
     CUDNN_OP_REDUCTION_DESC = 1612,
+    CUDNN_OP_RESHAPE_X = 2200,
+    CUDNN_OP_RESHAPE_Y = 2201,
     CUDNN_DEVICE_JSON = 2702,
 };
 
@@ -118,6 +121,7 @@ enum cudnn_pointwise {
     CUDNN_SUB = 9,
     CUDNN_EXP = 13,
     CUDNN_LOG = 15,
+    CUDNN_IDENTITY = 21,
     CUDNN_CMP_GT = 302,
     CUDNN_CMP_GE = 303,
     CUDNN_CMP_LT = 304,

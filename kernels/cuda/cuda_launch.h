@@ -56,8 +56,10 @@ cudaError_t launch_add_bias(const struct cuda_launch *to, struct tensor out,
                             struct tensor x, struct tensor bias);
 
 /* attention.cu: tensor cores for 16-bit formats from capability 7.5, else the plain
- * kernels; so does launch_attention_backward */
+ * kernels */
 cudaError_t launch_attention(const struct cuda_launch *to, const struct op_attention *op);
+cudaError_t launch_attention_backward(const struct cuda_launch *to,
+                                      const struct op_attention_backward *op);
 /* attention_plain.cu, attention_plain_backward.cu: any format, head size and stride */
 cudaError_t launch_attention_plain(const struct cuda_launch *to,
                                    const struct op_attention *op);
@@ -67,9 +69,10 @@ cudaError_t launch_attention_backward_plain(const struct cuda_launch *to,
 /*
  * cudnn_sequences.cu: sequences of rows for cuDNN.  lengths (sequences): the rows of
  * each; starts[i] (sequences + 1) = offsets * strides[i]: the index of the first element
- * of each in a matrix whose rows are strides[i] apart; each index is below 2^31.
+ * of each in a matrix whose rows are strides[i] apart; each index is below 2^31.  NULL:
+ * no such matrix.
  */
-enum { CUDA_SEQUENCES_STARTS = 5 };
+enum { CUDA_SEQUENCES_STARTS = 9 };
 struct cuda_sequences {
     const int32_t *offsets;
     int sequences;

@@ -1,7 +1,7 @@
 /*
- * kernels/cuda/cuda_sdpa.h - attention as a cuDNN graph: matmuls, masks and a softmax,
- * which its engines for "scaled dot product attention" recognize and run as one kernel.
- * Only the forward pass: see docs/performance.md for why.
+ * kernels/cuda/cuda_sdpa.h - attention and its gradients as cuDNN graphs: matmuls, masks
+ * and a softmax, which its engines for "scaled dot product attention" recognize and run as
+ * a few kernels. See docs/performance.md for what they cost.
  */
 #ifndef KERNELS_CUDA_CUDA_SDPA_H
 #define KERNELS_CUDA_CUDA_SDPA_H
@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "kernels/cuda/cuda_cudnn.h"
+#include "kernels/cuda/cudnn_graph.h"
 
 /* The key of a plan: compared byte for byte, so there are no gaps. Strides are from row
  * to row, in elements; the heads of a row are adjacent. */
@@ -19,6 +19,8 @@ struct cuda_sdpa_key {
     int64_t window; /* 0: all earlier rows */
     int64_t q_stride, k_stride, v_stride, out_stride;
     int64_t data_type; /* CUDNN_HALF, CUDNN_BFLOAT16 */
+    int64_t backward;  /* 1: the gradients, whose strides follow; else all are 0 */
+    int64_t dout_stride, dq_stride, dk_stride, dv_stride;
 };
 
 /*
@@ -41,27 +43,30 @@ enum cuda_sdpa_id {
     SDPA_SCALE,  /* by value: a float on the host */
     SDPA_HIDDEN, /* by value: the value of masked scores, -inf */
     SDPA_WINDOW, /* by value: the window; only if there is one */
+    /* of the gradients */
+    SDPA_DOUT,
+    SDPA_DQ,
+    SDPA_DK,
+    SDPA_DV,
+    SDPA_DOUT_ROWS,
+    SDPA_DQ_ROWS,
+    SDPA_DK_ROWS,
+    SDPA_DV_ROWS,
+    SDPA_DELTA,  /* scratch: fp32 (sequences, heads, longest) */
+    SDPA_DQ_SUM, /* scratch: fp32 (sequences, heads, longest, head_size) */
+    SDPA_ONE,    /* by value: 1 */
     SDPA_IDS,
 };
 
-struct cuda_sdpa_plan;
+/* Bytes of the scratch tensors. */
+size_t cuda_sdpa_delta_bytes(const struct cuda_sdpa_key *key);
+size_t cuda_sdpa_dq_bytes(const struct cuda_sdpa_key *key);
 
-/*
- * Create the plan. handle: NULL together with `device`, a finalized descriptor of a GPU
- * that is not in this machine. NULL with ERROR_DEVICE: either cuDNN has no engine for it
- * that gives the same bits each time, and *none is true, or something failed.
- */
-struct cuda_sdpa_plan *cuda_sdpa_plan_new(const struct cuda_cudnn *cudnn,
-                                          cudnn_handle handle, cudnn_descriptor device,
-                                          const struct cuda_sdpa_key *key, bool *none,
-                                          struct error *err);
-void cuda_sdpa_plan_free(struct cuda_sdpa_plan *plan); /* NULL is allowed */
-
-size_t cuda_sdpa_workspace(const struct cuda_sdpa_plan *plan); /* bytes */
-
-/* Enqueue it on the handle's stream. tensors: by id, each SDPA_... except the window if
- * there is none; by-value tensors are read before it returns. */
-bool cuda_sdpa_run(const struct cuda_sdpa_plan *plan, void *const tensors[SDPA_IDS],
-                   void *workspace, struct error *err);
+/* Create the plan. NULL with ERROR_DEVICE: either cuDNN has no engine for it among those
+ * allowed, and *none is true, or something failed. */
+struct cudnn_plan *cuda_sdpa_plan_new(const struct cuda_cudnn *cudnn,
+                                      const struct cudnn_choice *choice,
+                                      const struct cuda_sdpa_key *key, bool *none,
+                                      struct error *err);
 
 #endif

@@ -2,7 +2,7 @@
  * kernels/cuda/cudnn_sequences.cu - converts sequences of rows to the form cuDNN expects,
  * and its results by rows back to heads.
  *
- * runs: 4 bytes in and 24 out for each sequence. transpose: 8 bytes per element, 2 us for
+ * runs: 4 bytes in and 24 out for each sequence, of gradients 40. transpose: 8 bytes per element, 2 us for
  * the log-sum-exp of 8192 rows and 32 heads if they come from memory at 1 TB/s.
  */
 #include "kernels/cuda/block.cuh"
@@ -23,7 +23,8 @@ __global__ void __launch_bounds__(SEQUENCES_THREADS)
         runs.lengths[run] = runs.offsets[run + 1] - offset;
 #pragma unroll
     for (int i = 0; i < CUDA_SEQUENCES_STARTS; i++)
-        runs.starts[i][run] = offset * runs.strides[i];
+        if (runs.starts[i])
+            runs.starts[i][run] = offset * runs.strides[i];
 }
 
 cudaError_t launch_sequences(const struct cuda_launch *to,

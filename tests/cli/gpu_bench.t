@@ -69,6 +69,7 @@ expect_output "attention is compared with PyTorch's flash" \
 expect_output "attention is compared with PyTorch's cuDNN" \
     "^| attention forward, head 64, B4 T4096 | 300.0 TFLOP/s | 600.0 TFLOP/s, PyTorch's cudnn | 0.50 |"
 expect_output 'a rate without a peer stays' "^| attention backward, head 64, B4 T4096 | 300.0 TFLOP/s | - | - |"
+expect_output 'the gradients by cuDNN have a row' "^| attention backward by cuDNN, head 64, B4 T4096 | [^|]* | - | - | 1 (cudnn) |"
 
 export ENDS=1
 table '' GPT-2

@@ -68,8 +68,9 @@ void emulation_break_memory_info(cudaError_t status);
 void emulation_break_code(cudaError_t status);
 /* Make the next kernel launch successfully and return this status when it runs. */
 void emulation_break_run(cudaError_t status);
-/* Set the version of cuDNN (91002: 9.10.2; 0: missing), and the status with which
- * finalizing its plans fails (0: success). */
+/* Set the version of cuDNN (91002: 9.10.2; 0, the default: EMULATION_CUDNN in the
+ * environment, or missing), and the status with which finalizing its plans fails (0:
+ * success). */
 void emulation_cudnn(size_t version, int plan_status);
 /* Make the end of a capture return this status from now on. */
 void emulation_break_capture(cudaError_t status);

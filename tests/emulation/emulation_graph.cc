@@ -17,12 +17,13 @@ static const struct mode {
     int mode, operands;
     bool of_booleans, to_boolean;
 } modes[] = {
-    { CUDNN_ADD, 2, false, false },    { CUDNN_MUL, 2, false, false },
-    { CUDNN_DIV, 2, false, false },    { CUDNN_SUB, 2, false, false },
-    { CUDNN_EXP, 1, false, false },    { CUDNN_LOG, 1, false, false },
-    { CUDNN_CMP_GT, 2, false, true },  { CUDNN_CMP_GE, 2, false, true },
-    { CUDNN_CMP_LT, 2, false, true },  { CUDNN_AND, 2, true, true },
-    { CUDNN_SELECT, 3, false, false }, { CUDNN_GEN_INDEX, 1, false, false },
+    { CUDNN_ADD, 2, false, false },      { CUDNN_MUL, 2, false, false },
+    { CUDNN_DIV, 2, false, false },      { CUDNN_SUB, 2, false, false },
+    { CUDNN_EXP, 1, false, false },      { CUDNN_LOG, 1, false, false },
+    { CUDNN_CMP_GT, 2, false, true },    { CUDNN_CMP_GE, 2, false, true },
+    { CUDNN_CMP_LT, 2, false, true },    { CUDNN_AND, 2, true, true },
+    { CUDNN_SELECT, 3, false, false },   { CUDNN_GEN_INDEX, 1, false, false },
+    { CUDNN_IDENTITY, 1, false, false },
 };
 
 static const struct mode *mode_of(int mode)
@@ -96,12 +97,12 @@ bool tensor_check(void *body)
            graph_require(!l->by_value || (is_one && !l->is_virtual), BAD_PARAM,
                          "tensor %lld by value is virtual or has more than one element",
                          (long long)l->id) &&
-           graph_require(
-               !has(offsets) || (is_real(l) && is_counts(offsets, l->dims[0] + 1)),
-               BAD_PARAM,
-               "tensor %lld is ragged and not in memory, or its offsets are not "
-               "int32 (batches + 1, 1, 1, 1)",
-               (long long)l->id);
+           graph_require(!has(offsets) ||
+                             (!l->by_value && is_counts(offsets, l->dims[0] + 1)),
+                         BAD_PARAM,
+                         "tensor %lld is ragged and by value, or its offsets are not "
+                         "int32 (batches + 1, 1, 1, 1)",
+                         (long long)l->id);
 }
 
 bool pointwise_check(void *body)
@@ -156,8 +157,7 @@ static bool op_pointwise_shapes(const struct tensor *t)
                            "dimension %d of a pointwise result is wrong", i))
             return false;
     }
-    return graph_require(!is_ragged(&t[X]) && !is_ragged(&t[B]) && !is_ragged(&t[T]),
-                         NOT_SUPPORTED, "a pointwise operation reads a ragged tensor");
+    return true;
 }
 
 bool op_pointwise_check(void *body)
@@ -193,11 +193,27 @@ bool op_reduction_check(void *body)
 
     op->kind = CUDNN_OP_REDUCTION;
     for (int i = 0; i < RANK; i++)
-        if (!graph_require(t[Y].own.dims[i] == 1 || t[Y].own.dims[i] == t[X].own.dims[i],
-                           BAD_PARAM, "dimension %d of a reduction is wrong", i))
+        if (!graph_require(t[X].own.dims[i] % t[Y].own.dims[i] == 0, BAD_PARAM,
+                           "dimension %d of a reduction is wrong", i))
             return false;
     return graph_require(!is_boolean(&t[X]) && !is_boolean(&t[Y]) && !is_ragged(&t[X]),
                          NOT_SUPPORTED, "a reduction of booleans or of a ragged tensor");
+}
+
+/* The same memory with the last two dimensions exchanged. */
+bool op_reshape_check(void *body)
+{
+    struct operation *op = (struct operation *)body;
+    const struct layout *x = &op->tensors[X].own, *y = &op->tensors[Y].own;
+    bool same = true;
+
+    op->kind = CUDNN_OP_RESHAPE;
+    for (int i = 0; i < RANK; i++) {
+        int from = i < 2 ? i : 5 - i;
+
+        same = same && x->dims[from] == y->dims[i] && x->strides[from] == y->strides[i];
+    }
+    return graph_require(same, NOT_SUPPORTED, "a reshape that does not transpose");
 }
 
 /* Number of layouts of an operation: each tensor, followed by its offsets. */
@@ -253,25 +269,36 @@ static bool matmul_supported(const struct operation *op)
     const struct layout *a = &op->tensors[X].own, *b = &op->tensors[B].own;
     const struct layout *c = &op->tensors[Y].own;
     int64_t head_size = is_real(a) ? a->dims[3] : c->dims[3];
+    bool in_registers = a->is_virtual && b->is_virtual && a->type == CUDNN_FLOAT;
 
-    return graph_require(graph_bytes(a->type) == 2 && a->type == b->type &&
-                             (c->is_virtual || c->type == a->type),
+    return graph_require((graph_bytes(a->type) == 2 || in_registers) &&
+                             a->type == b->type && (c->is_virtual || c->type == a->type),
                          NOT_SUPPORTED, "operands must be all fp16 or all bfloat16") &&
            graph_require(head_size % 8 == 0 && head_size <= 256, NOT_SUPPORTED,
                          "heads must not have %lld elements", (long long)head_size);
 }
 
-bool graph_is_attention(const struct graph *graph)
+static int matmuls_of(const struct graph *graph)
 {
     int matmuls = 0;
 
     for (int64_t i = 0; i < graph->count; i++)
-        if (graph->ops[i].kind == CUDNN_OP_MATMUL) {
-            matmuls++;
-            if (!matmul_supported(&graph->ops[i]))
-                return false;
-        }
-    return graph_require(matmuls == 2, NOT_SUPPORTED, "the graph is not attention");
+        matmuls += graph->ops[i].kind == CUDNN_OP_MATMUL;
+    return matmuls;
+}
+
+bool graph_is_backward(const struct graph *graph)
+{
+    return matmuls_of(graph) == 5;
+}
+
+bool graph_is_attention(const struct graph *graph)
+{
+    for (int64_t i = 0; i < graph->count; i++)
+        if (graph->ops[i].kind == CUDNN_OP_MATMUL && !matmul_supported(&graph->ops[i]))
+            return false;
+    return graph_require(matmuls_of(graph) == 2 || graph_is_backward(graph),
+                         NOT_SUPPORTED, "the graph is not attention");
 }
 
 /* ---- Execution ---- */
@@ -325,8 +352,22 @@ static int64_t index_of(const struct tensor *t, const int64_t at[RANK])
     return index;
 }
 
+/* The dimension of the rows of a ragged tensor: K and V may be transposed. */
+static int row_dim(const struct tensor *t)
+{
+    return t->own.strides[3] == 1 ? 2 : 3;
+}
+
+static int64_t rows_in(const struct tensor *t, int64_t batch)
+{
+    return (t->starts[batch + 1] - t->starts[batch]) / t->own.strides[row_dim(t)];
+}
+
+/* Rows after the end of a sequence have no value. */
 static double get(const struct tensor *t, const int64_t at[RANK])
 {
+    if (t->starts && at[row_dim(t)] >= rows_in(t, at[0]))
+        return NAN;
     return t->own.by_value     ? t->value
            : t->own.is_virtual ? t->values[index_of(t, at)]
                                : graph_load(t->data, t->own.type, index_of(t, at));
@@ -429,8 +470,8 @@ static double apply(const struct operation *op, const int64_t at[RANK])
     }
 }
 
-/* Reduce over the dimensions along which only the operand extends. The maximum ignores
- * NaN, as on a GPU. */
+/* Reduce over the dimensions along which the operand is larger: adjacent elements. The
+ * maximum ignores NaN, as on a GPU. */
 static double reduce(const struct operation *op, const int64_t at[RANK])
 {
     const struct tensor *x = &op->tensors[X], *y = &op->tensors[Y];
@@ -439,13 +480,20 @@ static double reduce(const struct operation *op, const int64_t at[RANK])
     int64_t over[RANK], further[RANK] = {}, from[RANK];
 
     for (int i = 0; i < RANK; i++)
-        over[i] = y->own.dims[i] == 1 ? x->own.dims[i] : 1;
+        over[i] = x->own.dims[i] / y->own.dims[i];
     do {
         for (int i = 0; i < RANK; i++)
-            from[i] = at[i] + further[i];
+            from[i] = at[i] * over[i] + further[i];
         result = adds ? result + get(x, from) : fmax(result, get(x, from));
     } while (step(further, over));
     return result;
+}
+
+static double transposed(const struct operation *op, const int64_t at[RANK])
+{
+    const int64_t from[] = { at[0], at[1], at[3], at[2] };
+
+    return get(&op->tensors[X], from);
 }
 
 static void perform(const struct operation *op)
@@ -459,7 +507,10 @@ static void perform(const struct operation *op)
     }
     do
         if (at[2] < rows_of(op, at[0]))
-            put(y, at, op->kind == CUDNN_OP_REDUCTION ? reduce(op, at) : apply(op, at));
+            put(y, at,
+                op->kind == CUDNN_OP_REDUCTION ? reduce(op, at)
+                : op->kind == CUDNN_OP_RESHAPE ? transposed(op, at)
+                                               : apply(op, at));
     while (step(at, y->own.dims));
 }
 
@@ -496,6 +547,9 @@ static bool operation_fits(const struct operation *op)
             (n < 0 || n > y[3] || k < 0 || k > a[3] || !fits(&t[X], batch, 2, m) ||
              !fits(&t[B], batch, has(&t[N].own) ? 3 : 2, has(&t[N].own) ? n : k)))
             return false;
+        for (int i = X; i <= T && !is_matmul; i++)
+            if (t[i].starts && !fits(&t[i], batch, row_dim(&t[i]), rows_in(&t[i], batch)))
+                return false;
     }
     return true;
 }

@@ -11,7 +11,7 @@ extern "C" {
 #include "kernels/cuda/cuda_cudnn.h"
 }
 
-enum { OPS = 32, RANK = 4 };
+enum { OPS = 48, RANK = 4 };
 
 /* All zero if unused. */
 struct layout {
@@ -92,9 +92,12 @@ bool compute_check(void *body);
 bool op_matmul_check(void *body);
 bool op_pointwise_check(void *body);
 bool op_reduction_check(void *body);
+bool op_reshape_check(void *body);
 bool graph_check(void *body);
-/* Return whether cuDNN 9.0 has an engine for it, judging by its matmuls. */
+/* Return whether cuDNN 9.0 has an engine for it, judging by its matmuls: attention, or the
+ * gradients of attention. */
 bool graph_is_attention(const struct graph *graph);
+bool graph_is_backward(const struct graph *graph);
 
 /* Execute a struct job whose pointers are set; a call for a stream. */
 void graph_run(const void *job);

@@ -137,9 +137,9 @@ train() {
 
 attention() {
     can_run bench_cuda_attention || return
-    step 'ours: attention' 120 bench-attention.log "$BUILD/bench_cuda_attention" 0 4096 4
-    ! has_cudnn || step 'ours: attention, forward by cuDNN' 120 bench-cudnn.log \
-        env TRAINSPOOL_CUDNN=1 "$BUILD/bench_cuda_attention" 0 4096 4
+    step 'ours: attention' 120 bench-attention.log env TRAINSPOOL_CUDNN=0 "$BUILD/bench_cuda_attention" 0 4096 4
+    ! has_cudnn || step 'ours: attention by cuDNN' 120 bench-cudnn.log \
+        env TRAINSPOOL_CUDNN=1 GRADIENTS_MIB=1024 "$BUILD/bench_cuda_attention" 0 4096 4
     [ -z "$torch" ] || step 'peer: attention' 120 bench-attention.log "$PYTHON" bench/peer_torch.py cuda attention
 }
 # Print our rate for one pass from a log.
@@ -158,9 +158,11 @@ attention_lines() {
     for size in 64 128; do
         attention_line '' "$size" forward "$(attention_rate bench-attention.log "$size" forward)" '0.8 (cudnn)'
         attention_line '' "$size" backward "$(attention_rate bench-attention.log "$size" backward)" '0.7 (cudnn)'
-        here=$(attention_rate bench-cudnn.log "$size" forward)
-        ! grep -q 'without cuDNN' "$LOGS/bench-cudnn.log" || here='' # cuDNN has no kernel for this shape
-        attention_line ' by cuDNN' "$size" forward "$here" '1 (cudnn)'
+        for pass in forward backward; do
+            here=$(attention_rate bench-cudnn.log "$size" "$pass")
+            ! grep -q 'without cuDNN' "$LOGS/bench-cudnn.log" || here='' # cuDNN has no kernel for this shape
+            attention_line ' by cuDNN' "$size" "$pass" "$here" '1 (cudnn)'
+        done
     done
 }
 

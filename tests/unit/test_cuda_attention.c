@@ -1,6 +1,6 @@
-/* tests/unit/test_cuda_attention.c - attention by cuDNN equals that of our own kernels;
- * cases that cuDNN does not handle go to our kernels, with the same bits.  cuDNN is
- * emulated: its graph is interpreted. */
+/* tests/unit/test_cuda_attention.c - attention and its gradients by cuDNN equal those of
+ * our own kernels; cases that cuDNN does not handle go to our kernels, with the same
+ * bits.  cuDNN is emulated: its graph is interpreted. */
 #include "config.h"
 
 #include "kernels/cuda/cuda_attention.h"
@@ -234,6 +234,75 @@ static void test_cuda_attention_by_cudnn_has_one_plan_per_shape(void **state)
     result_clear(&alone[1]);
 }
 
+/* ---- Whether it is used ---- */
+
+static struct backend *open_with(const char *asked, int capability, size_t version)
+{
+    struct backend *be;
+
+    emulation_cudnn(version, 0);
+    if (asked)
+        setenv("TRAINSPOOL_CUDNN", asked, 1);
+    be = unit_cuda_alone(capability, (size_t)2 << 30);
+    unsetenv("TRAINSPOOL_CUDNN");
+    emulation_cudnn(91900, 0);
+    return be;
+}
+
+static void test_cuda_attention_uses_cudnn_from_hopper_on(void **state)
+{
+    static const struct {
+        const char *asked;
+        int capability;
+        size_t version;
+        const char *name;
+    } cases[] = {
+        { NULL, 90, 91900, "cuDNN 9.19.0 (emulated)" },
+        { "", 100, 91900, "cuDNN 9.19.0 (emulated)" },
+        { NULL, 89, 91900, "trainspool" },
+        { "1", 80, 91900, "cuDNN 9.19.0 (emulated)" },
+        { "0", 90, 91900, "trainspool" },
+        { NULL, 90, 0, "trainspool" },     /* missing */
+        { NULL, 90, 91001, "trainspool" }, /* too old */
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct backend *be =
+            open_with(cases[i].asked, cases[i].capability, cases[i].version);
+
+        assert_string_equal(be->ops->attention_name(be), cases[i].name);
+        backend_close(be);
+    }
+}
+
+/* A resumed run continues with what computed attention before. */
+static void test_cuda_attention_can_be_chosen_by_name(void **state)
+{
+    struct backend *be = open_with(NULL, 90, 91900);
+    struct result result;
+
+    (void)state;
+    assert_false(be->ops->attention_use(be, "cuDNN 9.20.0"));
+    assert_true(be->ops->attention_use(be, "cuDNN 9.19.0 (emulated)"));
+    /* now a failure is an error */
+    assert_false(be->ops->attention_use(be, "trainspool"));
+    backend_close(be);
+
+    be = open_with(NULL, 90, 91900);
+    assert_true(be->ops->attention_use(be, "trainspool"));
+    assert_string_equal(be->ops->attention_name(be), "trainspool");
+    assert_false(be->ops->attention_use(be, "cuDNN 9.19.0 (emulated)"));
+    result = run_on(be, &shapes[1], (struct besides) { 0 });
+    assert_int_equal(result.plans, 0);
+    result_clear(&result);
+    backend_close(be);
+
+    be = open_with("1", 90, 91900);
+    assert_false(be->ops->attention_use(be, "trainspool"));
+    backend_close(be);
+}
+
 static void assert_open_fails(size_t version, const char *text)
 {
     struct emulation_device device = { "Emulated", 90, 4, (size_t)2 << 30 };
@@ -297,6 +366,26 @@ static void test_cuda_attention_reports_failures(void **state)
     }
 }
 
+/* A library that fails before it has computed anything is not used, unless it is insisted
+ * on. */
+static void test_cuda_attention_without_a_working_cudnn_is_ours(void **state)
+{
+    struct backend *be = open_with(NULL, 90, 91900);
+    struct result result;
+
+    (void)state;
+    emulation_cudnn(91900, 4003);
+    result = run_on(be, &shapes[1], (struct besides) { 0 });
+    emulation_cudnn(91900, 0);
+    assert_int_equal(result.plans, 0);
+    assert_string_equal(be->ops->attention_name(be), "trainspool");
+    result_clear(&result);
+    result = run_on(be, &shapes[2], (struct besides) { 0 });
+    assert_int_equal(result.plans, 0);
+    result_clear(&result);
+    backend_close(be);
+}
+
 /* Issued, recorded, replayed: with the current offsets each time. */
 static void test_cuda_attention_by_cudnn_can_be_recorded(void **state)
 {
@@ -330,37 +419,160 @@ static void test_cuda_attention_by_cudnn_can_be_recorded(void **state)
     backend_close(be);
 }
 
-/* Our own kernels use the log-sum-exp from cuDNN. */
-static void test_cuda_attention_by_cudnn_matches_our_gradients(void **state)
+/* ---- Gradients ---- */
+
+static struct op_attention_backward make_backward(struct backend *be,
+                                                  const struct op_attention *op)
 {
-    struct result grads[2];
+    size_t rows = op->q.rows, q = op->q.cols, kv = op->k.cols;
+    enum format format = op->q.format;
+
+    return (struct op_attention_backward) {
+        .dq = unit_cuda_matrix(be, format, rows, q, q + 8, 6),
+        .dk = unit_cuda_matrix(be, format, rows, kv, kv + 16, 7),
+        .dv = unit_cuda_matrix(be, format, rows, kv, kv, 8),
+        .delta = unit_cuda_matrix(be, FORMAT_FP32, op->heads, rows, rows, 9),
+        .dout = unit_cuda_matrix(be, format, rows, q, q + 24, 10),
+        .forward = *op,
+    };
+}
+
+/* Open a card whose gradients may vary, within this much memory. */
+static struct backend *open_varying(size_t gradients_bytes)
+{
+    static const struct emulation_device card = { "Emulated", 90, 4, (size_t)2 << 30 };
+    struct device device;
+    char note[160];
+    struct backend_options options = { .device = &device,
+                                       .gradients_bytes = gradients_bytes };
+    struct error err = { 0 };
+    struct backend *be;
+
+    emulation_reset(&card, 1);
+    assert_int_equal(backend_cuda.devices("cuda", &device, 1, note, sizeof(note)), 1);
+    be = backend_cuda.open(&options, &err);
+    if (!be)
+        fail_msg("%s", err.text);
+    return be;
+}
+
+enum { DQ, DK, DV, GRADIENTS };
+
+struct gradients {
+    struct tensor tensors[GRADIENTS];
+    float *values[GRADIENTS];
+    size_t plans;
+};
+
+/* The log-sum-exp is that of our kernels or of cuDNN. */
+static struct gradients run_backward(struct backend *be, const struct shape *shape,
+                                     struct besides besides)
+{
+    struct op_attention op = make(be, shape, besides);
+    struct op_attention_backward back = make_backward(be, &op);
+    struct cuda_attention *attention = cuda_backend_of(be)->attention;
+    struct gradients grads = { .tensors = { back.dq, back.dk, back.dv } };
+
+    be->ops->attention(be, &op);
+    be->ops->attention_backward(be, &back);
+    for (size_t i = 0; i < GRADIENTS; i++)
+        grads.values[i] = unit_cuda_read(be, grads.tensors[i]);
+    grads.plans = attention ? cuda_attention_plans(attention) : 0;
+    backend_close(be);
+    return grads;
+}
+
+static void gradients_clear(struct gradients *grads)
+{
+    for (size_t i = 0; i < GRADIENTS; i++)
+        free(grads->values[i]);
+}
+
+/* Columns outside the operands are the same; elements differ by at most `bound` times the
+ * largest one, or by what fp32 rounds of a sum that is 0. */
+static void assert_gradients_near(const struct gradients *a, const struct gradients *b,
+                                  double bound)
+{
+    static const char *const names[] = { "dq", "dk", "dv" };
+
+    for (size_t n = 0; n < GRADIENTS; n++) {
+        struct tensor t = a->tensors[n];
+        double largest = 0;
+
+        for (size_t i = 0; i < t.rows; i++)
+            for (size_t j = 0; j < t.cols; j++)
+                largest = fmax(largest, fabs((double)b->values[n][i * t.stride + j]));
+        for (size_t i = 0; i < t.rows * t.stride; i++) {
+            double x = (double)a->values[n][i], y = (double)b->values[n][i];
+            double allowed = i % t.stride < t.cols ? bound * largest + 1e-6 : 0;
+
+            if (!(fabs(x - y) <= allowed))
+                fail_msg("%s (%zu, %zu): %g, not %g +- %g", names[n], i / t.stride,
+                         i % t.stride, x, y, allowed);
+        }
+    }
+}
+
+static struct gradients our_gradients(const struct shape *shape, struct besides besides)
+{
+    return run_backward(open_card(besides, false), shape, besides);
+}
+
+/* Both round weights and their gradients to 16 bits before they are multiplied, and the
+ * result; cuDNN also the sums over the heads that share keys. */
+static void test_cuda_attention_gradients_by_cudnn_match_ours(void **state)
+{
+    struct besides nothing = { 0 };
 
     (void)state;
-    for (int cudnn = 0; cudnn < 2; cudnn++) {
-        struct backend *be = open_card((struct besides) { 0 }, cudnn);
-        struct op_attention op = make(be, &shapes[1], (struct besides) { 0 });
-        size_t rows = op.q.rows, q = op.q.cols, kv = op.k.cols;
-        struct op_attention_backward back = {
-            .dq = unit_cuda_matrix(be, op.q.format, rows, q, q, 6),
-            .dk = unit_cuda_matrix(be, op.q.format, rows, kv, kv, 7),
-            .dv = unit_cuda_matrix(be, op.q.format, rows, kv, kv, 8),
-            .delta = unit_cuda_matrix(be, FORMAT_FP32, op.heads, rows, rows, 9),
-            .dout = unit_cuda_matrix(be, op.q.format, rows, q, q, 10),
-            .forward = op,
-        };
+    for (size_t i = 0; i < TS_COUNT(shapes); i++) {
+        struct gradients ours = our_gradients(&shapes[i], nothing);
+        struct gradients theirs =
+            run_backward(open_varying((size_t)64 << 20), &shapes[i], nothing);
 
-        be->ops->attention(be, &op);
-        be->ops->attention_backward(be, &back);
-        grads[cudnn] = (struct result) { .out = back.dq, .lse = back.dv };
-        read_result(be, &grads[cudnn]);
-        assert_int_equal(grads[cudnn].plans, cudnn);
-        backend_close(be);
+        assert_int_equal(ours.plans, 0);
+        assert_int_equal(theirs.plans, 2);
+        assert_gradients_near(&theirs, &ours, 4 * format_info(shapes[i].format)->epsilon);
+        gradients_clear(&ours);
+        gradients_clear(&theirs);
     }
-    /* out differs by one rounding unit: delta, and dq with it, by 64 of its products */
-    assert_near(&grads[1], &grads[0], 0, 64 * format_info(FORMAT_BF16)->epsilon / 8);
-    assert_near(&grads[1], &grads[0], 1, 4 * format_info(FORMAT_BF16)->epsilon);
-    result_clear(&grads[0]);
-    result_clear(&grads[1]);
+}
+
+/* The same bits in each run, or too little memory: our kernels use the log-sum-exp from
+ * cuDNN. */
+static void test_cuda_attention_gradients_are_ours(void **state)
+{
+    static const size_t rooms[] = { 0, 100000 };
+    struct besides nothing = { 0 };
+    struct gradients ours = our_gradients(&shapes[1], nothing);
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(rooms); i++) {
+        struct gradients mixed =
+            run_backward(open_varying(rooms[i]), &shapes[1], nothing);
+
+        assert_int_equal(mixed.plans, 1);
+        assert_gradients_near(&mixed, &ours, 4 * format_info(FORMAT_BF16)->epsilon);
+        gradients_clear(&mixed);
+    }
+    gradients_clear(&ours);
+}
+
+static void test_cuda_attention_gradients_are_ours_in_other_cases(void **state)
+{
+    static const struct besides cases[] = { { .softcap = 20 }, { .p = 0.25f } };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct gradients ours = our_gradients(&shapes[1], cases[i]);
+        struct gradients same =
+            run_backward(open_varying((size_t)64 << 20), &shapes[1], cases[i]);
+
+        assert_int_equal(same.plans, 0);
+        assert_gradients_near(&same, &ours, 0);
+        gradients_clear(&ours);
+        gradients_clear(&same);
+    }
 }
 
 int main(void)
@@ -374,8 +586,14 @@ int main(void)
         cmocka_unit_test(test_cuda_attention_uses_our_kernels_on_old_cards),
         cmocka_unit_test(test_cuda_attention_reports_failures),
         cmocka_unit_test(test_cuda_attention_by_cudnn_can_be_recorded),
-        cmocka_unit_test(test_cuda_attention_by_cudnn_matches_our_gradients),
+        cmocka_unit_test(test_cuda_attention_uses_cudnn_from_hopper_on),
+        cmocka_unit_test(test_cuda_attention_can_be_chosen_by_name),
+        cmocka_unit_test(test_cuda_attention_without_a_working_cudnn_is_ours),
+        cmocka_unit_test(test_cuda_attention_gradients_by_cudnn_match_ours),
+        cmocka_unit_test(test_cuda_attention_gradients_are_ours),
+        cmocka_unit_test(test_cuda_attention_gradients_are_ours_in_other_cases),
     };
 
+    emulation_cudnn(91900, 0);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-/* tests/unit/test_cuda_sdpa.c - the real cuDNN accepts the attention graph: for a card
- * that is not in this machine it names an engine and compiles its kernel.  Only the
+/* tests/unit/test_cuda_sdpa.c - the real cuDNN accepts the graphs of attention and of its
+ * gradients: for a card that is not in this machine it names an engine and compiles its
+ * kernel.  Only the
  * driver, for which the toolkit has a stub, then refuses to load the kernel. */
 #include "config.h"
 
@@ -66,16 +67,24 @@ static struct cuda_sdpa_key key_of(int64_t head_size, int64_t window, int64_t da
     };
 }
 
+static struct cuda_sdpa_key gradients_key_of(struct cuda_sdpa_key key)
+{
+    key.backward = 1;
+    key.dout_stride = key.out_stride;
+    key.dq_stride = key.dk_stride = key.dv_stride = key.q_stride;
+    return key;
+}
+
 /* Return whether cuDNN got as far as the driver. */
 static bool is_accepted(cudnn_descriptor device, struct cuda_sdpa_key key,
                         struct error *err)
 {
+    struct cudnn_choice choice = { .device = device, .varies = key.backward != 0 };
     bool none;
-    struct cuda_sdpa_plan *plan =
-        cuda_sdpa_plan_new(&cudnn, NULL, device, &key, &none, err);
+    struct cudnn_plan *plan = cuda_sdpa_plan_new(&cudnn, &choice, &key, &none, err);
     bool made = plan != NULL;
 
-    cuda_sdpa_plan_free(plan);
+    cudnn_plan_free(plan);
     return made || (!none && strstr(err->text, "cuLibraryLoadData"));
 }
 
@@ -108,6 +117,35 @@ static void test_cuda_sdpa_is_accepted_by_cudnn(void **state)
     cuda_cudnn_close(&cudnn);
 }
 
+static void test_cuda_sdpa_gradients_are_accepted_by_cudnn(void **state)
+{
+    static const struct {
+        int capability;
+        int64_t head_size, window, data_type;
+    } cases[] = {
+        { 90, 64, 0, CUDNN_BFLOAT16 },
+        { 90, 128, 512, CUDNN_HALF },
+        { 90, 256, 0, CUDNN_BFLOAT16 },
+        { 100, 128, 0, CUDNN_BFLOAT16 },
+    };
+
+    (void)state;
+    if (!open_cudnn())
+        skip();
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        cudnn_descriptor device = make_device(cases[i].capability, 232448);
+        struct cuda_sdpa_key key =
+            key_of(cases[i].head_size, cases[i].window, cases[i].data_type);
+        struct error err = { 0 };
+
+        if (!is_accepted(device, gradients_key_of(key), &err))
+            fail_msg("%d, head %lld: %s", cases[i].capability,
+                     (long long)cases[i].head_size, err.text);
+        cudnn.desc_destroy(device);
+    }
+    cuda_cudnn_close(&cudnn);
+}
+
 static void test_cuda_sdpa_reports_what_cudnn_does_not_support(void **state)
 {
     cudnn_descriptor device;
@@ -132,6 +170,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cuda_sdpa_is_accepted_by_cudnn),
+        cmocka_unit_test(test_cuda_sdpa_gradients_are_accepted_by_cudnn),
         cmocka_unit_test(test_cuda_sdpa_reports_what_cudnn_does_not_support),
     };
 
