@@ -327,6 +327,27 @@ static void describe_second_model(const struct run *run)
              what);
 }
 
+bool run_rounds_attention(const struct run *run)
+{
+    return run->be->ops->attention_name &&
+           format_info(run->plan->precision.compute)->bytes == 2;
+}
+
+void run_record_attention(struct run *run)
+{
+    char *out = run->progress.attention;
+
+    snprintf(out, sizeof(run->progress.attention), "%s",
+             run_rounds_attention(run) ? run->be->ops->attention_name(run->be) : "");
+}
+
+static void describe_attention(const struct run *run)
+{
+    if (run_rounds_attention(run))
+        log_line(run->options->log, LOG_INFO, "attention: %s",
+                 run->be->ops->attention_name(run->be));
+}
+
 static void describe_steps(const struct run *run)
 {
     char ranks[40] = "";
@@ -354,6 +375,7 @@ static void describe(struct run *run)
                                                 : model_memory(run->model)->total,
                 bytes);
     log_line(run->options->log, LOG_INFO, "device: %s", run->be->ops->describe(run->be));
+    describe_attention(run);
     log_line(run->options->log, LOG_INFO, "precision: %s%s",
              run->train ? plan->precision.message : "computed in ",
              run->train ? "" : format_dtype(plan->precision.compute));

@@ -106,6 +106,10 @@ void run_rewards_text(const struct rewards *rewards, const char *prefix,
  * releases what was opened. */
 bool run_open(struct run *run, struct error *err);
 void run_close(struct run *run);
+/* Return whether a backend may compute attention in several ways: in 16 bits on a GPU. */
+bool run_rounds_attention(const struct run *run);
+/* Note which way it is, for the checkpoint. */
+void run_record_attention(struct run *run);
 /* Load the checkpoint to resume from, if there is one.  Rank 0 finds it and moves later
  * ones aside. */
 bool run_resume(struct run *run, struct error *err);

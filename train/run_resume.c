@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,6 +67,23 @@ static void restore_scaling(struct run *run)
                  scaler->scale);
 }
 
+/* Continue with what computed attention before, because the bits depend on it.  Before
+ * this was recorded, it was our own kernels. */
+static void restore_attention(struct run *run)
+{
+    const struct backend_ops *ops = run->be->ops;
+    char *recorded = run->progress.attention;
+
+    if (!recorded[0])
+        snprintf(recorded, sizeof(run->progress.attention), "trainspool");
+    if (ops->attention_use && run_rounds_attention(run) &&
+        !ops->attention_use(run->be, recorded))
+        log_line(run->options->log, LOG_WARN,
+                 "resume: attention was computed by %s, and is now by %s: the bits may "
+                 "differ from those of an uninterrupted run",
+                 recorded, ops->attention_name(run->be));
+}
+
 bool run_resume(struct run *run, struct error *err)
 {
     bool first = parallel_rank(run->options->group) == 0, own = false, ok;
@@ -91,6 +109,7 @@ bool run_resume(struct run *run, struct error *err)
             log_line(run->options->log, LOG_INFO, "resume: from %s, step %" PRId64, name,
                      run->progress.step);
             restore_scaling(run);
+            restore_attention(run);
         }
         if (run->progress.step == 0)
             progress_history_clear(&run->history); /* evaluated again at the start */

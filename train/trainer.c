@@ -260,6 +260,7 @@ static bool save(struct run *run, struct error *err)
     bool ok;
 
     run->progress.next_rate = next_rate(run);
+    run_record_attention(run);
     if (!checkpoint_save(run->model, plan, &run->progress, &run->history, err))
         return false;
     log_line(run->options->log, LOG_INFO, "checkpoint: step %" PRId64 " saved in %s",

@@ -81,6 +81,21 @@ job cuda:0 "bf16: true" >again.yaml
 expect_status "a second run on the GPU succeeds" 0 env TRAINSPOOL_NO_GRAPHS=1 "$trainspool" run -q again.yaml
 expect "it gives the same bits without graphs" test "$(weights gpu)" = "$(weights again)"
 
+# Attention by cuDNN, which is emulated: what computed it is part of a checkpoint.
+fused() { EMULATION_CUDNN=91900 "$train" "$1" 2>"$T/err"; }
+attention() { sed -n 's/.* attention: //p' "$1.run/train.log"; }
+job cuda:3 "bf16: true" "save_steps: 2" | sed '/^save_strategy/d' >fused.yaml
+job cuda:3 "bf16: true" "resume_from_checkpoint: fused.run/checkpoint-2" >on.yaml
+cp on.yaml off.yaml
+expect_status "a job with cuDNN succeeds" 0 fused fused.yaml
+expect "the log names cuDNN" test "$(attention fused)" = 'cuDNN 9.19.0 (emulated)'
+expect "its losses are nearly those of the CPU" near cpu fused 0.2
+expect "the checkpoint names it" grep -q '"attention": "cuDNN 9.19.0 (emulated)"' fused.run/checkpoint-2/trainspool_state.json
+expect_status "the job resumes with it" 0 fused on.yaml
+expect "the resumed job gives the same bits with cuDNN" test "$(weights fused)" = "$(weights on)"
+expect_status "the job resumes without it" 0 "$train" off.yaml
+expect "the log says that the bits may differ" grep -q 'attention was computed by cuDNN 9.19.0 (emulated), and is now by trainspool' off.run/train.log
+
 # Moments in host memory.
 use() { "$trainspool" plan --json "$1" | jq ".memory.$2"; }
 job cuda:0 "  offload_optimizer: true" "bf16: true" "save_steps: 2" | sed '/^save_strategy/d' >host.yaml

@@ -225,6 +225,8 @@ static json_t *trainspool_state(const struct plan *plan, const struct progress *
     json_object_set_new(object, "best_step", json_integer(progress->best_step));
     json_object_set_new(object, "mode", json_string(mode_names[plan->precision.mode]));
     json_object_set_new(object, "seed", json_integer(plan->seed));
+    if (progress->attention[0])
+        json_object_set_new(object, "attention", json_string(progress->attention));
     json_object_set_new(object, "scaler", scaler_json(&progress->scaler));
     return object;
 }
@@ -276,6 +278,7 @@ static void scaler_read(const json_t *object, struct scaler *scaler)
 static bool state_read(const json_t *object, const char *name, struct progress *out,
                        struct error *err)
 {
+    const char *attention = json_string_value(json_object_get(object, "attention"));
     struct error wrong = { 0 };
 
     *out = (struct progress) {
@@ -295,6 +298,7 @@ static bool state_read(const json_t *object, const char *name, struct progress *
                       &out->window_rewards))
         out->window_rewards = (struct rewards) { 0 };
     scaler_read(json_object_get(object, "scaler"), &out->scaler);
+    snprintf(out->attention, sizeof(out->attention), "%s", attention ? attention : "");
     if (wrong.code == ERROR_NONE && out->step >= 0 && out->updates >= 0)
         return true;
     return error_set(err, ERROR_DATA, "cannot resume: %s lacks the step of the run",

@@ -24,7 +24,8 @@ struct progress {
     int64_t window_steps;
     double best_metric; /* NaN: none yet */
     int64_t best_step;
-    double next_rate; /* learning rate of the next step; only for torch_state_write */
+    double next_rate;   /* learning rate of the next step; only for torch_state_write */
+    char attention[48]; /* what computes it: backend_ops.attention_name; "": unknown */
     struct scaler scaler;
 };
 
