@@ -202,8 +202,9 @@ struct plan {
     /* moments of a GPU's job in host memory; auto: with a paged optimizer, if they do not
      * fit on the GPU */
     enum choice offload_optimizer;
-    bool tune_matmuls; /* time the algorithms of matmuls, on a GPU */
-    int64_t threads;   /* 0: all */
+    bool tune_matmuls;  /* time the algorithms of matmuls, on a GPU */
+    bool deterministic; /* each run gives the same bits, at the price of time */
+    int64_t threads;    /* 0: all */
     int64_t priority;
     const char *after;                     /* jobs to wait for, with commas; NULL: none */
     const char *begin;                     /* as written; NULL: at once */

@@ -16,6 +16,7 @@
 #include "base/size.h"
 #include "train/chat/chat.h"
 #include "train/criterion.h"
+#include "train/model/attention_room.h"
 #include "train/model/parallel.h"
 #include "train/model/shapes.h"
 
@@ -242,6 +243,7 @@ static bool open_backend(struct run *run, size_t rows, struct error *err)
         .tf32 = plan->precision.compute == FORMAT_TF32,
         .rounded_bytes = shapes_fp8_bytes(plan, &run->config, rows),
         .choices_dir = dir,
+        .gradients_bytes = run->gradients_bytes,
         .log = run->options->log,
     };
 
@@ -250,10 +252,21 @@ static bool open_backend(struct run *run, size_t rows, struct error *err)
     return run->be != NULL;
 }
 
+/* Gradients: of batches as shapes_make pads them. */
+static struct run_sizes measure(struct run *run)
+{
+    struct run_sizes sizes = run_measure(run->plan, run->train, run->eval);
+
+    if (run->train)
+        run->gradients_bytes = attention_room_bytes(run->plan, &run->config, sizes.rows,
+                                                    sizes.sequences + 1);
+    return sizes;
+}
+
 static bool open_model(struct run *run, struct error *err)
 {
     const struct plan *plan = run->plan;
-    struct run_sizes sizes = run_measure(plan, run->train, run->eval);
+    struct run_sizes sizes = measure(run);
     struct model_options options = { .plan = plan,
                                      .config = &run->config,
                                      .rows_max = sizes.rows,
@@ -343,9 +356,15 @@ void run_record_attention(struct run *run)
 
 static void describe_attention(const struct run *run)
 {
-    if (run_rounds_attention(run))
-        log_line(run->options->log, LOG_INFO, "attention: %s",
-                 run->be->ops->attention_name(run->be));
+    const char *name =
+        run_rounds_attention(run) ? run->be->ops->attention_name(run->be) : NULL;
+    bool varies = run->gradients_bytes > 0 && name && strcmp(name, "trainspool") != 0;
+
+    if (name)
+        log_line(run->options->log, LOG_INFO, "attention: %s%s", name,
+                 varies ? ", and its gradients, whose bits differ from run to run "
+                          "(deterministic: false)"
+                        : "");
 }
 
 static void describe_steps(const struct run *run)

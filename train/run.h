@@ -27,8 +27,9 @@ struct run {
     struct template_saving saving; /* what the saved tokenizer must say */
     /* train NULL: nothing is trained; eval NULL: no evaluation */
     struct dataset *train, *eval;
-    struct dataset *whole; /* eval without truncation, if different, for prompts */
-    size_t eval_size;      /* samples in an evaluation batch */
+    struct dataset *whole;  /* eval without truncation, if different, for prompts */
+    size_t eval_size;       /* samples in an evaluation batch */
+    size_t gradients_bytes; /* backend_options.gradients_bytes */
     struct model *model;
     struct distillation *teaching; /* a second model, or a file of its logits; or NULL */
     struct batch batch;

@@ -59,6 +59,13 @@ static const struct key rows[] = {
               "shape, and use the fastest",
       .manual = "It takes about a second, once: later jobs find the choices in "
                 "~/.cache/trainspool. See ALGORITHMS OF MATMULS." },
+    { TS_USED("deterministic", KEY_BOOL, "true"), .into = TS_FIELD(deterministic),
+      .help = "give the same bits in every run of the job; false lets a GPU compute "
+              "faster with sums whose order differs from run to run",
+      .manual = "It concerns one operation: from compute capability 9.0 on, cuDNN then "
+                "computes the gradients of attention in 16 bits, if it is installed. "
+                "This takes the memory that plan reports. Runs of the job, also resumed "
+                "ones, then differ in the last bits." },
     { TS_USED("target", KEY_ENUM, "native"), .values = targets,
       .help = "native trains the job with trainspool; the others check a job that "
               "another program trains: external is a script, or is recognized by its "

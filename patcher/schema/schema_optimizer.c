@@ -95,7 +95,7 @@ static const struct key rows[] = {
       .into = TS_FIELD(data_seed),
       .help = "seed of the order of the samples; -1 uses seed" },
     TS_IGNORED("full_determinism", KEY_BOOL, "false",
-               "repeated runs always give the same bits"),
+               "repeated runs give the same bits, unless deterministic: false"),
     TS_IGNORED("average_tokens_across_devices", KEY_BOOL, "true", ONE_DEVICE),
     TS_REJECTED("adafactor", KEY_BOOL, "false", NULL, "the Adafactor optimizer", NULL),
     TS_REJECTED("optimizer_in_bwd", KEY_BOOL, "false", NULL,

@@ -86,6 +86,7 @@ fused() { EMULATION_CUDNN=91900 "$train" "$1" 2>"$T/err"; }
 attention() { sed -n 's/.* attention: //p' "$1.run/train.log"; }
 job cuda:3 "bf16: true" "save_steps: 2" | sed '/^save_strategy/d' >fused.yaml
 job cuda:3 "bf16: true" "resume_from_checkpoint: fused.run/checkpoint-2" >on.yaml
+sed '/^trainspool:/a\  deterministic: false' on.yaml >varied.yaml
 cp on.yaml off.yaml
 expect_status "a job with cuDNN succeeds" 0 fused fused.yaml
 expect "the log names cuDNN" test "$(attention fused)" = 'cuDNN 9.19.0 (emulated)'
@@ -95,9 +96,12 @@ expect_status "the job resumes with it" 0 fused on.yaml
 expect "the resumed job gives the same bits with cuDNN" test "$(weights fused)" = "$(weights on)"
 expect_status "the job resumes without it" 0 "$train" off.yaml
 expect "the log says that the bits may differ" grep -q 'attention was computed by cuDNN 9.19.0 (emulated), and is now by trainspool' off.run/train.log
+expect_status "a job whose bits may vary succeeds" 0 fused varied.yaml
+expect "the log says so" grep -q 'attention: cuDNN.*differ from run to run' varied.run/train.log
+use() { "$trainspool" plan --json "$1" | jq ".memory.$2"; }
+expect "plan counts the memory of its gradients" test "$(use varied.yaml workspace)" -gt "$(use on.yaml workspace)"
 
 # Moments in host memory.
-use() { "$trainspool" plan --json "$1" | jq ".memory.$2"; }
 job cuda:0 "  offload_optimizer: true" "bf16: true" "save_steps: 2" | sed '/^save_strategy/d' >host.yaml
 expect_status "a job with its optimizer in host memory succeeds" 0 "$trainspool" run -q host.yaml
 expect "it gives the same bits" test "$(weights gpu)" = "$(weights host)"

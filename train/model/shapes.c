@@ -7,6 +7,7 @@
 
 #include "base/size.h"
 #include "kernels/ops.h"
+#include "train/model/attention_room.h"
 #include "train/model/shapes_internal.h"
 
 #define ROW_NUMBERS 16 /* rows of a widened buffer start aligned for vector loads */
@@ -532,16 +533,20 @@ size_t shapes_fp8_bytes(const struct plan *plan, const struct model_config *conf
 }
 
 static struct memory_range held_by_backend(const struct plan *plan,
-                                           const struct model_config *config, size_t rows)
+                                           const struct model_config *config,
+                                           const struct shapes *shapes)
 {
+    size_t rows = shapes->rows;
     struct memory_range held;
 
     if (plan->device.kind == DEVICE_CPU)
         return memory_range_exact(0); /* no memory that is certainly touched */
     held = memory_range_sum(memory_overhead(&plan->device, 0),
                             memory_group_overhead(&plan->device, plan_ranks(plan)));
-    return memory_range_sum(held,
-                            memory_range_exact(shapes_fp8_bytes(plan, config, rows)));
+    return memory_range_sum(
+        held,
+        memory_range_exact(shapes_fp8_bytes(plan, config, rows) +
+                           attention_room_bytes(plan, config, rows, shapes->sequences)));
 }
 
 bool shapes_memory(const struct plan *plan, const struct model_config *config,
@@ -554,7 +559,7 @@ bool shapes_memory(const struct plan *plan, const struct model_config *config,
 
     *out = (struct memory_use) { .fits = true };
     if (ok) {
-        struct memory_range held = held_by_backend(plan, config, shapes.rows);
+        struct memory_range held = held_by_backend(plan, config, &shapes);
 
         shapes_use(&shapes, out);
         out->low = out->total + held.low;

@@ -1,0 +1,42 @@
+/* train/model/attention_room.c - memory for gradients of attention by cuDNN. */
+#include "config.h"
+
+#include "train/model/attention_room.h"
+
+#include "base/size.h"
+
+/* More rows than this multiple of those present are not worth their memory: such batches
+ * use our own kernels. */
+enum { HOLES_MOST = 4, SLACK = 1 << 20 };
+
+static bool has_kernels(const struct plan *plan, const struct model_config *config)
+{
+    return plan->device.kind == DEVICE_CUDA && plan->device.major >= 9 &&
+           format_info(plan->precision.compute)->bytes == 2 &&
+           config->head_size % 8 == 0 && config->head_size <= 256 &&
+           config->score_softcap <= 0;
+}
+
+/* The backend rounds the longest sequence up to a power of two. */
+static size_t padded_rows(const struct plan *plan, size_t rows, size_t sequences)
+{
+    size_t longest = 64;
+
+    rows = size_round(rows, 256);
+    while (longest < rows && longest < (size_t)plan->cutoff_len)
+        longest *= 2;
+    return sequences * longest < HOLES_MOST * rows ? sequences * longest
+                                                   : HOLES_MOST * rows;
+}
+
+size_t attention_room_bytes(const struct plan *plan, const struct model_config *config,
+                            size_t rows, size_t sequences)
+{
+    size_t each = 4 + 4 * config->head_size;
+
+    if (plan->deterministic || !has_kernels(plan, config))
+        return 0;
+    if (config->kv_heads < config->heads)
+        each += 2 * 2 * config->head_size;
+    return padded_rows(plan, rows, sequences) * config->heads * each + SLACK;
+}
