@@ -143,6 +143,61 @@ static void test_attention_stays_within_its_rows(void **state)
     }
 }
 
+/* Return whether row `row` of a result and those before it are finite. */
+static bool is_finite_to(struct operand *operand, size_t row)
+{
+    operand_read(operand);
+    for (size_t n = 0; n < (row + 1) * operand->tensor.cols; n++)
+        if (!isfinite(operand->real[n]))
+            return false;
+    return true;
+}
+
+/* Nor are they by the gradients, which may have other bits each time. */
+static void test_attention_backward_stays_within_its_rows(void **state)
+{
+    enum { ROWS = 151, ALL = 215 };
+    static const struct shape shape = { FORMAT_BF16, 2, 1,
+                                        64,          0, { 0, 100, ROWS, 152, ALL } };
+    struct machines *machines = *state;
+
+    for (size_t m = 0; m < machines->count; m++) {
+        struct attention_case c;
+        struct op_attention_backward op;
+
+        case_open(&c, &shape);
+        for (size_t i = 3; i <= runs_of(&shape); i++)
+            c.offsets[i] = ROWS;
+        op = case_backward(&c);
+        op.forward.longest = 0;
+        op.forward.q = tensor_rows(op.forward.q, 0, ROWS);
+        op.forward.k = tensor_rows(op.forward.k, 0, ROWS);
+        op.forward.v = tensor_rows(op.forward.v, 0, ROWS);
+        op.forward.out = tensor_rows(op.forward.out, 0, ROWS);
+        op.forward.lse = tensor_columns(op.forward.lse, 0, ROWS);
+        op.dout = tensor_rows(op.dout, 0, ROWS);
+        op.dq = tensor_rows(op.dq, 0, ROWS);
+        op.dk = tensor_rows(op.dk, 0, ROWS);
+        op.dv = tensor_rows(op.dv, 0, ROWS);
+        op.delta = tensor_columns(op.delta, 0, ROWS);
+        machine_run(machines->backends[m], run_attention, &op.forward);
+        break_rows(&c, ROWS);
+        for (size_t n = ROWS * c.dout.tensor.cols; n < c.dout.numbers; n++)
+            c.dout.real[n] = NAN;
+        operand_write(&c.dout);
+        machine_run(machines->backends[m], run_attention_backward, &op);
+        assert_true(is_finite_to(&c.dq, ROWS - 1) && is_finite_to(&c.dk, ROWS - 1) &&
+                    is_finite_to(&c.dv, ROWS - 1));
+        for (size_t i = 0; i < 3; i++) {
+            const struct operand *result = i == 0 ? &c.dq : i == 1 ? &c.dk : &c.dv;
+
+            for (size_t n = ROWS * result->tensor.cols; n < result->numbers; n++)
+                assert_true(result->real[n] == 7);
+        }
+        case_close(&c);
+    }
+}
+
 /* Return results in memory order, one after the other; *bytes of them. */
 static unsigned char *results_of(const struct attention_case *c, size_t *bytes)
 {
@@ -309,6 +364,7 @@ int main(void)
         cmocka_unit_test(test_attention_propagates_nan_and_inf),
         cmocka_unit_test(test_attention_of_16_bits_propagates_nan),
         cmocka_unit_test(test_attention_stays_within_its_rows),
+        cmocka_unit_test(test_attention_backward_stays_within_its_rows),
         cmocka_unit_test(test_attention_is_independent_of_length_hints),
         cmocka_unit_test(test_attention_of_large_scores_is_finite),
         cmocka_unit_test(test_attention_backward_of_small_weights_is_finite),
