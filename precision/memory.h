@@ -27,7 +27,8 @@ bool memory_limit(const char *wanted, const struct device *device, uint64_t *out
  *                            as nvidia-smi shows for an idle process; not counted for a
  *                            device of this machine: a process that queries its free
  *                            memory already has a context
- *     MEMORY_CUDA_CODE       kernels as they are loaded, recorded steps
+ *     MEMORY_CUDA_CODE       kernels as they are loaded, recorded steps; 8 MiB of cuDNN
+ *                            (9.19 on an H100)
  *     MEMORY_CUDA_MATMULS   cuBLASLt workspace, as NVIDIA advises for 9.0 (cuBLAS
  *                            documentation, cublasSetWorkspace), and 4 MiB before 9.0
  *     MEMORY_CUDA_SCRATCH    scratch of our kernels, and small allocations
