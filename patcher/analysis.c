@@ -329,6 +329,36 @@ static uint64_t find_limit(const struct plan *plan, const struct device *device)
     return device->kind == DEVICE_CPU ? limit / plan_ranks(plan) : limit;
 }
 
+/* Let the ranks divide what does not fit otherwise: the lowest stage that fits with full
+ * batches in a device that nothing else uses.  The choice must not depend on what is free,
+ * because the gradients of some stages differ by rounding. */
+static void decide_stage(const struct analyzer *analyzer, const struct device *device,
+                         struct plan *plan)
+{
+    struct plan trial = *plan;
+    struct error ignored = { 0 };
+    struct memory_use use = { 0 };
+    uint64_t limit;
+
+    if (plan->external || plan->zero_stage > 0 || plan_ranks(plan) == 1 ||
+        !analyzer->model || !device || device->memory == 0)
+        return;
+    trial.device = *device;
+    trial.device.available = device->memory;
+    limit = find_limit(plan, &trial.device);
+    policy_decide(&trial.request, &trial.device, &trial.precision);
+    plan->zero_stage = 1;
+    for (trial.zero_stage = 1; trial.zero_stage <= 3; trial.zero_stage++) {
+        if (!estimate_memory(&trial, analyzer->model, NULL, &use, &ignored))
+            return;
+        memory_finish(&use, limit);
+        if (use.fits) {
+            plan->zero_stage = trial.zero_stage;
+            return;
+        }
+    }
+}
+
 /* With a paged optimizer, keep the moments in host memory if they do not fit on the GPU. */
 static void decide_offload(const struct analyzer *analyzer, const struct device *device,
                            struct plan *plan)
@@ -432,6 +462,7 @@ void analyze_text(struct analyzer *analyzer, const char *data, size_t len,
     if (!analyzer->previous || !previous_belongs_to(analyzer->previous, &out->plan))
         analyzer->previous = previous_new(&out->plan, analyzer->arena);
     context = context_of(analyzer, out);
+    decide_stage(analyzer, context.device, &out->plan);
     decide_offload(analyzer, context.device, &out->plan);
     if (out->plan.external) {
         struct plan read = out->plan;
@@ -466,6 +497,7 @@ void analysis_decide(const struct analyzer *analyzer, struct analysis *analysis,
         external_decide(&context, plan);
     } else {
         policy_decide(&plan->request, &plan->device, &plan->precision);
+        decide_stage(analyzer, device, plan);
         decide_offload(analyzer, device, plan);
     }
     if (analyzer->options->data)

@@ -281,6 +281,7 @@ static bool start_ranks(struct attempt *attempt, struct ranks *out, struct error
                                      .log = attempt->log,
                                      .lock = attempt->lock_fd,
                                      .count = (int)count,
+                                     .zero_stage = (int)plan->zero_stage,
                                      .devices = devices };
 
     if (count == 1)

@@ -32,12 +32,13 @@ static const struct command train_command = {
     .operands = "JOB",
     .min_operands = 0,
     .max_operands = 1,
-    .options =
-        (const enum option_id[]) {
-            OPTION_RESUME, OPTION_PROBE, OPTION_MEASURE, OPTION_STEPS, OPTION_SET,
-            OPTION_CALIBRATE, OPTION_FROZEN, OPTION_DIGEST, OPTION_ROOT, OPTION_SPOOLED,
-            OPTION_LOCK_FD, OPTION_THREADS, OPTION_RANK, OPTION_LINK_FD, OPTION_GROUP,
-            OPTION_GENERATE, OPTIONS_OF_GENERATE, OPTION_END },
+    .options = (const enum option_id[]) { OPTION_RESUME, OPTION_PROBE, OPTION_MEASURE,
+                                          OPTION_STEPS, OPTION_SET, OPTION_CALIBRATE,
+                                          OPTION_FROZEN, OPTION_DIGEST, OPTION_ROOT,
+                                          OPTION_SPOOLED, OPTION_LOCK_FD, OPTION_THREADS,
+                                          OPTION_RANK, OPTION_ZERO_STAGE, OPTION_LINK_FD,
+                                          OPTION_GROUP, OPTION_GENERATE,
+                                          OPTIONS_OF_GENERATE, OPTION_END },
     .help = "train one job in this process",
     .details =
         "trainspool run and trainspool watch start this program.  It follows the "

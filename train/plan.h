@@ -198,7 +198,8 @@ struct plan {
     const struct torch_setup *torch;
     const char *device_wanted; /* "auto", "cpu", "cuda:1", "cuda:0,1" */
     int64_t ranks;             /* number of processes, from 1 */
-    int64_t zero_stage;        /* what they divide: 1 moments, 2 also gradients */
+    /* what they divide: 1 moments, 2 also gradients, 3 also weights; 0: not decided */
+    int64_t zero_stage;
     /* moments of a GPU's job in host memory; auto: with a paged optimizer, if they do not
      * fit on the GPU */
     enum choice offload_optimizer;

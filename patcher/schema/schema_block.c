@@ -38,10 +38,11 @@ static const struct key rows[] = {
       .manual = "As with torchrun, the batch of a step is "
                 "per_device_train_batch_size x gradient_accumulation_steps x ranks. "
                 "See RANKS." },
-    { TS_USED("zero_stage", KEY_INT, "1"), .min = 1, .max = 3,
+    { TS_USED("zero_stage", KEY_INT, NULL), .min = 1, .max = 3,
       .into = TS_FIELD(zero_stage),
       .help = "what the ranks of a job divide among them: 1, the moments of the "
-              "optimizer; 2, the gradients too; 3, the weights of the layers too",
+              "optimizer; 2, the gradients too; 3, the weights of the layers too; by "
+              "default the lowest that fits",
       .manual = "Stage 2 takes less memory, and sends gradients in each micro-batch "
                 "instead of once per step. Stage 3 takes the least, also with LoRA, and "
                 "sends the weights twice in each micro-batch. See RANKS." },

@@ -35,7 +35,7 @@ enum { END_MS = 10000 };
 /* ---- Rank 0 ---- */
 
 struct words {
-    char rank[24], device[24];
+    char rank[24], device[24], stage[24];
     const char *argv[20];
 };
 
@@ -53,6 +53,8 @@ static void make_words(const struct ranks_start *start, int rank, const char *pr
     out->argv[n++] = program;
     out->argv[n++] = out->rank;
     out->argv[n++] = out->device;
+    snprintf(out->stage, sizeof(out->stage), "--zero-stage=%d", start->zero_stage);
+    out->argv[n++] = out->stage;
     out->argv[n++] = "--frozen";
     if (start->options->digest) {
         out->argv[n++] = "--digest";
@@ -230,6 +232,8 @@ static bool read_plan(const struct options *options, const struct machine *machi
     ok = job_read_frozen(job, options->digest, &text, err) &&
          inspect_text(&how, text.data, text.len, inspection, err);
     text_clear(&text);
+    if (ok && options->zero_stage >= 0)
+        inspection->patch.plan.zero_stage = options->zero_stage;
     if (ok && (!inspection->patch.has_plan ||
                (size_t)options->rank >= plan_ranks(&inspection->patch.plan)))
         ok = error_set(err, ERROR_JOB, "%s has no rank %d", job->frozen,

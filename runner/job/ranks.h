@@ -26,6 +26,7 @@ struct ranks_start {
     struct log *log;
     int lock;
     int count;
+    int zero_stage;
     const struct device *devices; /* by rank */
 };
 

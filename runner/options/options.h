@@ -66,6 +66,7 @@ enum option_id {
     OPTION_LOCK_FD,
     OPTION_THREADS,
     OPTION_RANK,
+    OPTION_ZERO_STAGE,
     OPTION_LINK_FD,
     OPTION_NO_ONEDNN,
     OPTION_NO_SANDBOX,
@@ -150,7 +151,7 @@ struct options {
     const char *const *ignore;
     const char *const *versions;
     int64_t lock_fd, link_fd, lines; /* -1: not given */
-    int64_t rank;
+    int64_t rank, zero_stage;
     int64_t slots, threads; /* -1: not given */
     bool json, sarif, diff, unsafe, force, as_is, no_patch, resume, once, follow, raw,
         known;

@@ -126,6 +126,14 @@ job '"cuda:0,1"' "bf16: true" >plain.yaml
 expect_status "a job of two ranks with both succeeds" 0 "$trainspool" run -q both.yaml
 expect_status "the same job with neither succeeds" 0 "$trainspool" run -q plain.yaml
 expect "both jobs of two ranks give the same bits" test "$(weights both)" = "$(weights plain)"
+job '"cuda:0,1"' "bf16: true" "memory_limit: $(($(use plain.yaml total) - 1000000))" >least.yaml
+expect_status "plan of that job with less memory succeeds" 0 "$trainspool" plan least.yaml
+expect_output "its ranks divide all that they can" 'zero_stage 3: each of 2 ranks'
+expect_status "it succeeds" 0 "$trainspool" run -q least.yaml
+expect "it gives the same bits" test "$(weights least)" = "$(weights plain)"
+job '"cuda:0,1"' "  zero_stage: 3" "bf16: true" >layers.yaml
+expect_status "a job that divides the layers succeeds" 0 "$trainspool" run -q layers.yaml
+expect "it gives the same bits, too" test "$(weights layers)" = "$(weights plain)"
 # Files in the format of the copies: each rank widens its part of them.
 job cuda:0 "pure_bf16: true" >narrow.yaml
 expect_status "a job that saves bfloat16 succeeds" 0 "$trainspool" run -q narrow.yaml
@@ -183,7 +191,7 @@ expect_status "the same job again succeeds" 0 tuned 9,8,5,4 two "$train" tuned-t
 expect "both give the same bits" test "$(weights tuned-two)" = "$(weights tuned-two-again)"
 
 # its one text has 68,000 tokens, which take 1 GiB
-job cuda:0 "  memory_limit: 512MiB" "bf16: true" "gradient_checkpointing: true" |
+job cuda:0 "memory_limit: 512MiB" "bf16: true" "gradient_checkpointing: true" |
     sed 's/^cutoff_len.*/cutoff_len: 1048576/; s/^max_samples.*//' >large.yaml
 try "$trainspool" run -q large.yaml
 ok $((status == 0)) "a job larger than its memory limit is rejected"

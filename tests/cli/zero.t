@@ -53,7 +53,23 @@ done
 weights() { "$trainspool" plan --json "$1" | jq '.memory.weights'; }
 expect "divided weights take less memory" test "$(weights full3.yaml)" -lt "$(weights full2.yaml)"
 expect_status "plan succeeds" 0 "$trainspool" plan full3.yaml
-expect_output "plan says what each rank holds" 'each of 2 ranks has 1/2 of the weights of layers, and those of two layers in use'
+expect_output "plan says what each rank holds" 'zero_stage 3: each of 2 ranks has 1/2 of the weights of layers, '
+
+# Without zero_stage, a job gets the lowest that fits on the card.
+mkdir large
+cp "$model"/tok* large
+sed 's/"vocab_size": *[0-9]*/"vocab_size": 128256/; s/"hidden_size": *[0-9]*/"hidden_size": 4096/
+    s/"intermediate_size": *[0-9]*/"intermediate_size": 14336/; s/"num_hidden_layers": *[0-9]*/"num_hidden_layers": 32/
+    s/"num_attention_heads": *[0-9]*/"num_attention_heads": 32/; s/"head_dim": *[0-9]*/"head_dim": 128/
+    s/"num_key_value_heads": *[0-9]*/"num_key_value_heads": 8/' "$model/config.json" >large/config.json
+stage=1
+for limit in 76 38 30; do
+    zero large 3 "bf16: true" "gradient_checkpointing: true" "memory_limit: ${limit}GiB" |
+        sed "s|^model_name.*|model_name_or_path: large|; /device: cpu/d; /zero_stage/d; s/ranks: 2/ranks: 8/" >large.yaml
+    "$trainspool" plan --device H100 large.yaml >"$T/out" 2>&1
+    expect_output "8 billion weights in $limit GiB of 8 GPUs get stage $stage" "zero_stage $stage: each of 8 "
+    stage=$((stage + 1))
+done
 for from in 2 3; do
     zero again 3 "eval_dataset: few.txt" "per_device_eval_batch_size: 3" \
         "resume_from_checkpoint: full$from.run/checkpoint-3" >again$from.yaml
