@@ -4,6 +4,7 @@
 
 #include "train/model/model.h"
 
+#include "train/model/model_watch.h"
 #include "train/model/shapes.h"
 
 #include "tests/unit/unit_model_ranks.h"
@@ -15,6 +16,7 @@ struct course {
     double norms[STEPS], losses[2];
     uint64_t weights;
     float logits[DECODED][VOCABULARY];
+    double largest[2]; /* of the weights, and of what a micro-batch computes */
 };
 
 struct gathered {
@@ -101,6 +103,32 @@ static void look(struct unit_model *u, const struct unit_ranks *ranks, struct co
     unit_must(model_follow(u->model, &err), &err);
 }
 
+/* Rank 0 searches for values that are not finite. */
+static void watch_alone(struct unit_model *u, const struct unit_ranks *ranks,
+                        struct course *out)
+{
+    struct step_scalars numbers = unit_numbers(u, ROWS, STEPS + 1);
+    struct error err = { 0 };
+    struct watch seen;
+    struct batch batch;
+
+    if (ranks->group.rank > 0) {
+        if (model_shards_blocks(u->model))
+            unit_must(model_follow_rank_0(u->model, &err), &err);
+        return;
+    }
+    if (model_shards_blocks(u->model))
+        model_lead(u->model, true);
+    unit_must(model_watch_weights(u->model, &seen, &err), &err);
+    out->largest[0] = seen.largest_output.largest;
+    make_batch(&batch, &u->plan, 200);
+    unit_must(model_watch_batch(u->model, &batch, &numbers, &seen, &err), &err);
+    out->largest[1] = seen.largest_output.largest;
+    unit_batch_free(&batch);
+    if (model_shards_blocks(u->model))
+        model_lead(u->model, false);
+}
+
 /* A model that is not trained, divided likewise. */
 static struct unit_model second_model(const struct unit_model *of, const char *base)
 {
@@ -143,6 +171,7 @@ static struct course run_stage(const struct gathered *g, const struct unit_ranks
             train_window(&u, ranks, step, step == STEPS ? 1 : WINDOW).norm;
     look(&u, ranks, &out);
     out.weights = hash_of_shard(&u);
+    watch_alone(&u, ranks, &out);
     if (g->second) {
         model_free(second.model);
         arena_free(second.arena);

@@ -472,6 +472,7 @@ struct model *model_new(const struct model_options *options, struct error *err)
     m->plan = options->plan;
     m->config = options->config;
     m->be = options->backend;
+    m->unwatched = m->be->ops;
     m->rank = options->rank;
     m->arena = arena_new();
     if (!shapes_make(m->plan, m->config, options->rows_max, options->sequences_max,

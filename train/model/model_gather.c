@@ -60,7 +60,7 @@ static void gather_trained(struct model *m, size_t layer)
         return;
     all.data = window(m, layer) + (all.at - shapes_window_element(s, layer)) * all.item;
     if (own.count > 0)
-        m->be->ops->convert(
+        m->unwatched->convert(
             m->be, &(struct op_convert) {
                        .out = tensor_of(all.data + (own.first - all.at) * all.item,
                                         format, 1, own.count),
@@ -68,7 +68,8 @@ static void gather_trained(struct model *m, size_t layer)
     model_send_pieces(m, &all);
 }
 
-/* Bytes are copied as elements of fp32: each piece has multiples of SHAPES_ALIGNMENT. */
+/* Bytes are copied as elements of fp32, whatever they are: each piece has multiples of
+ * SHAPES_ALIGNMENT. */
 static void gather_frozen(struct model *m, size_t layer)
 {
     const struct shapes *s = &m->shapes;
@@ -86,7 +87,7 @@ static void gather_frozen(struct model *m, size_t layer)
         return;
     own = model_part(m, all.at, all.count, all.shard);
     if (own.count > 0)
-        m->be->ops->convert(
+        m->unwatched->convert(
             m->be, &(struct op_convert) {
                        .out = tensor_of(all.data + (own.first - at), FORMAT_FP32, 1,
                                         own.count / sizeof(float)),
@@ -162,8 +163,8 @@ void model_fill_window(const struct pass *pass, size_t layer)
         const struct parameter *a = m->slots[(layer * MODULES + i) * PARTS + PART_LORA_A];
 
         if (a && a->gathered)
-            pass->ops->convert(pass->be,
-                               &(struct op_convert) { .out = a->copy, .x = a->weight });
+            m->unwatched->convert(
+                m->be, &(struct op_convert) { .out = a->copy, .x = a->weight });
     }
 }
 

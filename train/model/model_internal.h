@@ -107,7 +107,8 @@ struct model {
     const struct template_saving
         *saving; /* borrowed; NULL: save the tokenizer as it is */
     struct backend *be;
-    struct heartbeat *heartbeat; /* borrowed; or NULL */
+    const struct backend_ops *unwatched; /* the table of be: model_watch.c replaces it */
+    struct heartbeat *heartbeat;         /* borrowed; or NULL */
     struct arena *arena;
     struct shapes shapes;
     struct memory_use memory;

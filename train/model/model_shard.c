@@ -2,7 +2,8 @@
  * train/model/model_shard.c - one model in several processes.  Each rank has all weights
  * and reduces all gradients of its own batches, but updates only its shard of them and
  * keeps only the moments of that shard (Rajbhandari et al., "ZeRO", 2020, stage 1).  In
- * stage 2 it also keeps only the gradients of that shard (shapes.h).
+ * stage 2 it also keeps only the gradients of that shard (shapes.h), in stage 3 also only
+ * its part of the weights of blocks (model_gather.c).
  *
  * A shard is an equal piece of the trainable segments, regardless of parameter
  * boundaries.  During the backward pass, gradients that are complete are reduced to the
@@ -11,7 +12,8 @@
  *
  * The links transfer 8 bytes per trainable element and step: 4 of its gradient, during
  * the backward pass, and 4 of its weight, for which the next step waits.  Stage 2
- * transfers gradients in each micro-batch, not only in the last one of a step.
+ * transfers gradients in each micro-batch, not only in the last one of a step; stage 3
+ * also weights, in the format of the matmuls, in its forward and in its backward pass.
  */
 #include "config.h"
 
