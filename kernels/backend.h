@@ -73,6 +73,9 @@ struct backend_ops {
      * operation, it is the one with this name; false if that is not possible. */
     const char *(*attention_name)(struct backend *be);
     bool (*attention_use)(struct backend *be, const char *name);
+    /* Optional: prepare in the background for attention with operands like these, whose
+     * data are not read. */
+    void (*attention_expect)(struct backend *be, const struct op_attention *op);
 
     /* One large block, zeroed; NULL with ERROR_DEVICE or ERROR_SYSTEM and the requested
      * size. */

@@ -15,6 +15,8 @@
 
 #include <limits.h>
 #include <math.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,11 +36,23 @@ struct kept {
     struct cudnn_plan *plan; /* NULL: cuDNN has none */
 };
 
+/* A plan that is made in a thread: cuDNN takes more than a second to start and to compile
+ * its first kernel, in which a run reads its weights. */
+struct expected {
+    bool running;
+    pthread_t thread;
+    struct cuda_sdpa_key key;
+    struct cudnn_plan *plan;
+    bool none;
+    struct error why;
+};
+
 struct cuda_attention {
     struct cuda_cudnn cudnn;
     cudnn_handle handle; /* NULL until it is used */
     struct kept kept[PLANS];
     size_t count;
+    struct expected expected;
     bool insists; /* a failure is an error, not a reason to use our kernels */
     bool off;
     bool told; /* logged that some shape does not use cuDNN */
@@ -81,10 +95,26 @@ bool cuda_attention_new(struct cuda_backend *cuda, struct cuda_attention **out,
     return !insists || error_set(err, why_not.code, "%s", why_not.text);
 }
 
+/* Take over what the thread has made. After a failure the plan is made again, which
+ * reports it. */
+static void join_expected(struct cuda_attention *attention)
+{
+    struct expected *expected = &attention->expected;
+
+    if (!expected->running)
+        return;
+    pthread_join(expected->thread, NULL);
+    expected->running = false;
+    if (expected->plan)
+        attention->kept[attention->count++] =
+            (struct kept) { expected->key, expected->plan };
+}
+
 void cuda_attention_free(struct cuda_attention *attention, bool dead)
 {
     if (!attention)
         return;
+    join_expected(attention);
     for (size_t i = 0; i < attention->count && !dead; i++)
         cudnn_plan_free(attention->kept[i].plan);
     if (attention->handle && !dead)
@@ -130,18 +160,23 @@ size_t cuda_attention_plans(const struct cuda_attention *attention)
 static bool start(struct cuda_backend *cuda, struct error *err)
 {
     struct cuda_attention *attention = cuda->attention;
-    int status = CUDNN_SUCCESS;
+    cudnn_handle handle = NULL;
+    int status;
 
-    if (!attention->handle) {
-        status = attention->cudnn.create(&attention->handle);
-        if (status == CUDNN_SUCCESS)
-            status = attention->cudnn.set_stream(attention->handle, cuda->launch.stream);
+    if (attention->handle)
+        return true;
+    status = attention->cudnn.create(&handle);
+    if (status == CUDNN_SUCCESS)
+        status = attention->cudnn.set_stream(handle, cuda->launch.stream);
+    if (status == CUDNN_SUCCESS) {
+        attention->handle = handle;
+        return true;
     }
-    return status == CUDNN_SUCCESS || error_set(err, ERROR_DEVICE,
-                                                "%s does not start on %s: %s; set "
-                                                "TRAINSPOOL_CUDNN=0",
-                                                attention->cudnn.name, cuda->device.name,
-                                                attention->cudnn.text(status));
+    if (handle)
+        attention->cudnn.destroy(handle);
+    return error_set(
+        err, ERROR_DEVICE, "%s does not start on %s: %s; set TRAINSPOOL_CUDNN=0",
+        attention->cudnn.name, cuda->device.name, attention->cudnn.text(status));
 }
 
 /* ---- Which operations use cuDNN ---- */
@@ -294,6 +329,7 @@ static const struct cudnn_plan *plan_for(struct cuda_backend *cuda,
     struct kept *kept;
     bool none;
 
+    join_expected(attention);
     for (size_t i = 0; i < attention->count; i++)
         if (memcmp(&attention->kept[i].key, key, sizeof(*key)) == 0)
             return attention->kept[i].plan;
@@ -313,6 +349,34 @@ static const struct cudnn_plan *plan_for(struct cuda_backend *cuda,
     if (!kept->plan)
         log_reason(cuda, &why);
     return kept->plan;
+}
+
+static void *make_expected(void *context)
+{
+    struct cuda_backend *cuda = context;
+    struct expected *expected = &cuda->attention->expected;
+
+    cudaSetDevice(cuda->device.ordinal);
+    expected->plan = make_plan(cuda, &expected->key, &expected->none, &expected->why);
+    return NULL;
+}
+
+/* Signals are for the main thread. */
+void cuda_attention_expect(struct backend *be, const struct op_attention *op)
+{
+    struct cuda_backend *cuda = cuda_backend_of(be);
+    struct expected *expected;
+    sigset_t all, before;
+
+    if (!is_used(cuda) || cuda->attention->count > 0 ||
+        cuda->attention->expected.running || !fits(cuda, op))
+        return;
+    expected = &cuda->attention->expected;
+    expected->key = key_of(op);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    expected->running = pthread_create(&expected->thread, NULL, make_expected, cuda) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 /* ---- Running it ---- */

@@ -22,6 +22,8 @@ void cuda_attention_free(struct cuda_attention *attention, bool dead);
 const char *cuda_attention_name(struct backend *be);
 /* From now on use what has this name; false if that is not possible. */
 bool cuda_attention_use(struct backend *be, const char *name);
+/* Start cuDNN and make its plan in a thread, which the first attention joins. */
+void cuda_attention_expect(struct backend *be, const struct op_attention *op);
 
 size_t cuda_attention_plans(const struct cuda_attention *attention); /* usable plans */
 

@@ -311,6 +311,7 @@ const struct backend_ops backend_cuda = {
     .workspace = cuda_workspace,
     .attention_name = cuda_attention_name,
     .attention_use = cuda_attention_use,
+    .attention_expect = cuda_attention_expect,
     .alloc = cuda_alloc,
     .alloc_host = cuda_alloc_host,
     .free = cuda_free,

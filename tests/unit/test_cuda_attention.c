@@ -386,6 +386,39 @@ static void test_cuda_attention_without_a_working_cudnn_is_ours(void **state)
     backend_close(be);
 }
 
+/* A plan that was made in the background is used, and none is left if nothing uses it or
+ * if making it failed. */
+static void test_cuda_attention_is_prepared_in_the_background(void **state)
+{
+    static const int statuses[] = { 0, 4003 };
+    struct besides nothing = { 0 };
+    struct backend *be = open_with(NULL, 90, 91900);
+    struct op_attention op = make(be, &shapes[1], nothing);
+
+    (void)state;
+    be->ops->attention_expect(be, &op);
+    be->ops->attention_expect(be, &op);
+    backend_close(be);
+    assert_int_equal(emulation_bytes_held(), 0);
+    for (size_t i = 0; i < TS_COUNT(statuses); i++) {
+        struct result alone = run(&shapes[1], nothing, statuses[i] == 0), result;
+
+        be = open_with(NULL, 90, 91900);
+        op = make(be, &shapes[1], nothing);
+        result = (struct result) { .out = op.out, .lse = op.lse };
+        emulation_cudnn(91900, statuses[i]);
+        be->ops->attention_expect(be, &op);
+        be->ops->attention(be, &op);
+        emulation_cudnn(91900, 0);
+        read_result(be, &result);
+        assert_int_equal(result.plans, alone.plans);
+        assert_near(&result, &alone, 0, 0);
+        result_clear(&result);
+        result_clear(&alone);
+        backend_close(be);
+    }
+}
+
 /* Issued, recorded, replayed: with the current offsets each time. */
 static void test_cuda_attention_by_cudnn_can_be_recorded(void **state)
 {
@@ -589,6 +622,7 @@ int main(void)
         cmocka_unit_test(test_cuda_attention_uses_cudnn_from_hopper_on),
         cmocka_unit_test(test_cuda_attention_can_be_chosen_by_name),
         cmocka_unit_test(test_cuda_attention_without_a_working_cudnn_is_ours),
+        cmocka_unit_test(test_cuda_attention_is_prepared_in_the_background),
         cmocka_unit_test(test_cuda_attention_gradients_by_cudnn_match_ours),
         cmocka_unit_test(test_cuda_attention_gradients_are_ours),
         cmocka_unit_test(test_cuda_attention_gradients_are_ours_in_other_cases),

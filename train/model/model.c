@@ -487,6 +487,7 @@ struct model *model_new(const struct model_options *options, struct error *err)
     if (!upload_rope(m, BUFFER_ROPE, &m->config->rope, err) ||
         !upload_rope(m, BUFFER_ROPE_LOCAL, &m->config->rope_local, err))
         goto fail;
+    model_expect_attention(m);
     return m;
 fail:
     model_free(m);

@@ -272,6 +272,8 @@ void model_forward_block(const struct pass *pass, size_t layer, bool recompute);
 void model_run_attention(const struct pass *pass, size_t layer);
 /* Return the operands of a block's attention. */
 struct op_attention model_attention_op(const struct pass *pass, size_t layer);
+/* Let the backend prepare for the attention of most batches, in the background. */
+void model_expect_attention(struct model *m);
 /* Return the columns of q and k, or of their gradients, in a buffer that starts with
  * them. */
 struct tensor model_queries(const struct pass *pass, struct tensor qkv);

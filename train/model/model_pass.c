@@ -145,14 +145,19 @@ static size_t count_labeled(const struct batch *batch)
     return least(round_rows(count), batch->rows);
 }
 
+static size_t longest_expected(const struct model *m)
+{
+    size_t bound = (size_t)m->plan->cutoff_len;
+
+    return bound < ROW_STEP_MAX ? ROW_STEP_MAX : bound;
+}
+
 /* Return an upper bound of the length of a sequence: the job's limit, which all batches
  * share, or the padding step; all rows if a sequence is longer. */
 static size_t longest_sequence(const struct model *m, const struct batch *batch)
 {
-    size_t bound = (size_t)m->plan->cutoff_len;
+    size_t bound = longest_expected(m);
 
-    if (bound < ROW_STEP_MAX)
-        bound = ROW_STEP_MAX;
     for (size_t i = 0; i < batch->sequences; i++)
         if ((size_t)(batch->offsets[i + 1] - batch->offsets[i]) > bound)
             return batch->rows;
@@ -171,6 +176,24 @@ static struct pass pass_of(struct model *m, const struct batch *batch)
                            .labeled = count_labeled(batch),
                            .weighted = batch->weights != NULL,
                            .scalars = model_step_scalars(m) };
+}
+
+void model_expect_attention(struct model *m)
+{
+    const struct pass pass = { .model = m,
+                               .be = m->be,
+                               .ops = m->be->ops,
+                               .rows = m->shapes.rows,
+                               .sequences = m->shapes.sequences,
+                               .longest = least(longest_expected(m), m->shapes.rows),
+                               .training = true,
+                               .scalars = model_step_scalars(m) };
+    struct op_attention op;
+
+    if (!m->be->ops->attention_expect)
+        return;
+    op = model_attention_op(&pass, 0);
+    m->be->ops->attention_expect(m->be, &op);
 }
 
 bool pass_open(struct model *model, const struct batch *batch, struct pass *out,
