@@ -50,6 +50,8 @@ struct backend_group {
     const int *links;
 };
 
+enum { BACKEND_FENCES = 2 };
+
 struct backend_ops {
     const char *name; /* as in `device: cuda` */
     enum device_kind kind;
@@ -89,6 +91,14 @@ struct backend_ops {
     void (*download)(struct backend *be, void *to, const void *from, size_t bytes);
     /* Wait for all earlier operations; report the first failure, once, and clear it. */
     bool (*sync)(struct backend *be, struct error *err);
+    /*
+     * Optional, NULL if operations are complete when they return.  fence: note the
+     * current end of all operations, at most BACKEND_FENCES times ahead of reach.  reach:
+     * wait for the earliest fence, as sync would have waited there, while later operations
+     * run on.  sync passes all fences.
+     */
+    void (*fence)(struct backend *be);
+    bool (*reach)(struct backend *be, struct error *err);
 
     /*
      * Optional, NULL if the backend does not gain from it.  The caller promises that the

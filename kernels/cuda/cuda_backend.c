@@ -168,11 +168,39 @@ static bool cuda_sync(struct backend *be, struct error *err)
     bool done = cuda_wait_all(cuda);
     struct error failed = cuda->failed;
 
+    cuda->fences_seen = cuda->fences_made;
     if (done)
         cuda_deliver(cuda, cuda_ok(cuda));
     if (!cuda->dead)
         error_clear(&cuda->failed);
     return failed.code == ERROR_NONE || error_set(err, failed.code, "%s", failed.text);
+}
+
+static void cuda_fence(struct backend *be)
+{
+    struct cuda_backend *cuda = cuda_backend_of(be);
+    struct cuda_fence *fence = &cuda->fences[cuda->fences_made++ % BACKEND_FENCES];
+
+    fence->pieces = cuda_end_piece(cuda);
+    if (cuda_ok(cuda))
+        cuda_check(cuda, cudaEventRecord(fence->event, cuda->launch.stream),
+                   "cannot record an event");
+    fence->failed = !cuda_ok(cuda);
+}
+
+/* What fails after the fence is reported later. */
+static bool cuda_reach(struct backend *be, struct error *err)
+{
+    struct cuda_backend *cuda = cuda_backend_of(be);
+    struct cuda_fence *fence = &cuda->fences[cuda->fences_seen % BACKEND_FENCES];
+
+    if (cuda->fences_seen == cuda->fences_made)
+        return true;
+    if (fence->failed || !cuda_wait(cuda, fence->event))
+        return cuda_sync(be, err);
+    cuda->fences_seen++;
+    cuda_deliver_pieces(cuda, fence->pieces);
+    return true;
 }
 
 static const char *cuda_describe(struct backend *be)
@@ -198,6 +226,9 @@ static void cuda_close(struct backend *be)
     cuda_tuning_free(cuda->tuning, cuda->dead);
     cuda_matmul_free(cuda->matmul, cuda->dead);
     cuda_staging_free(cuda->staging, cuda->dead);
+    for (size_t i = 0; i < BACKEND_FENCES && !cuda->dead; i++)
+        if (cuda->fences[i].event)
+            cudaEventDestroy(cuda->fences[i].event);
     cuda_beats_free(cuda->beats, cuda->dead);
     if (!cuda->dead) {
         cudaFree(cuda->held);
@@ -240,6 +271,16 @@ static bool open_card(struct cuda_backend *cuda, struct error *err)
         "cannot create a stream on %s", device->name);
 }
 
+static bool open_fences(struct cuda_backend *cuda, struct error *err)
+{
+    for (size_t i = 0; i < BACKEND_FENCES; i++)
+        if (!cuda_status(
+                cudaEventCreateWithFlags(&cuda->fences[i].event, cudaEventDisableTiming),
+                err, "cannot create an event"))
+            return false;
+    return true;
+}
+
 static bool open_parts(struct cuda_backend *cuda, const struct backend_options *options,
                        struct error *err)
 {
@@ -248,7 +289,7 @@ static bool open_parts(struct cuda_backend *cuda, const struct backend_options *
     cuda->beats = cuda_beats_new(err);
     cuda->graphs = cuda->beats ? cuda_graphs_new(err) : NULL;
     cuda->staging = cuda->graphs ? cuda_staging_new(err) : NULL;
-    if (!cuda->staging)
+    if (!cuda->staging || !open_fences(cuda, err))
         return false;
     matmul_bytes = size_round(matmul_bytes, backend_cuda.alignment);
     cuda->gradients_bytes = options->gradients_bytes;
@@ -318,6 +359,8 @@ const struct backend_ops backend_cuda = {
     .upload = cuda_upload,
     .download = cuda_download,
     .sync = cuda_sync,
+    .fence = cuda_fence,
+    .reach = cuda_reach,
     .begin = cuda_begin,
     .end = cuda_end,
     .join = cuda_join,

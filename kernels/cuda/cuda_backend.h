@@ -41,6 +41,13 @@ struct cuda_block {
     bool on_host; /* page-locked */
 };
 
+/* A point in the stream that the host will wait for. */
+struct cuda_fence {
+    cudaEvent_t event;
+    size_t pieces; /* of downloads before it: cuda_staging.c */
+    bool failed;   /* something before it */
+};
+
 struct cuda_backend {
     struct backend base;
     struct device device;
@@ -51,6 +58,8 @@ struct cuda_backend {
     struct cuda_graphs *graphs;
     struct cuda_staging *staging;
     struct cuda_beats *beats;
+    struct cuda_fence fences[BACKEND_FENCES];
+    size_t fences_made, fences_seen;
     struct cuda_group *group; /* NULL: no other GPUs */
     struct log *log;
     struct cuda_block *blocks; /* returned by alloc */
@@ -138,6 +147,10 @@ void cuda_download(struct backend *be, void *to, const void *from, size_t bytes)
 /* All work in the stream is done: copy out what was downloaded; if not `well`, discard
  * it. */
 void cuda_deliver(struct cuda_backend *cuda, bool well);
+/* End the piece of downloads that is being filled, and return how many have ended. */
+size_t cuda_end_piece(struct cuda_backend *cuda);
+/* The first `pieces` of all are done: copy out what was downloaded. */
+void cuda_deliver_pieces(struct cuda_backend *cuda, size_t pieces);
 
 /* ---- cuda_ops.c: operations ---- */
 

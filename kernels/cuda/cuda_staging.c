@@ -36,7 +36,7 @@ struct piece {
 
 struct ring {
     struct piece pieces[PIECES];
-    size_t now;
+    size_t ended; /* number of the current piece, which is pieces[ended % PIECES] */
 };
 
 struct cuda_staging {
@@ -107,21 +107,34 @@ static void finish_piece(struct piece *piece, bool well)
     piece->away = false;
 }
 
-/* Return the current piece, or the next one if it is full; NULL if the GPU has failed. */
-static struct piece *piece_with_room(struct cuda_backend *cuda, struct ring *ring)
+static struct piece *current(struct ring *ring)
 {
-    struct piece *piece = &ring->pieces[ring->now];
+    return &ring->pieces[ring->ended % PIECES];
+}
 
-    if (piece->used < PIECE_BYTES && piece->parcel_count < PARCELS)
-        return piece;
+/* End the current piece and return the next one; NULL if the GPU has failed. */
+static struct piece *next_piece(struct cuda_backend *cuda, struct ring *ring)
+{
+    struct piece *piece = current(ring);
+
     cuda_check(cuda, cudaEventRecord(piece->done, cuda->launch.stream), "copying");
     piece->away = true;
-    ring->now = (ring->now + 1) % PIECES;
-    piece = &ring->pieces[ring->now];
+    ring->ended++;
+    piece = current(ring);
     if (!cuda_ok(cuda) || (piece->away && !cuda_wait(cuda, piece->done)))
         return NULL;
     finish_piece(piece, true);
     return piece;
+}
+
+/* Return the current piece, or the next one if it is full; NULL if the GPU has failed. */
+static struct piece *piece_with_room(struct cuda_backend *cuda, struct ring *ring)
+{
+    struct piece *piece = current(ring);
+
+    if (piece->used < PIECE_BYTES && piece->parcel_count < PARCELS)
+        return piece;
+    return next_piece(cuda, ring);
 }
 
 void cuda_upload(struct backend *be, void *to, const void *from, size_t bytes)
@@ -176,5 +189,22 @@ void cuda_deliver(struct cuda_backend *cuda, bool well)
 
     for (size_t r = 0; r < 2; r++)
         for (size_t i = 1; i <= PIECES; i++)
-            finish_piece(&rings[r]->pieces[(rings[r]->now + i) % PIECES], well);
+            finish_piece(&rings[r]->pieces[(rings[r]->ended + i) % PIECES], well);
+}
+
+size_t cuda_end_piece(struct cuda_backend *cuda)
+{
+    struct ring *down = &cuda->staging->down;
+
+    if (current(down)->parcel_count > 0)
+        next_piece(cuda, down);
+    return down->ended;
+}
+
+void cuda_deliver_pieces(struct cuda_backend *cuda, size_t pieces)
+{
+    struct ring *down = &cuda->staging->down;
+
+    for (size_t i = 1; i < PIECES && down->ended + i < pieces + PIECES; i++)
+        finish_piece(&down->pieces[(down->ended + i) % PIECES], true);
 }

@@ -111,6 +111,8 @@ void emulation_exhaust_library(bool is_busy);
 /* Return the number of kernels run (not only launched) since the reset, including
  * graphs. */
 size_t emulation_kernels_run(void);
+/* Return the number of pieces of work that wait in streams; a graph is one. */
+size_t emulation_work_left(void);
 /* Return the number of bytes allocated on all devices. */
 size_t emulation_bytes_held(void);
 /* Return the collectives of this process, one letter each: r reduce, a all_reduce, g

@@ -76,8 +76,8 @@ CUDA_TEST_ARCHS = -DCUDA_ARCHS='"75 80 90"'
 endif
 EXTRA_PROGRAMS += tests/unit/test_cuda_attention tests/unit/test_cuda_backend
 EXTRA_PROGRAMS += tests/unit/test_cuda_fp8 tests/unit/test_cuda_graph
-EXTRA_PROGRAMS += tests/unit/test_cuda_launch tests/unit/test_cuda_matmul tests/unit/test_cuda_plan
-EXTRA_PROGRAMS += tests/unit/test_cuda_tuning
+EXTRA_PROGRAMS += tests/unit/test_cuda_launch tests/unit/test_cuda_fence
+EXTRA_PROGRAMS += tests/unit/test_cuda_matmul tests/unit/test_cuda_plan tests/unit/test_cuda_tuning
 tests_unit_test_cuda_attention_SOURCES = tests/unit/test_cuda_attention.c tests/unit/unit_cuda.h
 tests_unit_test_cuda_attention_CPPFLAGS = $(EMULATION_LOOKS)
 tests_unit_test_cuda_attention_LDADD = %D%/emulated.o $(LDADD)
@@ -97,6 +97,9 @@ tests_unit_test_cuda_graph_LDADD = %D%/emulated.o $(LDADD)
 tests_unit_test_cuda_launch_SOURCES = tests/unit/test_cuda_launch.c tests/unit/unit_cuda.h
 tests_unit_test_cuda_launch_CPPFLAGS = $(EMULATION_LOOKS)
 tests_unit_test_cuda_launch_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_cuda_fence_SOURCES = tests/unit/test_cuda_fence.c tests/unit/unit_cuda.h
+tests_unit_test_cuda_fence_CPPFLAGS = $(EMULATION_LOOKS)
+tests_unit_test_cuda_fence_LDADD = %D%/emulated.o $(LDADD)
 tests_unit_test_cuda_matmul_SOURCES = tests/unit/test_cuda_matmul.c tests/unit/unit_cuda.h
 tests_unit_test_cuda_matmul_CPPFLAGS = $(EMULATION_LOOKS)
 tests_unit_test_cuda_matmul_LDADD = %D%/emulated.o $(LDADD)

@@ -215,6 +215,15 @@ void streams_reset(void)
     }
 }
 
+size_t emulation_work_left(void)
+{
+    size_t count = default_stream.todo.count;
+
+    for (cudaStream_t s = streams; s; s = s->next)
+        count += s->todo.count;
+    return count;
+}
+
 bool streams_capturing(void)
 {
     for (cudaStream_t s = streams; s; s = s->next)
