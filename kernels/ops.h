@@ -36,14 +36,18 @@ struct step_scalars {
     double norm;          /* of the unscaled gradients */
     double factor;        /* of the gradients: clip / loss scale */
     struct scaler scaler; /* from the host, updated */
+    /* Last: a step that the host issues before it has read the results of the step before
+     * leaves this as it is.  By op_decide: 1 from a skipped step on, so that all steps
+     * after it are skipped too until the host has read that and issues them again. */
+    int32_t halted;
 };
 
 /*
  * Runs after square_sum of the complete gradients of a window:
- *   norm = sqrt(square_sum) / scaler.scale;  finite = norm is finite
+ *   norm = sqrt(square_sum) / scaler.scale;  finite = norm is finite and not halted
  *   factor = min(1, max_grad_norm / (norm + 1e-6)) / scaler.scale
  * (torch/nn/utils/clip_grad.py), then updates the scaler like scaler_update, without its
- * diagnosis.
+ * diagnosis, and halts if the step is not finite.
  */
 struct op_decide {
     struct step_scalars *numbers;

@@ -21,7 +21,8 @@ SCALER_CALL void step_decide(struct step_scalars *numbers)
     if (numbers->max_grad_norm > 0)
         clip = fmin(1.0, numbers->max_grad_norm / (norm + CLIP_EPSILON));
     numbers->norm = norm;
-    numbers->finite = norm - norm == 0;
+    numbers->finite = norm - norm == 0 && !numbers->halted;
+    numbers->halted = !numbers->finite;
     numbers->factor = clip / scale;
     scaler_rule(&numbers->scaler, numbers->finite != 0);
 }

@@ -8,6 +8,7 @@
 #include "train/evaluation.h"
 #include "train/model/parallel.h"
 #include "train/preflight.h"
+#include "train/step.h"
 
 /* Load the weights of a checkpoint: a rank may have parts that no other has. */
 static bool load_step(struct run *run, int64_t step, struct error *err)
@@ -30,7 +31,7 @@ static void follow_autopsy(struct run *run)
         model_follow_rank_0(run->model, NULL);
 }
 
-bool follower_run(struct run *run, follower_step *step, struct error *err)
+bool follower_run(struct run *run, struct error *err)
 {
     const struct backend_group *group = run->options->group;
     struct parallel_order order = { 0 };
@@ -39,7 +40,10 @@ bool follower_run(struct run *run, follower_step *step, struct error *err)
     while (ok && parallel_receive_order(group, &order, err)) {
         switch (order.work) {
         case PARALLEL_STEP:
-            ok = step(run, err);
+            ok = step_begin(run, err);
+            break;
+        case PARALLEL_END_STEP:
+            ok = step_end(run, err);
             break;
         case PARALLEL_EVALUATE:
             ok = evaluation_follow(run, err);

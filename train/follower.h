@@ -4,10 +4,7 @@
 
 #include "train/run.h"
 
-/* Run one optimizer step. */
-typedef bool follower_step(struct run *run, struct error *err);
-
 /* Carry out the orders of rank 0 until it ends. */
-bool follower_run(struct run *run, follower_step *step, struct error *err);
+bool follower_run(struct run *run, struct error *err);
 
 #endif

@@ -27,6 +27,7 @@ libtrain_a_SOURCES += %D%/torch_activations.c %D%/torch_activations.h
 libtrain_a_SOURCES += %D%/torch_memory.c %D%/torch_memory.h
 libtrain_a_SOURCES += %D%/torch_optimizers.c %D%/torch_optimizers.h
 libtrain_a_SOURCES += %D%/trainer.c %D%/trainer.h
+libtrain_a_SOURCES += %D%/step.c %D%/step.h
 libtrain_a_SOURCES += %D%/trainer_steps.c
 
 libtrain_a_SOURCES += %D%/chat/chat.c %D%/chat/chat.h

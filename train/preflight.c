@@ -101,7 +101,7 @@ static bool try_step(struct run *run, preflight_step *step, struct seen *seen,
     double sum = run->progress.window_loss;
     int64_t updates = run->progress.updates, steps = run->progress.window_steps;
 
-    if (!parallel_send_order(run->options->group, PARALLEL_STEP, err) || !step(run, err))
+    if (!step(run, err))
         return false;
     if (run->progress.window_steps == steps) /* its samples have no trained token */
         return true;

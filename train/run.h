@@ -15,6 +15,22 @@
 #include "train/teacher/distillation.h"
 #include "train/trainer.h"
 
+/* The micro-batches of an optimizer step. */
+struct run_step_batches {
+    int64_t epoch;
+    uint64_t first; /* micro-batch of the epoch */
+    size_t batches; /* of all ranks */
+    double weight;  /* of its targets: divisor of the sum of losses */
+};
+
+/* A step that was issued and has not ended. */
+struct run_step {
+    int64_t index; /* from 0 */
+    struct run_step_batches place;
+    double tokens;  /* of this rank */
+    double started; /* clock_seconds */
+};
+
 /* Everything that run_close releases. */
 struct run {
     const struct plan *plan;
@@ -47,8 +63,11 @@ struct run {
     uint64_t logged_tokens;
     double save_failed_at; /* 0: the last save succeeded */
     double grad_norm, learning_rate, seconds,
-        rate;       /* of the last step; tokens per second */
-    bool abandoned; /* the step, by a stop */
+        rate;                               /* of the last step; tokens per second */
+    struct run_step issued[BACKEND_FENCES]; /* earliest first: train/step.h */
+    size_t issued_count;
+    double ended_at; /* clock_seconds, of the last step */
+    bool abandoned;  /* the step that was to be issued, by a stop */
     int64_t
         first_bad; /* the first of the last steps in a row that were skipped; 0: unknown */
     bool trial;    /* a preflight is in progress */
@@ -56,13 +75,7 @@ struct run {
     char finding[256];           /* short result of an autopsy; "": there was none */
 };
 
-/* The micro-batches of an optimizer step, which counts from 0. */
-struct run_step_batches {
-    int64_t epoch;
-    uint64_t first; /* micro-batch of the epoch */
-    size_t batches; /* of all ranks */
-    double weight;  /* of its targets: divisor of the sum of losses */
-};
+/* Return the micro-batches of a step, which counts from 0. */
 struct run_step_batches run_step_batches(const struct run *run, int64_t step);
 /* Return the data that the evaluation prompts come from.  Prompts longer than
  * plan->cutoff_len tokens are not used. */

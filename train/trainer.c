@@ -3,7 +3,6 @@
 
 #include "train/trainer.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -14,16 +13,14 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/file.h"
-#include "base/size.h"
 #include "train/autopsy.h"
 #include "train/criterion.h"
 #include "train/evaluation.h"
 #include "train/follower.h"
-#include "train/model/optimizer.h"
 #include "train/model/parallel.h"
 #include "train/preflight.h"
 #include "train/run.h"
-#include "train/schedule.h"
+#include "train/step.h"
 
 #define SAVE_AGAIN_SECONDS 5 /* after a failed save: the disk may have been full */
 /* to free disk space before a trained model is lost */
@@ -38,133 +35,6 @@ static uint64_t memory_in_use(const struct run *run)
         return model_memory(run->model)->total +
                (run->teaching ? distillation_bytes(run->teaching) : 0);
     return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss << 10 : 0;
-}
-
-/* Return the learning rate of the next step. */
-static double next_rate(const struct run *run)
-{
-    return run->plan->learning_rate *
-           schedule_factor(run->plan, run->progress.updates, run->steps.total);
-}
-
-/* Return the inputs that the device requires for a step. */
-static struct step_scalars start_numbers(const struct run *run, double weight)
-{
-    const struct progress *progress = &run->progress;
-
-    return (struct step_scalars) {
-        .learning_rate = next_rate(run),
-        .max_grad_norm = run->plan->precision.max_grad_norm,
-        .step = progress->updates + 1,
-        .grad_scale = (float)(progress->scaler.scale / weight),
-        .scaler = progress->scaler,
-    };
-}
-
-/* Take over the results of a step.  False, with an error, if the run has diverged. */
-static bool finish_numbers(struct run *run, const struct step_scalars *numbers,
-                           struct error *err)
-{
-    struct progress *progress = &run->progress;
-
-    run->grad_norm = numbers->norm;
-    run->learning_rate = numbers->learning_rate;
-    progress->scaler = numbers->scaler;
-    if (numbers->finite) {
-        progress->updates++;
-        return true;
-    }
-    if (progress->scaler.skipped_in_row == 1)
-        run->first_bad = progress->step + 1;
-    log_line(run->options->log, LOG_WARN,
-             "step %" PRId64 ": skipped, gradients are not finite; loss scale %g",
-             progress->step + 1, progress->scaler.scale);
-    if (scaler_diagnose(&progress->scaler, err))
-        return true;
-    autopsy_explain(run, err);
-    return false;
-}
-
-/* Run forward and backward over this rank's micro-batches of one optimizer step, then
- * the step itself.  This waits for the device once.  A stop abandons the step before the
- * next micro-batch: no weight has changed yet, and a resumed run repeats the step.
- * Several ranks finish it, because they wait for each other's gradients. */
-static bool run_window(struct run *run, const struct run_step_batches *place,
-                       struct error *err)
-{
-    size_t size = (size_t)run->plan->per_device_train_batch_size;
-    size_t ranks = parallel_ranks(run->options->group);
-    struct step_scalars numbers = start_numbers(run, place->weight);
-    /* losses, tokens, both parts of the losses, rewards */
-    double sums[4 + REWARDS] = { 0 };
-    struct model_losses parts;
-    struct rewards rewards;
-
-    model_begin(run->model, &numbers);
-    model_expect_batches(run->model,
-                         parallel_share_count(run->options->group, place->batches),
-                         size_divide_up(place->batches, ranks));
-    for (size_t i = parallel_rank(run->options->group); i < place->batches; i += ranks) {
-        uint64_t draw = (uint64_t)run->progress.step * run_window_size(run) + i;
-
-        if (!heartbeat_tick(run->options->heartbeat) && ranks == 1) {
-            run->abandoned = true;
-            return true;
-        }
-        if (!dataset_batch(run->train, (uint64_t)place->epoch, place->first + i, size,
-                           &run->batch))
-            return error_set(err, ERROR_DATA, "the dataset ended inside an epoch");
-        if (run->teaching &&
-            !distillation_batch(run->teaching, run->model, &run->batch, err))
-            return false;
-        if (!model_train(run->model, &run->batch, draw, err))
-            return false;
-        sums[1] += (double)run->batch.seen;
-    }
-    optimizer_step(run->model, run->plan);
-    if (!model_end(run->model, &numbers, &sums[0], err))
-        return false;
-    parts = model_losses(run->model);
-    sums[2] = parts.data;
-    sums[3] = parts.teacher;
-    rewards = model_rewards(run->model);
-    memcpy(&sums[4], rewards.values, sizeof(rewards.values));
-    if (!parallel_sum(run->options->group, sums, TS_COUNT(sums), err))
-        return false;
-    run->progress.window_loss += sums[0] / place->weight;
-    run->progress.window_ce += sums[2] / place->weight;
-    run->progress.window_kd += sums[3] / place->weight;
-    memcpy(rewards.values, &sums[4], sizeof(rewards.values));
-    rewards_add(&run->progress.window_rewards, &rewards, 1 / place->weight);
-    run->progress.tokens += (uint64_t)sums[1];
-    if (!numbers.finite)
-        autopsy_consider(run, sums[0] / place->weight);
-    return finish_numbers(run, &numbers, err);
-}
-
-static bool step(struct run *run, struct error *err)
-{
-    struct progress *progress = &run->progress;
-    const struct run_step_batches place = run_step_batches(run, progress->step);
-    double started = clock_seconds();
-    uint64_t tokens = progress->tokens;
-
-    run->abandoned = false;
-    if (place.weight == 0)
-        log_line(run->options->log, LOG_WARN,
-                 "step %" PRId64 ": its samples have no trained token (no answer fits "
-                 "into cutoff_len?)",
-                 progress->step + 1);
-    else if (!run_window(run, &place, err))
-        return false;
-    if (run->abandoned)
-        return true;
-    progress->step++;
-    progress->window_steps += place.weight > 0;
-    progress->epoch = (double)progress->step / (double)run->steps.per_epoch;
-    run->seconds = clock_seconds() - started;
-    run->rate = run->seconds > 0 ? (double)(progress->tokens - tokens) / run->seconds : 0;
-    return true;
 }
 
 static double tokens_per_second(const struct run *run)
@@ -243,11 +113,9 @@ static void log_step(struct run *run)
 }
 
 /* Return whether an event that happens every `steps`, or at the end of an epoch, is due
- * after this step. */
-static bool is_due(const struct run *run, enum when when, double steps)
+ * after `step` steps. */
+static bool is_due(const struct run *run, int64_t step, enum when when, double steps)
 {
-    int64_t step = run->progress.step;
-
     if (when == WHEN_EPOCH)
         return step % run->steps.per_epoch == 0 || step == run->steps.total;
     return when == WHEN_STEPS && step % trainer_interval(steps, run->steps.total) == 0;
@@ -259,7 +127,7 @@ static bool save(struct run *run, struct error *err)
     char *best = NULL;
     bool ok;
 
-    run->progress.next_rate = next_rate(run);
+    run->progress.next_rate = step_next_rate(run);
     run_record_attention(run);
     if (!checkpoint_save(run->model, plan, &run->progress, &run->history, err))
         return false;
@@ -298,18 +166,18 @@ static bool save_due(const struct run *run)
         return true;
     if (plan->load_best_model_at_end && run->progress.best_step == run->progress.step)
         return true;
-    return is_due(run, plan->save_strategy, plan->save_steps);
+    return is_due(run, run->progress.step, plan->save_strategy, plan->save_steps);
 }
 
-static bool eval_due(const struct run *run)
+static bool eval_due(const struct run *run, int64_t step)
 {
     const struct plan *plan = run->plan;
-    bool last = run->progress.step == run->steps.total;
-    double passed = plan->eval_strategy == WHEN_STEPS ? (double)run->progress.step
-                                                      : run->progress.epoch;
+    double epoch = (double)step / (double)run->steps.per_epoch,
+           passed = plan->eval_strategy == WHEN_STEPS ? (double)step : epoch;
 
     return run->eval && plan->eval_strategy != WHEN_NO && passed >= plan->eval_delay &&
-           (last || is_due(run, plan->eval_strategy, plan->eval_steps));
+           (step == run->steps.total ||
+            is_due(run, step, plan->eval_strategy, plan->eval_steps));
 }
 
 static bool eval_due_at_start(const struct run *run)
@@ -337,13 +205,14 @@ static void report_progress(const struct run *run, double loss)
 static bool after_step(struct run *run, struct error *err)
 {
     const struct plan *plan = run->plan;
-    bool last = run->progress.step == run->steps.total, evaluates = eval_due(run), saves;
+    int64_t step = run->progress.step;
+    bool last = step == run->steps.total, evaluates = eval_due(run, step), saves;
 
     fault_clear(); /* whatever it was, it has not kept the step from being made */
     report_progress(run, run->progress.window_loss / (double)run->progress.window_steps);
     if (run->progress.window_steps > 0 &&
-        (last || (run->progress.step == 1 && plan->logging_first_step) ||
-         is_due(run, plan->logging_strategy, plan->logging_steps)))
+        (last || (step == 1 && plan->logging_first_step) ||
+         is_due(run, step, plan->logging_strategy, plan->logging_steps)))
         log_step(run);
     if (evaluates && !evaluation_run(run, err))
         return false;
@@ -386,23 +255,69 @@ static void end_early(struct run *run)
     report_progress(run, progress_history_loss(&run->history));
 }
 
+/*
+ * Return whether the step after the one in progress may be issued before that one has
+ * ended.  Everything that needs the state or the results of a step before the next one
+ * begins is listed here:
+ *
+ * - A checkpoint or an evaluation after it, planned or tried again after a failure, reads
+ *   the weights.  Early stopping and the best model depend on evaluations alone.
+ * - It may be skipped.  The device then skips the next one too, and step_end repeats that
+ *   after the search for the first non-finite value.  So the bits do not depend on this,
+ *   but where skipped steps are likely, each would cost the time of two: in the first step
+ *   of a run, and after a skipped one.
+ * - A step without a trained token is logged when it begins, and is not on the device.
+ *
+ * A stop ends the steps in progress first.
+ */
+static bool may_overlap(const struct run *run)
+{
+    const struct plan *plan = run->plan;
+    const struct progress *progress = &run->progress;
+    int64_t step = progress->step + 1;
+
+    return run->issued_count == 1 && step < run->steps.total && step_can_overlap(run) &&
+           run->save_failed_at == 0 &&
+           !is_due(run, step, plan->save_strategy, plan->save_steps) &&
+           !eval_due(run, step) && progress->updates > 0 &&
+           progress->scaler.skipped_in_row == 0 && run->issued[0].place.weight > 0 &&
+           run_step_batches(run, step).weight > 0;
+}
+
+/* Issue the next step, and end the earliest one in progress.  A stop may have abandoned
+ * the next one, which is no failure. */
+static bool train_step(struct run *run, struct error *err)
+{
+    struct error later = { 0 };
+
+    if (run->issued_count == 0 && !step_begin(run, err))
+        return false;
+    if (run->abandoned)
+        return true;
+    if (may_overlap(run) && heartbeat_tick(run->options->heartbeat))
+        step_begin(run, &later);
+    if (!step_end(run, err) || !after_step(run, err))
+        return false;
+    return later.code == ERROR_NONE || error_set(err, later.code, "%s", later.text);
+}
+
 static bool train(struct run *run, struct error *err)
 {
     run->logged_at = clock_seconds();
     run->logged_tokens = run->progress.tokens;
-    if ((run->progress.step == 0 ? eval_due_at_start(run)
-                                 : eval_due(run) && !evaluation_is_done(run)) &&
+    if ((run->progress.step == 0
+             ? eval_due_at_start(run)
+             : eval_due(run, run->progress.step) && !evaluation_is_done(run)) &&
         !evaluation_run(run, err))
         return false;
     while (run->progress.step < run->steps.total) {
-        if (evaluation_stops_early(run)) {
+        if (run->issued_count == 0 && evaluation_stops_early(run)) {
             end_early(run);
             break;
         }
-        if (!heartbeat_tick(run->options->heartbeat))
+        if (run->issued_count == 0 && !heartbeat_tick(run->options->heartbeat))
             return stop_with_checkpoint(run, err);
-        if (!parallel_send_order(run->options->group, PARALLEL_STEP, err) ||
-            !step(run, err) || (!run->abandoned && !after_step(run, err)))
+        if (!train_step(run, err))
             return false;
     }
     return true;
@@ -506,7 +421,7 @@ static bool finish(struct run *run, struct error *err)
 static bool run_rank_0(struct run *run, struct error *err)
 {
     autopsy_forget(run);
-    if (preflight_wanted(run) && !preflight_run(run, step, err))
+    if (preflight_wanted(run) && !preflight_run(run, step_run, err))
         return false;
     return train(run, err) && check_updates(run, err) && finish(run, err) &&
            parallel_send_order(run->options->group, PARALLEL_END, err);
@@ -535,7 +450,7 @@ bool trainer_run(const struct plan *plan, const struct trainer_options *options,
     fault_clear();
     ok = run_open(&run, &why) && parallel_ready(options->group, &why) &&
          (parallel_rank(options->group) == 0 ? run_rank_0(&run, &why)
-                                             : follower_run(&run, step, &why));
+                                             : follower_run(&run, &why));
     if (!ok)
         fault_doubt(&why);
     if (!ok && why.code == ERROR_DIVERGED)

@@ -113,7 +113,7 @@ tests_unit_test_cuda_tuning_LDADD = %D%/emulated.o $(LDADD)
 # Processes of one run, each with its own emulated GPU.
 EXTRA_PROGRAMS += tests/unit/test_emulated_group tests/unit/test_emulated_model_ranks
 EXTRA_PROGRAMS += tests/unit/test_recorded_ranks tests/unit/test_trainer_gpus
-EXTRA_PROGRAMS += tests/unit/test_emulated_model_gather
+EXTRA_PROGRAMS += tests/unit/test_emulated_model_gather tests/unit/test_trainer_overlap
 tests_unit_test_emulated_group_SOURCES = tests/unit/test_group.c
 tests_unit_test_emulated_group_CPPFLAGS = $(AM_CPPFLAGS) -DUNIT_EMULATED
 tests_unit_test_emulated_group_LDADD = %D%/emulated.o $(LDADD)
@@ -135,6 +135,8 @@ tests_unit_test_emulated_model_watch_CPPFLAGS = $(AM_CPPFLAGS) -DUNIT_EMULATED
 tests_unit_test_emulated_model_watch_LDADD = %D%/emulated.o $(LDADD)
 tests_unit_test_trainer_gpus_CPPFLAGS = $(AM_CPPFLAGS) -DUNIT_EMULATED
 tests_unit_test_trainer_gpus_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_trainer_overlap_CPPFLAGS = $(EMULATION_LOOKS) -DUNIT_EMULATED
+tests_unit_test_trainer_overlap_LDADD = %D%/emulated.o $(LDADD)
 EXTRA_PROGRAMS += tests/unit/test_emulated_model_distill
 tests_unit_test_emulated_model_distill_SOURCES = tests/unit/test_model_distill.c
 tests_unit_test_emulated_model_distill_LDADD = %D%/emulated.o $(LDADD)

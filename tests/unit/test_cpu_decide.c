@@ -73,6 +73,7 @@ static void test_decide_updates_the_scaler_as_documented(void **state)
                 bool finite = i < 300 ? i % 10 != 3 : i % 10 == 3;
 
                 n->square_sum = finite ? 4 : bad[i % 3];
+                n->halted = 0;
                 machine_run(be, run_decide, &(struct op_decide) { n });
                 scaler_record(&wanted, finite);
                 assert_int_equal(n->finite, finite);
@@ -98,10 +99,38 @@ static void test_decide_keeps_the_scale_in_bounds(void **state)
             machine_run(be, run_decide, &(struct op_decide) { n });
         assert_true(n->scaler.scale == 0x1p126);
         n->square_sum = NAN;
-        for (int i = 0; i < 200; i++)
+        for (int i = 0; i < 200; i++) {
+            n->halted = 0;
             machine_run(be, run_decide, &(struct op_decide) { n });
+        }
         assert_true(n->scaler.scale == 1);
         assert_int_equal(n->scaler.skipped_in_row, 200);
+        machines_memory_free(n);
+    }
+}
+
+/* After a skipped step, all are skipped until the host writes the scalars again. */
+static void test_decide_halts_after_a_skipped_step(void **state)
+{
+    static const struct {
+        double square_sum;
+        int32_t finite;
+    } steps[] = { { 4, 1 }, { INFINITY, 0 }, { 4, 0 }, { 4, 0 } };
+    struct machines *machines = *state;
+
+    for (size_t m = 0; m < machines->count; m++) {
+        struct backend *be = machines->backends[m];
+        struct step_scalars *n = numbers_new(SCALING_DYNAMIC, SCALER_START, 1);
+
+        for (size_t i = 0; i < TS_COUNT(steps); i++) {
+            n->square_sum = steps[i].square_sum;
+            machine_run(be, run_decide, &(struct op_decide) { n });
+            assert_int_equal(n->finite, steps[i].finite);
+            assert_int_equal(n->halted, !steps[i].finite);
+        }
+        n->halted = 0;
+        machine_run(be, run_decide, &(struct op_decide) { n });
+        assert_int_equal(n->finite, 1);
         machines_memory_free(n);
     }
 }
@@ -112,6 +141,7 @@ int main(void)
         cmocka_unit_test(test_decide_clips_the_unscaled_norm),
         cmocka_unit_test(test_decide_updates_the_scaler_as_documented),
         cmocka_unit_test(test_decide_keeps_the_scale_in_bounds),
+        cmocka_unit_test(test_decide_halts_after_a_skipped_step),
     };
 
     return cmocka_run_group_tests(tests, machines_open, machines_close);

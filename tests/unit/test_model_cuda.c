@@ -46,25 +46,45 @@ static void fetch(struct unit_model *u, void *to, struct tensor from)
     unit_must(u->be->ops->sync(u->be, &err), &err);
 }
 
-/* An optimizer step, as the trainer runs it. */
-static void run_window(struct unit_model *u, struct run *run)
+/* Issue an optimizer step, as the trainer does. ahead: the step before it has not ended,
+ * and counts as applied. */
+static void issue_window(struct unit_model *u, const struct run *run, bool ahead)
 {
-    struct step_scalars numbers = unit_numbers(u, trained, run->updates + 1);
-    uint64_t draw = (uint64_t)run->step * BATCHES;
-    size_t at = (size_t)run->step % WINDOWS;
+    int64_t step = run->step + ahead, updates = run->updates + ahead;
+    struct step_scalars numbers = unit_numbers(u, trained, updates + 1);
     struct error err = { 0 };
 
-    numbers.grad_scale = (float)(run->scaler.scale / (double)trained);
     numbers.scaler = run->scaler;
+    if (ahead)
+        scaler_record(&numbers.scaler, true);
+    numbers.grad_scale = (float)(numbers.scaler.scale / (double)trained);
     model_begin(u->model, &numbers);
     for (size_t i = 0; i < BATCHES; i++)
-        unit_must(model_train(u->model, &batches[i], draw + i, &err), &err);
+        unit_must(model_train(u->model, &batches[i], (uint64_t)step * BATCHES + i, &err),
+                  &err);
     optimizer_step(u->model, &u->plan);
+    model_post(u->model);
+}
+
+/* Return whether it was applied. */
+static bool end_window(struct unit_model *u, struct run *run)
+{
+    size_t at = (size_t)run->step % WINDOWS;
+    struct step_scalars numbers;
+    struct error err = { 0 };
+
     unit_must(model_end(u->model, &numbers, &run->losses[at], &err), &err);
     run->norms[at] = numbers.norm;
     run->scaler = numbers.scaler;
     run->updates += numbers.finite;
     run->step++;
+    return numbers.finite;
+}
+
+static void run_window(struct unit_model *u, struct run *run)
+{
+    issue_window(u, run, false);
+    end_window(u, run);
 }
 
 static void keep_gradients(struct unit_model *u, struct run *run)
@@ -318,6 +338,63 @@ static void test_model_cuda_scales_like_the_cpu(void **state)
                      scales[0][i]);
 }
 
+enum { AHEAD_STEPS = 12 };
+
+/* Run steps of which some are skipped. ahead: each but the first is issued before the
+ * previous one has ended. */
+static struct run run_skipping(bool ahead, double scales[AHEAD_STEPS])
+{
+    const struct trial *trial = &trials[TRIAL_FP16];
+    struct plan plan = plan_of(trial);
+    bool issued = false;
+    struct unit_model u;
+    struct run run;
+    struct error err = { 0 };
+
+    plan.precision.loss_scale = 1.3 * 0x1p24;
+    trial_start(&u, trial, plan, gpu_for(trial));
+    run = run_new(&u);
+    run.scaler.interval = 3;
+    for (size_t i = 0; i < AHEAD_STEPS; i++) {
+        bool last = i + 1 == AHEAD_STEPS;
+
+        if (!issued)
+            issue_window(&u, &run, false);
+        issued = ahead && !last;
+        if (issued)
+            issue_window(&u, &run, true);
+        if (!end_window(&u, &run) && issued) {
+            unit_must(model_discard(u.model, &err), &err);
+            issued = false;
+        }
+        scales[i] = run.scaler.scale;
+    }
+    keep_weights(&u, &run);
+    unit_model_stop(&u);
+    return run;
+}
+
+/* The device skips the step after a skipped one, too, and the host issues it again: the
+ * bits are those of steps that wait for each other. */
+static void test_model_cuda_overlaps_windows(void **state)
+{
+    double alone_scales[AHEAD_STEPS], ahead_scales[AHEAD_STEPS];
+    struct run alone, ahead;
+
+    (void)state;
+    if (!gpu_for(&trials[TRIAL_FP16]))
+        skip();
+    alone = run_skipping(false, alone_scales);
+    ahead = run_skipping(true, ahead_scales);
+    assert_true(alone.scaler.skipped > 2 && alone.updates > 2);
+    assert_int_equal(ahead.scaler.skipped, alone.scaler.skipped);
+    assert_int_equal(ahead.updates, alone.updates);
+    assert_memory_equal(ahead_scales, alone_scales, sizeof(alone_scales));
+    check_same(&trials[TRIAL_FP16], &alone, &ahead);
+    run_clear(&alone);
+    run_clear(&ahead);
+}
+
 static int teardown(void **state)
 {
     for (size_t i = 0; i < TS_COUNT(gpu_runs); i++)
@@ -332,6 +409,7 @@ int main(void)
         cmocka_unit_test(test_model_cuda_is_deterministic),
         cmocka_unit_test(test_model_cuda_resumes_to_the_bit),
         cmocka_unit_test(test_model_cuda_scales_like_the_cpu),
+        cmocka_unit_test(test_model_cuda_overlaps_windows),
     };
 
     return unit_trials_gpus() ? cmocka_run_group_tests(tests, unit_trials_start, teardown)

@@ -2,58 +2,13 @@
  * micro-batches, and each resumes from the checkpoint of the other. */
 #include "config.h"
 
-#include "tests/unit/training.h"
+#include "tests/unit/training_small.h"
 
 #include <math.h>
 
-#include "base/arena.h"
 #include "tests/unit/unit_ranks.h"
 
 #define DIGITS 2e-3 /* logged values have 4 digits */
-
-static const char config[] =
-    "{\"model_type\": \"llama\", \"vocab_size\": 512, \"hidden_size\": "
-    "32,\"intermediate_size\": 48, \"num_hidden_layers\": 2, \"num_attention_heads\": "
-    "2,\"num_key_value_heads\": 1, \"max_position_embeddings\": "
-    "64,\"tie_word_embeddings\": true, \"bos_token_id\": 1, \"eos_token_id\": 2}";
-
-static void put(const char *dir, const char *base, const char *data, size_t len)
-{
-    char *name = path_join(dir, base);
-    struct error err = { 0 };
-
-    if (!file_replace(name, data, len, 0644, &err))
-        fail_msg("%s", err.text);
-    free(name);
-}
-
-#define MODEL "data/stories260K/hf"
-
-/* Make a folder with a model that is small enough for emulated kernels, and a real
- * tokenizer. */
-static char *make_dir(void)
-{
-    static const char *const files[] = { "tokenizer.json", "tokenizer_config.json" };
-    char *dir = unit_dir_new(), *model = path_join(dir, "model");
-    char *shared = unit_shared(MODEL);
-    struct error err = { 0 };
-
-    assert_true(file_make_dir(model, 0755, &err));
-    put(model, "config.json", config, strlen(config));
-    for (size_t i = 0; i < 2; i++) {
-        char *from = path_join(shared, files[i]);
-        struct text text;
-
-        text_init(&text, 16 << 20);
-        assert_true(file_read(from, 16 << 20, &text, NULL, &err));
-        put(model, files[i], text.data, text.len);
-        text_clear(&text);
-        free(from);
-    }
-    free(shared);
-    free(model);
-    return dir;
-}
 
 /* Write a job into the folder and return its text, malloc'ed. */
 static char *make_job(const char *dir, const char *window, const char *more)
@@ -70,7 +25,7 @@ static char *make_job(const char *dir, const char *window, const char *more)
               "max_steps: 4\nsave_steps: 2\nseed: 7\n%s",
               dir, set, window, more);
     free(set);
-    put(dir, "job.yaml", text.data, text.len);
+    training_put(dir, "job.yaml", text.data, text.len);
     return text_detach(&text, NULL);
 }
 
@@ -121,9 +76,9 @@ static void test_trainer_gpus_match_one_gpu(void **state)
     char *alone, *several;
 
     (void)state;
-    unit_need_shared(MODEL);
-    alone = make_dir();
-    several = make_dir();
+    unit_need_shared(TRAINING_SMALL);
+    alone = training_small_dir();
+    several = training_small_dir();
     run(several, 2, "1", "", &two);
     run(alone, 1, "2", "", &one);
     same(&two, &one, 0);

@@ -32,6 +32,8 @@ struct training {
     struct heartbeat heartbeat;
     char logged[8192]; /* all logged lines */
     int64_t steps;     /* reported optimizer steps */
+    /* called instead of training_on_step, with this struct; or NULL */
+    void (*on_step)(void *context, const struct trainer_progress *progress);
     double last_loss;
 };
 
@@ -79,7 +81,8 @@ static inline bool training_run(struct training *training, struct error *err)
     struct patch_options options = { .job = name, .device = &device, .will_run = true };
     struct trainer_options trainer = { .log = training->log,
                                        .heartbeat = &training->heartbeat,
-                                       .progress = training_on_step,
+                                       .progress = training->on_step ? training->on_step
+                                                                     : training_on_step,
                                        .logged = training_on_line,
                                        .context = training,
                                        .resume = training->resume,

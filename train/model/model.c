@@ -357,11 +357,23 @@ static float embed_scale(const struct model *m)
     return scale;
 }
 
+static void make_window(struct model *m, struct window *window)
+{
+    const struct shape_buffer *losses = &m->shapes.buffers[BUFFER_LOSSES];
+    const struct shape_buffer *pairs = &m->shapes.buffers[BUFFER_PAIRS];
+    size_t count = losses->rows * losses->cols;
+
+    window->losses = arena_array(m->arena, count, sizeof(float));
+    window->batch_items = arena_array(m->arena, losses->rows, sizeof(size_t));
+    if (m->shapes.buffers[BUFFER_KD_LOSSES].step > 0)
+        window->kd_losses = arena_array(m->arena, count, sizeof(float));
+    if (pairs->step > 0)
+        window->pairs = arena_array(m->arena, pairs->rows * pairs->cols, sizeof(float));
+}
+
 static void lay_out(struct model *m)
 {
     struct segments at = segments_of(&m->shapes, m->memory_block);
-    const struct shape_buffer *losses = &m->shapes.buffers[BUFFER_LOSSES];
-    const struct shape_buffer *pairs = &m->shapes.buffers[BUFFER_PAIRS];
     size_t layers = m->config->layers;
 
     m->gradients = at.gradients;
@@ -389,17 +401,12 @@ static void lay_out(struct model *m)
     for (size_t l = 0; l < layers; l++)
         make_block(m, l, &m->blocks[l]);
     m->first_trained = first_trained_index(m);
-    m->losses = arena_array(m->arena, losses->rows * losses->cols, sizeof(*m->losses));
+    for (size_t i = 0; i < WINDOWS; i++)
+        make_window(m, &m->results[i]);
     if (m->shapes.buffers[BUFFER_CORRECT].step > 0)
         m->correct = arena_array(m->arena, m->shapes.rows, sizeof(*m->correct));
     m->position_ids = arena_array(m->arena, m->shapes.slots ? m->shapes.rows : 0,
                                   sizeof(*m->position_ids));
-    m->batch_items = arena_array(m->arena, losses->rows, sizeof(*m->batch_items));
-    if (m->shapes.buffers[BUFFER_KD_LOSSES].step > 0)
-        m->kd_losses =
-            arena_array(m->arena, losses->rows * losses->cols, sizeof(*m->kd_losses));
-    if (pairs->step > 0)
-        m->pairs = arena_array(m->arena, pairs->rows * pairs->cols, sizeof(*m->pairs));
 }
 
 static void make_padded_batch(struct model *m)

@@ -104,9 +104,12 @@ void model_accuracy(const struct model *model, const struct batch *batch, double
  *     model_begin   uploads the step's scalars
  *     model_train   for each micro-batch
  *     optimizer_step (train/model/optimizer.h)
- *     model_end     downloads the losses and the scalars
+ *     model_post    starts to download the losses and the scalars
+ *     model_end     waits for them
  *
- * Only model_end waits for the device and reports its errors.
+ * Only model_end waits for the device and reports its errors.  The next window may begin
+ * before it, with the scalars that follow if this step is applied; if it is skipped, so is
+ * the next, which model_discard waits for and forgets.
  */
 void model_begin(struct model *model, const struct step_scalars *scalars);
 /* Run forward and backward.  Gradients of the window's first micro-batch overwrite the
@@ -115,9 +118,14 @@ void model_begin(struct model *model, const struct step_scalars *scalars);
  * micro-batches. */
 bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
                  struct error *err);
-/* *loss_sum = sum of the window's losses in double, in the order of its tokens. */
+/* At most BACKEND_FENCES windows ahead of model_end, which otherwise does it. */
+void model_post(struct model *model);
+/* Return the results of the earliest window that was posted.  *loss_sum = sum of the
+ * window's losses in double, in the order of its tokens. */
 bool model_end(struct model *model, struct step_scalars *scalars, double *loss_sum,
                struct error *err);
+/* Wait for all windows and forget their results. */
+bool model_discard(struct model *model, struct error *err);
 
 /*
  * ---- Distillation, train/model/model_distill.c ----

@@ -101,6 +101,19 @@ enum sublayer {
     SUBLAYERS
 };
 
+/* The results of a window on the host; one may begin before those of the previous one
+ * have arrived. */
+enum { WINDOWS = BACKEND_FENCES };
+
+struct window {
+    float *losses;       /* like BUFFER_LOSSES; window 0: of an evaluated batch too */
+    float *kd_losses;    /* NULL: no distillation */
+    float *pairs;        /* like BUFFER_PAIRS; NULL: no preferences */
+    size_t *batch_items; /* rows or pairs of each micro-batch since model_begin */
+    size_t batch_count;  /* micro-batches since model_begin */
+    struct step_scalars scalars;
+};
+
 struct model {
     const struct plan *plan;
     const struct model_config *config;
@@ -129,11 +142,10 @@ struct model {
     struct block *blocks;
     size_t first_trained; /* sublayer_index of the first sublayer that is trained */
 
-    struct batch padded;   /* a batch padded for recorded passes: model_pass.c */
-    float *row_weights;    /* of the padded batch, if it has weights */
-    float *losses;         /* on the host, like BUFFER_LOSSES */
-    size_t *batch_items;   /* rows or pairs of each micro-batch since model_begin */
-    size_t batch_count;    /* micro-batches since model_begin */
+    struct batch padded; /* a batch padded for recorded passes: model_pass.c */
+    float *row_weights;  /* of the padded batch, if it has weights */
+    struct window results[WINDOWS];
+    size_t posted, ended;  /* windows whose results were requested, and returned */
     float *correct;        /* on the host, of the last evaluated batch; or NULL */
     int32_t *position_ids; /* on the host, of a prompt */
 
@@ -141,12 +153,10 @@ struct model {
     struct model *teacher;
     size_t shared_tokens; /* tokens that both vocabularies have */
     size_t kept_logits;   /* teacher logits kept per row; 0: all */
-    float *kd_losses;     /* on the host; NULL: no distillation */
     struct model_losses loss_parts;
 
     /* preferences: borrowed; NULL: the model without adapters */
     struct model *reference;
-    float *pairs; /* on the host, like BUFFER_PAIRS; NULL: no preferences */
     struct rewards rewards;
 
     size_t rank;

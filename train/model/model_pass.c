@@ -5,6 +5,7 @@
 #include "train/model/model.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "base/size.h"
@@ -243,17 +244,18 @@ void pass_end(const struct pass *pass)
 static bool evaluate_pairs(const struct pass *pass, double *loss_sum, struct error *err)
 {
     struct model *m = pass->model;
+    float *pairs = m->results[0].pairs;
 
     if (!model_run_reference(pass, err))
         return false;
     model_run_forward(pass);
     model_preference_loss(pass);
-    pass->ops->download(pass->be, m->pairs, pass_buffer(pass, BUFFER_PAIRS, 0).data,
+    pass->ops->download(pass->be, pairs, pass_buffer(pass, BUFFER_PAIRS, 0).data,
                         pass->pairs * PREFERENCE_VALUES * sizeof(float));
     m->rewards = (struct rewards) { 0 };
     if (!pass->ops->sync(pass->be, err))
         return false;
-    model_sum_pairs(m, m->pairs, pass->pairs, loss_sum);
+    model_sum_pairs(m, pairs, pass->pairs, loss_sum);
     return true;
 }
 
@@ -261,14 +263,15 @@ bool model_evaluate(struct model *model, const struct batch *batch, double *loss
                     struct error *err)
 {
     struct pass pass;
+    float *losses = model->results[0].losses;
 
     if (!pass_open(model, batch, &pass, err))
         return false;
-    if (model->pairs)
+    if (model->results[0].pairs)
         return evaluate_pairs(&pass, loss_sum, err);
     model_run_forward(&pass);
     model_classifier_loss(&pass);
-    pass.ops->download(pass.be, model->losses, pass_buffer(&pass, BUFFER_LOSSES, 0).data,
+    pass.ops->download(pass.be, losses, pass_buffer(&pass, BUFFER_LOSSES, 0).data,
                        pass.rows * sizeof(float));
     if (model->correct)
         pass.ops->download(pass.be, model->correct,
@@ -277,7 +280,7 @@ bool model_evaluate(struct model *model, const struct batch *batch, double *loss
     if (!pass.ops->sync(pass.be, err))
         return false;
     for (size_t i = 0; i < pass.rows; i++)
-        *loss_sum += model->losses[i];
+        *loss_sum += losses[i];
     return true;
 }
 
@@ -298,11 +301,21 @@ void model_accuracy(const struct model *model, const struct batch *batch, double
     }
 }
 
+/* ---- Windows ---- */
+
+/* Return the window that is being issued. */
+static struct window *window_now(struct model *m)
+{
+    return &m->results[m->posted % WINDOWS];
+}
+
 void model_begin(struct model *model, const struct step_scalars *scalars)
 {
-    model->batch_count = 0;
-    model->be->ops->upload(model->be, model_step_scalars(model), scalars,
-                           sizeof(*scalars));
+    bool follows = model->posted > model->ended;
+    size_t bytes = follows ? offsetof(struct step_scalars, halted) : sizeof(*scalars);
+
+    window_now(model)->batch_count = 0;
+    model->be->ops->upload(model->be, model_step_scalars(model), scalars, bytes);
 }
 
 /* Per micro-batch results of a window, on the device and on the host; data NULL: end of
@@ -312,14 +325,14 @@ struct window_results {
     float *data;
 };
 
-static struct window_results results_of(const struct model *m, size_t index)
+static struct window_results results_of(const struct window *w, size_t index)
 {
     const struct window_results all[][2] = {
-        { { BUFFER_LOSSES, m->losses }, { BUFFER_KD_LOSSES, m->kd_losses } },
-        { { BUFFER_PAIRS, m->pairs } },
+        { { BUFFER_LOSSES, w->losses }, { BUFFER_KD_LOSSES, w->kd_losses } },
+        { { BUFFER_PAIRS, w->pairs } },
     };
 
-    return index < 2 ? all[m->pairs != NULL][index] : (struct window_results) { 0 };
+    return index < 2 ? all[w->pairs != NULL][index] : (struct window_results) { 0 };
 }
 
 /* Return row `index` of these results; a micro-batch writes row 0. */
@@ -335,14 +348,15 @@ static struct tensor result_row(const struct model *m, enum buffer losses, size_
 static void save_previous(const struct pass *pass)
 {
     struct model *m = pass->model;
+    struct window *w = window_now(m);
     struct window_results results;
 
-    for (size_t i = 0; m->batch_count > 0 && (results = results_of(m, i)).data; i++)
+    for (size_t i = 0; w->batch_count > 0 && (results = results_of(w, i)).data; i++)
         pass->ops->convert(
             pass->be,
-            &(struct op_convert) { .out = result_row(m, results.buffer, m->batch_count),
+            &(struct op_convert) { .out = result_row(m, results.buffer, w->batch_count),
                                    .x = result_row(m, results.buffer, 0) });
-    m->batch_items[m->batch_count++] = m->pairs ? pass->pairs : pass->rows;
+    w->batch_items[w->batch_count++] = w->pairs ? pass->pairs : pass->rows;
 }
 
 bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
@@ -352,22 +366,23 @@ bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
     uint64_t drawn[] = { draw, batch->rows };
     size_t pairs = batch->sequences / 2;
     size_t planned = model->shapes.buffers[BUFFER_LOSSES].rows;
+    const struct window *window = window_now(model);
     bool is_last;
 
     if (!check_batch(model, batch, err))
         return false;
-    if (model->batch_count == planned)
+    if (window->batch_count == planned)
         return error_set(err, ERROR_SYSTEM,
                          "memory was planned for windows of %zu micro-batches", planned);
     batch = pad_batch(model, batch);
     pass = pass_of(model, batch);
     pass.pairs = pairs;
     pass.training = true;
-    pass.first = model->batch_count == 0 || model->shapes.shards_gradients;
+    pass.first = window->batch_count == 0 || model->shapes.shards_gradients;
     save_previous(&pass);
     upload_batch(&pass, batch);
     pass.ops->upload(pass.be, &model_step_scalars(model)->draw, drawn, sizeof(drawn));
-    is_last = model->batch_count == model->expected_batches;
+    is_last = window->batch_count == model->expected_batches;
     pass.reduces = model_ranks(model) > 1 &&
                    (is_last || model->shapes.shards_gradients) &&
                    model->expected_batches != SIZE_MAX;
@@ -378,7 +393,7 @@ bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
         teacher_pass.second = true;
         pass.teacher = &teacher_pass;
     }
-    if (model->pairs && !model_run_reference(&pass, err))
+    if (window->pairs && !model_run_reference(&pass, err))
         return false;
     model_run_forward(&pass);
     model_compute_loss(&pass);
@@ -388,61 +403,82 @@ bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
     return true;
 }
 
-/* Return the results of micro-batch i of the window, from 1; the newest is in row 0. */
-static const float *window_row(const struct model *m,
+/* Results of micro-batch i of the window, from 1; the newest is in row 0. */
+static const float *window_row(const struct model *m, const struct window *w,
                                const struct window_results *results, size_t i)
 {
-    return results->data + i % m->batch_count * m->shapes.buffers[results->buffer].cols;
+    return results->data + i % w->batch_count * m->shapes.buffers[results->buffer].cols;
 }
 
 /* Sum in the order of the window's tokens. */
-static double sum_window(const struct model *m, const struct window_results *results)
+static double sum_window(const struct model *m, const struct window *w, size_t index)
 {
+    const struct window_results results = results_of(w, index);
     double sum = 0;
 
-    for (size_t i = 1; i <= m->batch_count; i++) {
-        const float *row = window_row(m, results, i);
+    for (size_t i = 1; i <= w->batch_count; i++) {
+        const float *row = window_row(m, w, &results, i);
 
-        for (size_t j = 0; j < m->batch_items[i - 1]; j++)
+        for (size_t j = 0; j < w->batch_items[i - 1]; j++)
             sum += row[j];
     }
     return sum;
 }
 
-static double sum_pairs(struct model *m, const struct window_results *results)
+static double sum_pairs(struct model *m, const struct window *w)
 {
+    const struct window_results results = results_of(w, 0);
     double sum = 0;
 
     m->rewards = (struct rewards) { 0 };
-    for (size_t i = 1; i <= m->batch_count; i++)
-        model_sum_pairs(m, window_row(m, results, i), m->batch_items[i - 1], &sum);
+    for (size_t i = 1; i <= w->batch_count; i++)
+        model_sum_pairs(m, window_row(m, w, &results, i), w->batch_items[i - 1], &sum);
     return sum;
+}
+
+void model_post(struct model *model)
+{
+    const struct backend_ops *ops = model->be->ops;
+    struct window *w = window_now(model);
+    struct window_results results;
+
+    for (size_t i = 0; (results = results_of(w, i)).data; i++)
+        ops->download(model->be, results.data, result_row(model, results.buffer, 0).data,
+                      w->batch_count * model->shapes.buffers[results.buffer].cols *
+                          sizeof(float));
+    ops->download(model->be, &w->scalars, model_step_scalars(model), sizeof(w->scalars));
+    if (ops->fence)
+        ops->fence(model->be);
+    model->posted++;
 }
 
 bool model_end(struct model *model, struct step_scalars *scalars, double *loss_sum,
                struct error *err)
 {
     const struct backend_ops *ops = model->be->ops;
-    const struct window_results first = results_of(model, 0),
-                                second = results_of(model, 1);
-    const struct window_results *all[] = { &first, &second };
+    const struct window *w = &model->results[model->ended % WINDOWS];
     double ratio = model->plan->kd.ratio;
 
-    for (size_t i = 0; i < TS_COUNT(all) && all[i]->data; i++)
-        ops->download(model->be, all[i]->data, result_row(model, all[i]->buffer, 0).data,
-                      model->batch_count * model->shapes.buffers[all[i]->buffer].cols *
-                          sizeof(float));
-    ops->download(model->be, scalars, model_step_scalars(model), sizeof(*scalars));
-    if (!ops->sync(model->be, err))
+    if (model->posted == model->ended)
+        model_post(model);
+    model->ended++;
+    if (!(ops->reach ? ops->reach : ops->sync)(model->be, err))
         return false;
-    *loss_sum = model->pairs ? sum_pairs(model, &first) : sum_window(model, &first);
+    *scalars = w->scalars;
+    *loss_sum = w->pairs ? sum_pairs(model, w) : sum_window(model, w, 0);
     model->loss_parts.data = *loss_sum;
-    if (model->kd_losses) {
-        model->loss_parts.teacher = sum_window(model, &second);
+    if (w->kd_losses) {
+        model->loss_parts.teacher = sum_window(model, w, 1);
         *loss_sum =
             (1 - ratio) * model->loss_parts.data + ratio * model->loss_parts.teacher;
     }
     return true;
+}
+
+bool model_discard(struct model *model, struct error *err)
+{
+    model->ended = model->posted;
+    return model->be->ops->sync(model->be, err);
 }
 
 void pass_logits(const struct pass *pass, struct tensor h, float *out)

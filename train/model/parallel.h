@@ -14,7 +14,8 @@
 #include "train/model/model.h"
 
 enum parallel_work {
-    PARALLEL_STEP,
+    PARALLEL_STEP,     /* issue the next step */
+    PARALLEL_END_STEP, /* end the earliest step that was issued */
     PARALLEL_EVALUATE,
     PARALLEL_FETCH,
     PARALLEL_SAVE_STATE,    /* save the state before a preflight */
