@@ -8,8 +8,10 @@
  * weights; then its parts: finding the device (the driver's start), opening it (context
  * and libraries), creating the model (memory), and step 1 (code, plans, uploads). Planned:
  * the memory in the plan, on a CPU the block alone. In matmuls: the share of the time of
- * the steps, on a CPU. Loss of step 4: with all its bits, to compare
- * two runs.
+ * the steps, on a CPU. Loss of step 4: with all its bits, to compare two runs. A step ends
+ * with its loss on the host; overlapped: each is queued before the previous one has ended,
+ * as in a run on a GPU. Host: the share of a core that the process uses meanwhile, and
+ * that it used before.
  *
  *     bench_train [cuda] [tuned] [profile] [checkpointed] [MODEL full|lora fp32|bf16|fp8]
  *     bench_train [cuda] [tuned] [profile] [checkpointed] shape LAYERS WIDTH HEADS INNER
@@ -27,6 +29,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -101,18 +104,45 @@ static void run_first(struct bench *bench, double seconds[FIRST_PARTS])
     seconds[FIRST_STEP] = model_steps_run(bench, 1);
 }
 
+/* Return the seconds of the host's processors that this process has used. */
+static double host_seconds(void)
+{
+    struct rusage use;
+
+    getrusage(RUSAGE_SELF, &use);
+    return (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
+           1e-6 * (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec);
+}
+
+/* Run steps that are queued before the previous ones have ended: write their median and
+ * the share of a core that the host uses meanwhile, as two columns. */
+static void overlap_text(struct bench *bench, int64_t number, char out[32])
+{
+    enum { COUNT = 14 };
+    double seconds[COUNT], from = clock_seconds(), busy = host_seconds();
+
+    snprintf(out, 32, "- | -");
+    if (!bench->be->ops->fence)
+        return;
+    model_steps_overlap(bench, number, seconds, COUNT);
+    busy = (host_seconds() - busy) / (clock_seconds() - from);
+    qsort(seconds, COUNT, sizeof(*seconds), compare);
+    snprintf(out, 32, "%.2f | %.1f", 1e3 * seconds[COUNT / 2], 100 * busy);
+}
+
 /* Run one row and print it. */
 static void run(const struct bench_row *row)
 {
     enum { MOST = 15 };
     double seconds[MOST], total = 0, memory, rate, loss = 0;
     struct stopwatch matmuls = { .seconds = 0 };
-    char share[16] = "-";
+    char share[16] = "-", overlapped[32];
     struct bench bench = { .row = *row };
-    double first[FIRST_PARTS];
+    double first[FIRST_PARTS], busy;
     int count = 0;
 
     run_first(&bench, first);
+    busy = host_seconds();
     stopwatch_start(&matmuls, bench.be);
     while (count < MOST && (count < 3 || total < row->seconds)) {
         seconds[count] = model_steps_run(&bench, count + 2);
@@ -120,14 +150,16 @@ static void run(const struct bench_row *row)
         if (count == 3)
             loss = bench.loss;
     }
+    busy = (host_seconds() - busy) / total;
     stopwatch_stop(&matmuls, bench.be);
+    overlap_text(&bench, count + 2, overlapped);
     if (!row->gpu)
         snprintf(share, sizeof(share), "%.0f %%", 100 * matmuls.seconds / total);
     qsort(seconds, (size_t)count, sizeof(*seconds), compare);
     memory = model_steps_memory(&bench);
     rate = rate_reference(bench.be, row->format, row->seconds / 6);
     printf("| %s, B%zu T%zu | %s%s%s | %s | %.1f | %.1f | %.0f | %.0f | %.0f | %.0f %% | "
-           "%.2f | %.1f | %.2f | %s | %a | %.2f, %.2f, %.2f, %.2f |\n",
+           "%.2f | %.1f | %.2f | %s | %a | %.2f, %.2f, %.2f, %.2f | %s, %.1f |\n",
            row->model->name, row->model->sequences, row->model->length,
            row->method == METHOD_LORA ? "LoRA r=16" : "full",
            row->checkpointed ? ", checkpointed" : "", row->choices_dir ? ", tuned" : "",
@@ -138,7 +170,7 @@ static void run(const struct bench_row *row)
                first[FIRST_STEP],
            model_steps_planned(&bench), model_steps_flops(&bench) / 1e9, share, loss,
            first[FIRST_DEVICE], first[FIRST_BACKEND], first[FIRST_MODEL],
-           first[FIRST_STEP]);
+           first[FIRST_STEP], overlapped, 100 * busy);
     fflush(stdout);
     model_steps_close(&bench);
     backend_close(bench.be);
@@ -344,8 +376,9 @@ static void print_header(void)
     printf(
         "| model | method | format | ms per step | best | tokens/s | peak MiB | matmul "
         "rate, GFLOP/s | share of that rate | first, s | planned MiB | GFLOP per step | "
-        "time in matmuls | loss of step 4 | first: device, backend, model, step |\n"
-        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
+        "time in matmuls | loss of step 4 | first: device, backend, model, step | "
+        "overlapped, ms | host, %% of a core: then, before |\n"
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
     fflush(stdout);
 }
 

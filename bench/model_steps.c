@@ -177,9 +177,9 @@ void model_steps_close(struct bench *bench)
     arena_free(bench->arena);
 }
 
-double model_steps_run(struct bench *bench, int64_t number)
+/* Put step `number` into the stream. */
+static void issue(struct bench *bench, int64_t number)
 {
-    double start = clock_seconds();
     struct step_scalars numbers = {
         .learning_rate = bench->plan.learning_rate,
         .max_grad_norm = bench->plan.precision.max_grad_norm,
@@ -192,12 +192,45 @@ double model_steps_run(struct bench *bench, int64_t number)
     model_begin(bench->model, &numbers);
     check(model_train(bench->model, &bench->batch, 0, &err), &err);
     optimizer_step(bench->model, &bench->plan);
+    model_post(bench->model);
+}
+
+/* Wait for the earliest step in the stream. */
+static void end(struct bench *bench)
+{
+    struct step_scalars numbers;
+    struct error err = { 0 };
+
     check(model_end(bench->model, &numbers, &bench->loss, &err), &err);
     if (!isfinite(bench->loss) || !numbers.finite) {
         fprintf(stderr, "bench: the loss or its gradient is not finite\n");
         exit(1);
     }
+}
+
+double model_steps_run(struct bench *bench, int64_t number)
+{
+    double start = clock_seconds();
+
+    issue(bench, number);
+    end(bench);
     return clock_seconds() - start;
+}
+
+void model_steps_overlap(struct bench *bench, int64_t number, double *seconds, int count)
+{
+    double ended = 0, now;
+
+    issue(bench, number);
+    for (int i = 0; i <= count; i++) {
+        if (i < count)
+            issue(bench, number + i + 1);
+        end(bench);
+        now = clock_seconds();
+        if (i > 0)
+            seconds[i - 1] = now - ended;
+        ended = now;
+    }
 }
 
 double model_steps_flops(const struct bench *bench)

@@ -47,6 +47,9 @@ double model_steps_open(struct bench *bench);
 void model_steps_close(struct bench *bench);
 /* Run a whole step, forward to weights, numbered from 1; returns its seconds. */
 double model_steps_run(struct bench *bench, int64_t number);
+/* Run 1 + count steps, each put into the stream before the previous one has ended;
+ * seconds: between the ends of two. */
+void model_steps_overlap(struct bench *bench, int64_t number, double *seconds, int count);
 
 /*
  * Return the model FLOPs of a step without recomputation: a token costs 6 for each weight

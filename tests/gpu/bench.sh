@@ -52,7 +52,8 @@ can_run() { # PROGRAM
     is_built "$1" "$1"
 }
 
-# Fields of our table: 5 ms, 7 tokens/s, 8 MiB, 9 GFLOP/s of a matmul, 10 share, 11 first step, 16 its parts
+# Fields of our table: 5 ms, 7 tokens/s, 8 MiB, 9 GFLOP/s of a matmul, 10 share, 11 first step, 16 its parts,
+# 17 ms overlapped
 ours() { # MODEL METHOD FIELD
     awk -F '|' -v model="$1" -v method="$2" -v field="$3" \
         'index($2, " " model ",") && index(tolower($3), method) { gsub(/[ %]/, "", $field); print $field; exit }' \
@@ -120,6 +121,7 @@ train_line() { # MODEL METHOD WORK GOAL OURS FIELD: one number of ours and of bo
 train_lines() { # MODEL METHOD WORK GOAL
     train_line "$1" "$2" "$3, tokens/s" "$4" "$(ours "$1" "$2" 7)" 6
     table_row "$3, share of the matmul rate" "$(with_unit "$(ours "$1" "$2" 10)" %)" '' '' '' '' '60 % (Llama 1B, full)'
+    table_row "$3, ms per step: loss read after each, overlapped" "$(ours "$1" "$2" 5), $(ours "$1" "$2" 17)" '' '' '' '' ''
     train_line "$1" "$2" "$3, MiB" '0.6, - (LoRA)' "$(ours "$1" "$2" 8)" 7
     line_parts=$(ours "$1" "$2" 16)
     table_row "$3, first step${line_parts:+ (driver, libraries, memory, step: $(echo "$line_parts" | sed 's/,/, /g'))}" \

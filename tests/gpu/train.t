@@ -1,6 +1,6 @@
 #!/bin/sh
 # trainspool and trainspool-train on a real GPU, built by tests/gpu/gpu.sh: the losses are near those of
-# the CPU, and bits are the same without graphs, on a second run, and after kill -9 and resume.
+# the CPU, and bits are the same without graphs, if steps do not overlap, and after kill -9 and resume.
 . "${top_srcdir-.}/tests/cli/lib.sh"
 cd "$T" || exit 99
 
@@ -64,6 +64,10 @@ for format in fp32 bf16 fp16; do
     cp gpu-$format.yaml again-$format.yaml
     run again-$format TRAINSPOOL_NO_GRAPHS=1
     expect "$format: the same bits without graphs" test "$(weights gpu-$format)" = "$(weights again-$format)"
+    cp gpu-$format.yaml alone-$format.yaml
+    run alone-$format TRAINSPOOL_NO_PIPELINE=1
+    expect "$format: the same bits if no steps overlap" \
+        test "$(weights gpu-$format) $(losses gpu-$format)" = "$(weights alone-$format) $(losses alone-$format)"
 done
 
 sed -e 's/^train_from_scratch.*//' -e 's/^finetuning_type.*/finetuning_type: lora/' -e 's,units-1m,gpu-bf16.run,' \
