@@ -196,7 +196,7 @@ static bool cuda_reach(struct backend *be, struct error *err)
 
     if (cuda->fences_seen == cuda->fences_made)
         return true;
-    if (fence->failed || !cuda_wait(cuda, fence->event))
+    if (fence->failed || !cuda_wait(cuda, fence->event, &cuda->usual_reach))
         return cuda_sync(be, err);
     cuda->fences_seen++;
     cuda_deliver_pieces(cuda, fence->pieces);

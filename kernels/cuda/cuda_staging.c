@@ -121,7 +121,7 @@ static struct piece *next_piece(struct cuda_backend *cuda, struct ring *ring)
     piece->away = true;
     ring->ended++;
     piece = current(ring);
-    if (!cuda_ok(cuda) || (piece->away && !cuda_wait(cuda, piece->done)))
+    if (!cuda_ok(cuda) || (piece->away && !cuda_wait(cuda, piece->done, NULL)))
         return NULL;
     finish_piece(piece, true);
     return piece;

@@ -292,7 +292,7 @@ static void run_round(struct trial *trial)
             cuda_check(cuda, cudaEventRecord(events[i], cuda->launch.stream),
                        "cannot record an event");
     }
-    if (!cuda_ok(cuda) || !cuda_wait(cuda, events[count]))
+    if (!cuda_ok(cuda) || !cuda_wait(cuda, events[count], NULL))
         return;
     for (unsigned i = 0; i < count; i++) {
         float taken = INFINITY;

@@ -4,7 +4,8 @@
  * cudaStreamSynchronize waits forever if the GPU hangs, and so does a launch into a full
  * queue. So an event is recorded after every BEAT operations, the host keeps at most
  * BEATS of them ahead, and it waits by polling and sleeping: as long as events complete,
- * the GPU is alive.
+ * the GPU is alive. (On an H100 a blocking event ends 0.1 to 0.3 ms late, naps around the
+ * usual end of a wait less than 0.1: bench/results/gpu-h100.md.)
  *
  * Driver calls that create a context or allocate memory cannot be polled like this. A
  * process that is stuck in one is useless and is ended from outside by the alarm
@@ -25,6 +26,9 @@ enum { BEATS = 4, BEAT = 48 };
 
 /* A poll costs a microsecond; shorter sleeps are not worth it. */
 enum { SPIN_NS = 50000, NAP_LEAST_NS = 20000, NAP_MOST_NS = 500000 };
+
+/* The end of a wait may be this part of its usual time early or late. */
+enum { EARLY_NS = 50000, EARLY_PART = 48, NAP_END_NS = 30000 };
 
 #define WHILE_WAITING(cuda) \
     "%s%s", (cuda)->named ? "" : "waiting for the card, last asked for: ", (cuda)->doing
@@ -103,16 +107,22 @@ static bool has_progressed(struct cuda_beats *beats)
     return beats->seen != was;
 }
 
-/* Sleep briefly at first, longer the longer it takes: the delay is at most
- * a hundredth. */
-static void back_off(int64_t waited)
+static int64_t within(int64_t ns)
 {
-    int64_t ns = waited / 128;
+    return ns < NAP_LEAST_NS ? NAP_LEAST_NS : ns > NAP_MOST_NS ? NAP_MOST_NS : ns;
+}
+
+int64_t cuda_nap(int64_t waited, int64_t usual)
+{
+    int64_t early = usual / EARLY_PART > EARLY_NS ? usual / EARLY_PART : EARLY_NS;
 
     if (waited < SPIN_NS)
-        return;
-    ns = ns < NAP_LEAST_NS ? NAP_LEAST_NS : ns > NAP_MOST_NS ? NAP_MOST_NS : ns;
-    nanosleep(&(struct timespec) { .tv_nsec = ns }, NULL);
+        return 0;
+    if (waited < usual - early)
+        return within(usual - early - waited);
+    if (waited < usual + early)
+        return NAP_END_NS;
+    return within(waited / 128);
 }
 
 static bool is_hung(struct cuda_backend *cuda)
@@ -125,9 +135,15 @@ static bool is_hung(struct cuda_backend *cuda)
         cuda->device.name, cuda->device.ordinal, cuda->patience, cuda->doing);
 }
 
-bool cuda_wait(struct cuda_backend *cuda, cudaEvent_t event)
+static void back_off(int64_t ns)
 {
-    int64_t begin = now_ns(), alive = begin, now;
+    if (ns > 0)
+        nanosleep(&(struct timespec) { .tv_nsec = ns }, NULL);
+}
+
+bool cuda_wait(struct cuda_backend *cuda, cudaEvent_t event, int64_t *usual)
+{
+    int64_t begin = now_ns(), alive = begin, now = begin;
     bool parted =
         false; /* collective work of the ranks has been aborted, and ends soon */
     cudaError_t status;
@@ -142,8 +158,10 @@ bool cuda_wait(struct cuda_backend *cuda, cudaEvent_t event)
             alive = now;
         else if ((double)(now - alive) > cuda->patience * 1e9)
             return is_hung(cuda);
-        back_off(now - begin);
+        back_off(cuda_nap(now - begin, usual ? *usual : 0));
     }
+    if (usual)
+        *usual = now_ns() - begin;
     cuda_check(cuda, status, WHILE_WAITING(cuda));
     return status == cudaSuccess;
 }
@@ -157,7 +175,7 @@ bool cuda_wait_all(struct cuda_backend *cuda)
         return false;
     status = cudaEventRecord(event, cuda->launch.stream);
     cuda_check(cuda, status, WHILE_WAITING(cuda));
-    return status == cudaSuccess && cuda_wait(cuda, event);
+    return status == cudaSuccess && cuda_wait(cuda, event, &cuda->usual_wait);
 }
 
 void cuda_beat(struct cuda_backend *cuda, size_t operations)
@@ -170,7 +188,7 @@ void cuda_beat(struct cuda_backend *cuda, size_t operations)
         return;
     beats->since = 0;
     if (beats->made >= BEATS && beats->seen + BEATS <= beats->made &&
-        !cuda_wait(cuda, beats->events[beats->made % BEATS]))
+        !cuda_wait(cuda, beats->events[beats->made % BEATS], NULL))
         return;
     has_progressed(beats);
     status = cudaEventRecord(beats->events[beats->made % BEATS], cuda->launch.stream);

@@ -1,5 +1,5 @@
 /* tests/unit/test_cuda_fence.c - waiting for a point of an emulated GPU's stream while
- * later work stays in it. */
+ * later work stays in it, and how long a wait sleeps between polls. */
 #include "config.h"
 
 #include "kernels/cuda/cuda_backend.h"
@@ -157,6 +157,50 @@ static void test_cuda_fence_finds_a_lost_card(void **state)
     backend_close(be);
 }
 
+/* ---- Naps ---- */
+
+enum { POLL_NS = 8000 }; /* of the host's processor: a query, and a sleep */
+
+/* Wait for `end` with naps; return how late it is noticed, and count polls. */
+static int64_t lateness(int64_t end, int64_t usual, int64_t *polls)
+{
+    int64_t at = 0;
+
+    for (*polls = 1; at < end; ++*polls)
+        at += cuda_nap(at, usual) + POLL_NS;
+    return at - end;
+}
+
+/* Steps of 10 to 500 ms that take as long as the last one, within 1.5 %: at most 50 us late,
+ * with less than 3 % of a core. */
+static void test_cuda_nap_is_short_at_the_usual_end(void **state)
+{
+    static const int64_t usual[] = { 10000000, 25000000, 140000000, 500000000 };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(usual); i++)
+        for (int64_t share = 985; share <= 1015; share += 3) {
+            int64_t end = usual[i] * share / 1000, polls;
+            int64_t late = lateness(end, usual[i], &polls);
+
+            if (late > 50000 || polls * POLL_NS * 100 > 3 * end)
+                fail_msg("%lld ns: %lld late, %lld polls", (long long)end,
+                         (long long)late, (long long)polls);
+        }
+}
+
+static void test_cuda_nap_is_bounded_at_any_other_end(void **state)
+{
+    int64_t polls;
+
+    (void)state;
+    for (int64_t end = 100000; end < 2000000000; end = end * 5 / 4) {
+        assert_true(lateness(end, 0, &polls) < 20000 + end / 100 + POLL_NS);
+        for (int64_t usual = 0; usual < 2000000000; usual = usual * 3 + 70000)
+            assert_true(lateness(end, usual, &polls) <= 500000 + POLL_NS);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -165,6 +209,8 @@ int main(void)
         cmocka_unit_test(test_cuda_fence_ends_with_sync),
         cmocka_unit_test(test_cuda_fence_separates_failures),
         cmocka_unit_test(test_cuda_fence_finds_a_lost_card),
+        cmocka_unit_test(test_cuda_nap_is_short_at_the_usual_end),
+        cmocka_unit_test(test_cuda_nap_is_bounded_at_any_other_end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
