@@ -117,6 +117,7 @@ libkernels_a_SOURCES += %D%/cuda/flash_forward.cu
 libkernels_a_SOURCES += %D%/cuda/flash_launch.h
 libkernels_a_SOURCES += %D%/cuda/fp8.cu
 libkernels_a_SOURCES += %D%/cuda/hardware.cuh
+libkernels_a_SOURCES += %D%/cuda/hopper.cuh
 libkernels_a_SOURCES += %D%/cuda/kernel_image.cu
 libkernels_a_SOURCES += %D%/cuda/headnorm.cu
 libkernels_a_SOURCES += %D%/cuda/layernorm.cu

@@ -22,14 +22,14 @@ endif
 
 emulation_parts = $(patsubst $(srcdir)/%D%/%.cc,%,$(wildcard $(srcdir)/%D%/*.cc))
 emulation_kernels = $(patsubst $(srcdir)/kernels/cuda/%.cu,%,$(wildcard $(srcdir)/kernels/cuda/*.cu)) \
-	emulation_samples
+	emulation_hopper_samples emulation_samples
 emulation_c = $(patsubst $(srcdir)/kernels/cuda/%.c,%,$(wildcard $(srcdir)/kernels/cuda/*.c))
 emulation_objects = $(patsubst %,%D%/machine/%.o,$(emulation_parts) backend machines_cuda \
 	$(filter-out cuda_group_none cuda_cudnn cuda_library cuda_nccl cuda_nvml,$(emulation_c)))
 
 # The parts that take most of the time do not access a kernel's memory: no sanitizers.
 EMULATION_SANITIZE = $(SANITIZE)
-emulation_own = $(patsubst %,%D%/machine/emulation_%.o,block fiber races warp)
+emulation_own = $(patsubst %,%D%/machine/emulation_%.o,block fiber hopper races warp)
 $(emulation_own): EMULATION_SANITIZE = $(EMULATION_ADDRESS)
 %D%/machine/%.o: %D%/%.cc
 	@$(MKDIR_P) $(@D)/$(DEPDIR)
@@ -167,3 +167,7 @@ tests_unit_test_emulation_CPPFLAGS = -I$(srcdir)/%D%/include $(AM_CPPFLAGS)
 tests_unit_test_races_emulation_SOURCES = tests/unit/test_emulation.c
 tests_unit_test_races_emulation_LDADD = %D%/races.o $(LDADD)
 tests_unit_test_races_emulation_CPPFLAGS = -I$(srcdir)/%D%/include $(AM_CPPFLAGS)
+EXTRA_PROGRAMS += tests/unit/test_emulation_hopper
+tests_unit_test_emulation_hopper_SOURCES = tests/unit/test_emulation_hopper.c
+tests_unit_test_emulation_hopper_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_emulation_hopper_CPPFLAGS = -I$(srcdir)/%D%/include $(AM_CPPFLAGS)

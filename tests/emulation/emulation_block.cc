@@ -202,10 +202,29 @@ static bool barrier_open(void)
     return true;
 }
 
+/* Name the first thread that waits at a gate, if there is one. */
+static void name_gate(char *text, size_t bytes)
+{
+    for (int i = 0; i < block->count; i++) {
+        const block_thread *t = &block->threads[i];
+
+        if (t->state != THREAD_AT_GATE)
+            continue;
+        snprintf(
+            text, bytes,
+            "the threads are deadlocked: thread %d waits for parity %d of the gate at "
+            "byte %td of shared memory",
+            i, t->parity, (const unsigned char *)t->gate - block->shared);
+        return;
+    }
+}
+
 /* No thread can continue: name one that waits in its warp, and for which lane. */
 static void report_deadlock(void)
 {
     char text[640] = "the threads are deadlocked";
+
+    name_gate(text, sizeof(text));
 
     for (int i = 0; i < block->count * LANES; i++) {
         const block_thread *t = &block->threads[i / LANES];
@@ -245,6 +264,8 @@ static void block_run(void)
                 __builtin_prefetch(&block->threads[order[i + 2]].fiber);
                 __builtin_prefetch(&block->threads[order[i + 2]].state);
             }
+            if (t->state == THREAD_AT_GATE && hopper_gate_open(t))
+                t->state = THREAD_READY;
             if (t->state != THREAD_READY)
                 continue;
             moved = true;
@@ -299,7 +320,8 @@ static void threads_prepare(uint3 block_index)
         t->index = i;
         t->state = THREAD_READY;
         t->offer = NULL;
-        t->copies_count = t->group = 0;
+        t->copies_count = t->group = t->matmul_group = 0;
+        t->begun = false;
         fiber_prepare(&t->fiber, thread_main, ended);
     }
 }
@@ -396,6 +418,7 @@ bool block_run_launch(const emulation_launch *launch)
                           (unsigned)(rest / launch->grid.y) });
         block_unwritten(block->shared, launch->shared);
         races_begin_block(block->shared, launch->shared);
+        hopper_begin_block();
         block_run();
         number = (number + step) % blocks;
     }

@@ -9,13 +9,19 @@
 
 enum {
     THREADS_MAX = 1024,
-    COPIES_MAX = 64, /* pending, of one thread */
+    COPIES_MAX = 128, /* pending, of one thread */
     LANES = 32,
     SHARED_MOST = 227 << 10, /* of any known device */
     SHARED_SLACK = 64 << 10  /* guard before and after it */
 };
 
-enum thread_state { THREAD_READY, THREAD_AT_BARRIER, THREAD_MEETING, THREAD_LEFT };
+enum thread_state {
+    THREAD_READY,
+    THREAD_AT_BARRIER,
+    THREAD_AT_GATE,
+    THREAD_MEETING,
+    THREAD_LEFT
+};
 
 struct copy {
     void *to;
@@ -34,6 +40,9 @@ struct block_thread : emulation_thread {
     int predicate;
     struct copy *copies; /* COPIES_MAX */
     int copies_count, group;
+    const uint64_t *gate; /* while at a gate */
+    int parity, matmul_group;
+    bool begun; /* matmuls may start */
 };
 
 struct block {
@@ -63,6 +72,18 @@ static inline emulation_offer *block_offer(int warp, int lane)
 /* Distribute the row of 16 bytes of each lane in shared memory to the fragments of the
  * lanes. */
 void copy_rows(int warp, bool transposed);
+
+/* Matmuls of a warpgroup, by one of its warps: start one, and finish those of all but the
+ * last groups. */
+void hopper_start(int warp);
+void hopper_finish(int warp);
+/* A block starts; it ends. */
+void hopper_begin_block(void);
+/* Return whether the gate at which a thread waits is open. */
+bool hopper_gate_open(const struct block_thread *t);
+/* An ordinary write to shared memory, which a matmul may not read before it is
+ * published. */
+void hopper_note_write(const struct block_thread *t, const void *at, size_t bytes);
 
 /*
  * Content of uninitialized memory, in every 16-bit word: NaN as fp32, fp16 and bf16, far

@@ -45,6 +45,7 @@ static void copy_now(const block_thread *self, const struct copy *copy)
     if (copy->there)
         races_access(self->index, copy->from, 16, RACES_READ, NULL);
     memcpy(copy->to, copy->there ? copy->from : zeros, 16);
+    hopper_note_write(self, copy->to, 16);
 }
 
 void emulation_copy(void *to, const void *from, bool there)

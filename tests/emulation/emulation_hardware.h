@@ -111,4 +111,6 @@ static inline float log2_fast(float x)
     return log2f(x < 0x1p-126f && x >= 0 ? 0 : x);
 }
 
+#include "tests/emulation/emulation_hopper.h"
+
 #endif

@@ -67,7 +67,9 @@ enum emulation_rendezvous {
     MEET_MMA_FP16,
     MEET_MMA_BF16,
     MEET_LOAD,
-    MEET_LOAD_TRANSPOSED
+    MEET_LOAD_TRANSPOSED,
+    MEET_MATMUL,
+    MEET_MATMULS_WAIT
 };
 
 /* Arguments and result of a lane in a collective. */
@@ -81,6 +83,7 @@ struct emulation_offer {
     const uint32_t *a, *b;
     const void *row; /* of ldmatrix */
     uint32_t *out;
+    const struct emulation_matmul *matmul; /* of a warpgroup */
 };
 void emulation_meet(emulation_offer *offer);
 
@@ -90,6 +93,25 @@ int emulation_capability(void);
 void emulation_copy(void *to, const void *from, bool there);
 void emulation_copies_close(void);
 void emulation_copies_wait(int groups);
+
+/* Instructions of 9.0, see emulation_hopper.cc. left: the lane's part of the left
+ * operand, if that is in registers. */
+struct emulation_matmul {
+    bool fp16, a_turned, b_turned, more;
+    int columns;
+    float *d;
+    const uint32_t *left;
+    uint64_t a, b;
+};
+uint32_t emulation_shared_address(const void *at);
+void emulation_matmul_start(const struct emulation_matmul *matmul);
+void emulation_matmuls_begin(void);
+void emulation_matmuls_close(void);
+void emulation_matmuls_wait(int groups);
+void emulation_publish(void);
+void emulation_gate_init(uint64_t *gate, int arrivals);
+void emulation_gate_arrive(uint64_t *gate);
+void emulation_gate_wait(uint64_t *gate, int parity);
 
 /* Record an atomic access; atomics do not race with each other. */
 void emulation_atomic(const void *at, size_t bytes);

@@ -12,6 +12,7 @@ static const char *const names[] = {
     "nothing",          "__syncwarp",      "__shfl_sync",   "__shfl_up_sync",
     "__shfl_down_sync", "__shfl_xor_sync", "a vote",        "__match_any_sync",
     "mma_fp16",         "mma_bf16",        "load_matrices", "load_matrices_transposed",
+    "hopper_matmul",    "hopper_wait",
 };
 
 /* All lanes of the mask have arrived: check that they are in the same collective. */
@@ -173,6 +174,13 @@ static void complete(int warp, emulation_rendezvous kind, unsigned mask)
     case MEET_LOAD_TRANSPOSED:
         require_capability(kind, 75);
         copy_rows(warp, kind == MEET_LOAD_TRANSPOSED);
+        break;
+    case MEET_MATMUL:
+        require_capability(kind, 90);
+        hopper_start(warp);
+        break;
+    case MEET_MATMULS_WAIT:
+        hopper_finish(warp);
         break;
     default:
         exchange(warp, mask);
