@@ -114,6 +114,9 @@ libkernels_a_SOURCES += %D%/cuda/flash.cuh
 libkernels_a_SOURCES += %D%/cuda/flash_backward.cu %D%/cuda/flash_backward.cuh
 libkernels_a_SOURCES += %D%/cuda/flash_dropout.cuh
 libkernels_a_SOURCES += %D%/cuda/flash_forward.cu
+libkernels_a_SOURCES += %D%/cuda/flash_hopper.cuh
+libkernels_a_SOURCES += %D%/cuda/flash_hopper_backward.cu
+libkernels_a_SOURCES += %D%/cuda/flash_hopper_forward.cu
 libkernels_a_SOURCES += %D%/cuda/flash_launch.h
 libkernels_a_SOURCES += %D%/cuda/fp8.cu
 libkernels_a_SOURCES += %D%/cuda/hardware.cuh
@@ -155,6 +158,7 @@ endif
 # nvcc writes dependencies as gcc does.  The assembler's report of registers and spills, and the PTX,
 # are kept next to the object for tests/cli/cuda_code.t; other output of the assembler is shown.
 SUFFIXES += .cu
+%D%/cuda/flash_hopper_%.$(OBJEXT): NVCC_FLAGS = $(NVCC_HOPPER_FLAGS)
 .cu.$(OBJEXT):
 	@$(MKDIR_P) $(@D)/$(DEPDIR) $(@D)/$(*F).keep
 	@rm -f $(@D)/$(*F).ptx $(@D)/$(*F).compute_*.ptx

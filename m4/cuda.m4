@@ -37,6 +37,7 @@ AC_DEFUN([TS_CUDA], [
     TS_NCCL
     AC_SUBST([NVCC])
     AC_SUBST([NVCC_FLAGS])
+    AC_SUBST([NVCC_HOPPER_FLAGS])
     AC_SUBST([CUDA_CPPFLAGS])
     AC_SUBST([CUDA_LIBS])
 ])
@@ -80,12 +81,14 @@ AC_DEFUN([TS_CUDA_ARCHS], [
 dnl Generate machine code for each capability that this nvcc supports, and PTX for future ones.  The
 dnl sources differ only between the capabilities in the loop over `base` (hardware.cuh); the compiler
 dnl runs once for each of these, and the assembler turns its PTX into code for every capability up to
-dnl the next one.
+dnl the next one.  Attention for 9.0 (flash_hopper_*.cu) has instructions that only code for sm_90a may
+dnl contain; without it, these files are compiled as the others, and have no kernels.
 AC_DEFUN([TS_CUDA_FLAGS], [
     AC_MSG_CHECKING([for compute capabilities of $NVCC])
     ts_base= ts_codes=
     NVCC_FLAGS="-std=c++17 -O3 --threads 2 -Xcompiler -Wall,-Wextra"
     TS_CUDA_COMPRESS
+    NVCC_HOPPER_FLAGS="$NVCC_FLAGS -DFLASH_HOPPER=1 -gencode arch=compute_90a,code=sm_90a"
     TS_CUDA_SUPPORTED([$cuda_archs])
     AS_IF([test -z "$ts_taken"], [AC_MSG_ERROR([$NVCC supports none of: $cuda_archs])])
     for arch in $ts_taken; do
@@ -101,6 +104,8 @@ AC_DEFUN([TS_CUDA_FLAGS], [
     TS_CUDA_CODES
     AS_CASE([" $ts_taken "], [*" 6"*|*" 7@<:@012@:>@"*],
             [NVCC_FLAGS="$NVCC_FLAGS -Wno-deprecated-gpu-targets"])
+    AS_CASE([" $ts_taken "], [*" 90 "*], [], [NVCC_HOPPER_FLAGS=$NVCC_FLAGS])
+    AS_IF([test "${ts_release:-0}" -lt 12], [NVCC_HOPPER_FLAGS=$NVCC_FLAGS])
     AC_MSG_RESULT([$ts_taken])
     have_cuda="$have_cuda (sm $ts_taken)"
 ])

@@ -593,6 +593,7 @@ emulated_tests += %D%/unit/test_cuda_backend
 emulated_tests += %D%/unit/test_cuda_fp8
 emulated_tests += %D%/unit/test_cuda_graph
 emulated_tests += %D%/unit/test_cuda_group
+emulated_tests += %D%/unit/test_cuda_hopper
 emulated_tests += %D%/unit/test_cuda_launch
 emulated_tests += %D%/unit/test_cuda_fence
 emulated_tests += %D%/unit/test_cuda_matmul

@@ -1,7 +1,8 @@
 /*
  * kernels/cuda/attention.cu - selects the kernels of attention: tensor cores
- * (flash_forward.cu, flash_backward.cu) if format, GPU, head size, dropout and alignment
- * allow it, else the plain ones (attention_plain.cu). Both drop the same weights.
+ * (flash_forward.cu, flash_backward.cu; on capability 9.0 flash_hopper_forward.cu and
+ * flash_hopper_backward.cu for what they cover) if format, GPU, head size, dropout and
+ * alignment allow it, else the plain ones (attention_plain.cu). All drop the same weights.
  */
 #include "kernels/cuda/flash_launch.h"
 
@@ -36,8 +37,10 @@ static bool attention_fits(const struct cuda_launch *to, const struct op_attenti
 
 cudaError_t launch_attention(const struct cuda_launch *to, const struct op_attention *op)
 {
-    return attention_fits(to, op) ? launch_flash_forward(to, op)
-                                  : launch_attention_plain(to, op);
+    if (!attention_fits(to, op))
+        return launch_attention_plain(to, op);
+    return flash_hopper_fits(to, op) ? launch_flash_hopper_forward(to, op)
+                                     : launch_flash_forward(to, op);
 }
 
 cudaError_t launch_attention_backward(const struct cuda_launch *to,
@@ -48,5 +51,8 @@ cudaError_t launch_attention_backward(const struct cuda_launch *to,
                 attention_in_pieces(op->dout) &&
                 flash_backward_fits(to, op->forward.head_size);
 
-    return fits ? launch_flash_backward(to, op) : launch_attention_backward_plain(to, op);
+    if (!fits)
+        return launch_attention_backward_plain(to, op);
+    return flash_hopper_fits(to, &op->forward) ? launch_flash_hopper_backward(to, op)
+                                               : launch_flash_backward(to, op);
 }

@@ -264,40 +264,6 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
 }
 
 template <typename T>
-static flash_backward_job<T>
-flash_backward_describe(const struct op_attention_backward *op)
-{
-    const struct op_attention *forward = &op->forward;
-    flash_backward_job<T> job;
-
-    job.q = flash_rows_of<const T>(forward->q, forward->head_size);
-    job.k = flash_rows_of<const T>(forward->k, forward->head_size);
-    job.v = flash_rows_of<const T>(forward->v, forward->head_size);
-    job.out = flash_rows_of<const T>(forward->out, forward->head_size);
-    job.dout = flash_rows_of<const T>(op->dout, forward->head_size);
-    job.dq = flash_rows_of<T>(op->dq, forward->head_size);
-    job.dk = flash_rows_of<T>(op->dk, forward->head_size);
-    job.dv = flash_rows_of<T>(op->dv, forward->head_size);
-    job.lse = (const float *)forward->lse.data;
-    job.delta = (float *)op->delta.data;
-    job.lse_stride = (int64_t)forward->lse.stride;
-    job.delta_stride = (int64_t)op->delta.stride;
-    job.rows = (int)forward->q.rows;
-    job.heads = (int)forward->heads;
-    job.kv_heads = (int)forward->kv_heads;
-    job.group = (int)(forward->heads / forward->kv_heads);
-    job.window = forward->window == 0 || forward->window > INT_MAX ? INT_MAX
-                                                                   : (int)forward->window;
-    job.order = {};
-    job.scale = forward->scale;
-    job.scale_log2 = flash_exponent(forward->scale, forward->softcap);
-    job.cap = flash_cap_factor(forward->scale, forward->softcap);
-    job.shrink = 1 / job.scale_log2;
-    job.drops = dropout_bits_of(&forward->dropout);
-    return job;
-}
-
-template <typename T>
 static cudaError_t flash_backward_put_delta(const struct cuda_launch *to,
                                             const struct op_attention_backward *op)
 {
@@ -403,11 +369,18 @@ static cudaError_t flash_backward_choose_queries(const struct cuda_launch *to,
     return flash_backward_put_queries<T, false, 256, 1, 4, 16, false, 1>(to, op);
 }
 
+cudaError_t launch_flash_delta(const struct cuda_launch *to,
+                               const struct op_attention_backward *op)
+{
+    return op->forward.q.format == FORMAT_FP16 ? flash_backward_put_delta<fp16>(to, op)
+                                               : flash_backward_put_delta<bf16>(to, op);
+}
+
 template <typename T>
 static cudaError_t flash_backward_launch(const struct cuda_launch *to,
                                          const struct op_attention_backward *op)
 {
-    cudaError_t status = flash_backward_put_delta<T>(to, op);
+    cudaError_t status = launch_flash_delta(to, op);
 
     if (status == cudaSuccess)
         status = flash_backward_launch_keys<T>(to, op);

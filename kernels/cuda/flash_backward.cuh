@@ -6,6 +6,8 @@
 #ifndef KERNELS_CUDA_FLASH_BACKWARD_CUH
 #define KERNELS_CUDA_FLASH_BACKWARD_CUH
 
+#include <limits.h>
+
 #include "kernels/cuda/flash.cuh"
 #include "kernels/cuda/flash_dropout.cuh"
 
@@ -23,6 +25,40 @@ template <typename T> struct flash_backward_job {
     float shrink;     /* 1 / scale_log2 */
     struct drops drops;
 };
+
+template <typename T>
+static flash_backward_job<T>
+flash_backward_describe(const struct op_attention_backward *op)
+{
+    const struct op_attention *forward = &op->forward;
+    flash_backward_job<T> job;
+
+    job.q = flash_rows_of<const T>(forward->q, forward->head_size);
+    job.k = flash_rows_of<const T>(forward->k, forward->head_size);
+    job.v = flash_rows_of<const T>(forward->v, forward->head_size);
+    job.out = flash_rows_of<const T>(forward->out, forward->head_size);
+    job.dout = flash_rows_of<const T>(op->dout, forward->head_size);
+    job.dq = flash_rows_of<T>(op->dq, forward->head_size);
+    job.dk = flash_rows_of<T>(op->dk, forward->head_size);
+    job.dv = flash_rows_of<T>(op->dv, forward->head_size);
+    job.lse = (const float *)forward->lse.data;
+    job.delta = (float *)op->delta.data;
+    job.lse_stride = (int64_t)forward->lse.stride;
+    job.delta_stride = (int64_t)op->delta.stride;
+    job.rows = (int)forward->q.rows;
+    job.heads = (int)forward->heads;
+    job.kv_heads = (int)forward->kv_heads;
+    job.group = (int)(forward->heads / forward->kv_heads);
+    job.window = forward->window == 0 || forward->window > INT_MAX ? INT_MAX
+                                                                   : (int)forward->window;
+    job.order = {};
+    job.scale = forward->scale;
+    job.scale_log2 = flash_exponent(forward->scale, forward->softcap);
+    job.cap = flash_cap_factor(forward->scale, forward->softcap);
+    job.shrink = 1 / job.scale_log2;
+    job.drops = dropout_bits_of(&forward->dropout);
+    return job;
+}
 
 /* Set scores of pairs that do not see each other to -inf. back: distance from the lane's
  * first key to its first query; own: 1 where the rows are queries, -1 where they are

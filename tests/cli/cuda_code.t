@@ -15,9 +15,11 @@ echo "# architectures: $archs; --with-cuda-archs selects them"
 # Kernels that may spill: bytes, and a pattern for "sm_NN name" with the mangled name.  Attention on
 # tensor cores uses all 255 registers of a thread with some tiles, and spills a few words; smaller
 # tiles would read keys and values more often.  The tiles were chosen with the assembler of CUDA 13;
-# that of CUDA 12 spills a few words more.
+# that of CUDA 12 spills a few words more.  For 9.0, only warps that copy spill: they leave the registers
+# to those that multiply.
 release=$(sed -n 's/.* release \([0-9]*\)\..*/\1/p' "$top"/kernels/cuda/*.ptx | sort -u)
-spills='112 ^sm_75 .*flash_(forward|backward)
+spills='128 ^sm_90a .*flash_hopper_(forward|keys|queries)
+112 ^sm_75 .*flash_(forward|backward)
 16 ^sm_.* .*flash_(forward|backward)'
 [ "$release" = 12 ] && spills="$spills
 64 ^sm_.* .*(attention_plain|flash_backward_keys)
@@ -38,6 +40,10 @@ for file in $kernels; do
         continue
     fi
     for arch in $archs; do
+        case $file:$arch in
+        flash_hopper_*:90) arch=90a ;;
+        flash_hopper_*) continue ;;
+        esac
         grep -q "for 'sm_$arch'" "$report" || ! grep -q __global__ "$source/kernels/cuda/$file" ||
             echo "$file has no code for $arch" >>"$T/out"
     done
@@ -53,6 +59,9 @@ none 'every kernel is compiled for every architecture'
 
 (cd "$top/kernels/cuda" && grep -niE 'warning|error' -- *.resources) >"$T/out"
 none 'nvcc prints no warnings'
+
+(cd "$top/kernels/cuda" && grep -E 'C75[0-9][0-9]' -- *.resources) >"$T/out"
+none 'matmuls of a warpgroup run without waiting for each other'
 
 awk -v list="$spills" '
     BEGIN { count = split(list, may, "\n") }
@@ -88,7 +97,7 @@ has() {
     has_name="$2 for $1"
     has_file=$(cd "$top/kernels/cuda" && grep -lE "^\.target sm_$1[a-f]?\$" "$2".*ptx)
     case $1:" $archs " in
-    75:*' 75 '* | 80:*' '[89]?' '* | 80:*' '1??' '*) ;;
+    75:*' 75 '* | 80:*' '[89]?' '* | 80:*' '1??' '* | 90:*' 90 '*) ;;
     *) skip "$has_name" 'not built'; return ;;
     esac
     shift 2
@@ -103,6 +112,11 @@ for file in flash_forward flash_backward; do
         'ldmatrix\.sync.*x4\.trans\.shared' 'cp\.async\.cg\.shared\.global.*16'
     has 75 $file 'mma\.sync\.aligned\.m16n8k8\.row\.col\.f32\.f16' \
         'ldmatrix\.sync.*x4\.shared' 'ldmatrix\.sync.*x4\.trans\.shared'
+done
+for file in flash_hopper_forward flash_hopper_backward; do
+    has 90 $file 'wgmma\.mma_async\.sync\.aligned\.m64n64k16\.f32\.f16' \
+        'wgmma\.mma_async\.sync\.aligned\.m64n128k16\.f32\.bf16' 'cp\.async\.cg\.shared\.global.*16' \
+        'mbarrier\.try_wait\.parity' 'fence\.proxy\.async' 'setmaxnreg\.inc'
 done
 wide='global(\.nc)?(\.L[^.]*)?\.(v4\.(b|f|u)32|v2\.(b|f|u)64|b128)'
 for file in activation adamw elementwise embedding fp8 headnorm layernorm loss norm rotary sum_rows swiglu; do

@@ -22,7 +22,8 @@ compile() { # OBJECT COMMAND...
 }
 
 case $file in
-*.cu) set -- $CUDA ;;
+*/flash_hopper_*.cu) set -- $CUDA ${HOPPER:-$CODE} ;;
+*.cu) set -- $CUDA $CODE ;;
 *_avx2.c) set -- $C $AVX2 ;;
 *_avx512.c) set -- $C $AVX512 ;;
 kernels/cpu/*) set -- $C -O3 ;;

@@ -285,9 +285,14 @@ build_objects() {
     ! $CC $avx512 -c -o "$BUILD/nothing.o" "$BUILD/nothing.c" 2>/dev/null || X86=yes
     has_header nccl.h || NO_NCCL=yes
     write_config
+    hopper=
+    [ "$GPU_ARCH" != 90 ] || [ "$(nvcc_release | cut -d. -f1)" -lt 12 ] ||
+        hopper='-DFLASH_HOPPER=1 -gencode arch=compute_90a,code=sm_90a'
     cat >"$BUILD/flags" <<END
 C='$CC -std=gnu11 -g -O2 -fno-math-errno -Wall -Wextra $CPPFLAGS $CUDA_INCLUDES -I$BUILD -I$top'
-CUDA='$NVCC -ccbin $CXX -std=c++17 -O3 -lineinfo -gencode arch=compute_$GPU_ARCH,code=[sm_$GPU_ARCH,compute_$GPU_ARCH] -I$top'
+CUDA='$NVCC -ccbin $CXX -std=c++17 -O3 -lineinfo -I$top'
+CODE='-gencode arch=compute_$GPU_ARCH,code=[sm_$GPU_ARCH,compute_$GPU_ARCH]'
+HOPPER='$hopper'
 AVX2='-O3 $avx2'
 AVX512='-O3 $avx512'
 X86='$X86'
