@@ -306,6 +306,15 @@ static inline bool plan_offloads(const struct plan *plan)
            !plan->external;
 }
 
+/* Return what the ranks of the plan divide among them, in words. */
+static inline const char *plan_divides(const struct plan *plan)
+{
+    return plan->zero_stage > 2
+               ? "the weights of layers, gradients and moments, and two layers in use"
+           : plan->zero_stage > 1 ? "the gradients and moments"
+                                  : "the moments";
+}
+
 /* Return the number of processes of the run; 1 if the plan does not set it. */
 static inline size_t plan_ranks(const struct plan *plan)
 {

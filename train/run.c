@@ -367,6 +367,15 @@ static void describe_attention(const struct run *run)
                         : "");
 }
 
+static void describe_ranks(const struct run *run)
+{
+    size_t ranks = plan_ranks(run->plan);
+
+    if (run->train && ranks > 1)
+        log_line(run->options->log, LOG_INFO, "ranks: each of %zu has 1/%zu of %s", ranks,
+                 ranks, plan_divides(run->plan));
+}
+
 static void describe_steps(const struct run *run)
 {
     char ranks[40] = "";
@@ -420,6 +429,7 @@ static void describe(struct run *run)
                  "own chat template, which is saved with the model; leave template out "
                  "of the job to train with the model's own",
                  plan->template_name);
+    describe_ranks(run);
     describe_steps(run);
 }
 

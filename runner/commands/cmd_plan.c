@@ -488,10 +488,6 @@ static void add_model(struct text *out, const struct page *page)
 /* What the ranks divide. */
 static void add_shares(struct text *out, const struct page *page)
 {
-    static const char *const divided[] = {
-        "the moments", "the gradients and moments",
-        "the weights of layers, gradients and moments, and two layers in use"
-    };
     const struct plan *plan = page->plan;
     size_t ranks = plan_ranks(plan);
     int64_t stage = plan->zero_stage > 1 ? plan->zero_stage : 1;
@@ -500,7 +496,7 @@ static void add_shares(struct text *out, const struct page *page)
         text_addf(out,
                   "              zero_stage %" PRId64 ": each of %zu ranks has 1/%zu of "
                   "%s\n",
-                  stage, ranks, ranks, divided[stage - 1]);
+                  stage, ranks, ranks, plan_divides(plan));
 }
 
 static void add_end(struct text *out, const struct page *page)

@@ -130,6 +130,7 @@ job '"cuda:0,1"' "bf16: true" "memory_limit: $(($(use plain.yaml total) - 100000
 expect_status "plan of that job with less memory succeeds" 0 "$trainspool" plan least.yaml
 expect_output "its ranks divide all that they can" 'zero_stage 3: each of 2 ranks'
 expect_status "it succeeds" 0 "$trainspool" run -q least.yaml
+expect "its log says so" grep -q 'ranks: each of 2 has 1/2 of the weights of layers' least.run/train.log
 expect "it gives the same bits" test "$(weights least)" = "$(weights plain)"
 job '"cuda:0,1"' "  zero_stage: 3" "bf16: true" >layers.yaml
 expect_status "a job that divides the layers succeeds" 0 "$trainspool" run -q layers.yaml
