@@ -405,6 +405,8 @@ static cudaError_t hopper_keys_put(const struct cuda_launch *to,
                   sizeof(hopper_keys_room<T, D, GROUPS, STEP>) + HOPPER_ATOM, job);
 }
 
+/* Steps are as wide as the registers allow: a matmul of 64 columns reads as many bytes of
+ * its left operand as of its right one. */
 template <typename T>
 static cudaError_t hopper_backward_choose(const struct cuda_launch *to,
                                           const struct op_attention_backward *op)
@@ -413,11 +415,11 @@ static cudaError_t hopper_backward_choose(const struct cuda_launch *to,
     cudaError_t status = launch_flash_delta(to, op);
 
     if (status == cudaSuccess)
-        status = small ? hopper_keys_put<T, 64, 2, 64>(to, op)
+        status = small ? hopper_keys_put<T, 64, 2, 96>(to, op)
                        : hopper_keys_put<T, 128, 2, 64>(to, op);
     if (status == cudaSuccess)
         status = small ? hopper_queries_put<T, 64, 2, 128>(to, op)
-                       : hopper_queries_put<T, 128, 2, 64>(to, op);
+                       : hopper_queries_put<T, 128, 2, 96>(to, op);
     return status;
 }
 
