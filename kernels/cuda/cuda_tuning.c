@@ -43,7 +43,7 @@ struct cuda_tuning {
     struct matmul_choices *choices;
     char *file, *lock; /* NULL: nothing is timed */
     bool everything;   /* also what is not worth it */
-    bool warned;       /* that the file cannot be used */
+    bool reported;     /* that the file cannot be used */
     double seconds;    /* spent on timing */
     size_t timed, changed;
     struct log *log;
@@ -63,11 +63,12 @@ static char *name_file(const char *dir, const struct matmul_choices *choices,
     return path_join(dir, name);
 }
 
-static void warn(struct cuda_tuning *tuning, const char *what, const char *why)
+/* A run without these choices is slower, not wrong: no warning. */
+static void report_lack(struct cuda_tuning *tuning, const char *what, const char *why)
 {
-    if (!tuning->warned)
-        log_line(tuning->log, LOG_WARN, "device: matmuls are not timed: %s%s", what, why);
-    tuning->warned = true;
+    if (!tuning->reported)
+        log_line(tuning->log, LOG_INFO, "device: matmuls are not timed: %s%s", what, why);
+    tuning->reported = true;
 }
 
 static void open_file(struct cuda_tuning *tuning, const char *dir)
@@ -75,7 +76,7 @@ static void open_file(struct cuda_tuning *tuning, const char *dir)
     struct error err = { 0 };
 
     if (!file_make_dirs(dir, 0700, &err)) {
-        warn(tuning, "", err.text);
+        report_lack(tuning, "", err.text);
         return;
     }
     tuning->file = name_file(dir, tuning->choices, ".txt");
@@ -125,7 +126,7 @@ static void add_to_file(struct cuda_tuning *tuning, const struct matmul_choice *
         ok = file_replace(tuning->file, text.data, text.len, 0600, &err);
     }
     if (!ok)
-        warn(tuning, "", err.text);
+        report_lack(tuning, "", err.text);
     text_clear(&text);
 }
 
@@ -143,8 +144,8 @@ static int lock_file(struct cuda_tuning *tuning)
             nanosleep(&moment, NULL);
     }
     if (fd < 0)
-        warn(tuning, busy ? "another process holds the lock " : "",
-             busy ? tuning->lock : err.text);
+        report_lack(tuning, busy ? "another process holds the lock " : "",
+                    busy ? tuning->lock : err.text);
     return fd;
 }
 
