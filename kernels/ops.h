@@ -58,7 +58,7 @@ struct op_decide {
  *   a     (M, K), or (K, M) if trans_a   compute or fp32
  *   b     (K, N), or (N, K) if trans_b   the format of a; or, if a is 16-bit and the
  *                                        backend rounds_b, fp32, rounded to a's format
- *   bias  (1, N) fp32, or absent
+ *   bias  (1, N) fp32, or absent; a GPU may round it to the format of out
  *   out   fp32 or the format of a;  beta is 0 (out is not read) or 1
  * forward   Y = X W^T:     a = X, b = W, trans_b    W is (out, in), as in Hugging Face
  * backward  dX = dY W:     a = dY, b = W

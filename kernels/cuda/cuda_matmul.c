@@ -430,6 +430,30 @@ static cudaError_t put(struct cuda_backend *cuda, const struct op_matmul *op)
 
 /* ---- A bias and a 16-bit result ---- */
 
+/* Let the library add the bias, which it takes in the format of the result: 16 bits, as
+ * matmuls read weights. Return whether it can; not to an earlier result, whose sum with
+ * the bias might be rounded, too. */
+static bool put_with_bias(struct cuda_backend *cuda, const struct op_matmul *op,
+                          cudaError_t *status)
+{
+    const struct cuda_launch *to = &cuda->launch;
+    struct op_matmul narrow = *op;
+    struct cuda_plan *plan;
+
+    narrow.bias = tensor_of(to->scratch, op->out.format, 1, op->out.cols);
+    if (op->beta != 0 || op->round_a != FORMAT_FP32 ||
+        tensor_bytes(narrow.bias) > to->scratch_bytes)
+        return false;
+    plan = plan_for(cuda, &narrow, false);
+    if (!plan || !plan->adds_bias)
+        return false;
+    *status =
+        launch_convert(to, &(struct op_convert) { .out = narrow.bias, .x = op->bias });
+    if (*status == cudaSuccess)
+        *status = multiply(cuda, plan, &narrow, NULL);
+    return true;
+}
+
 /* Compute rows first .. of the result in fp32, so that the sum is rounded once. (The
  * matmul comes before other uses of the scratch: rounding to fp8 uses it.) */
 static cudaError_t put_wide(struct cuda_backend *cuda, const struct op_matmul *op,
@@ -468,6 +492,8 @@ cudaError_t cuda_matmul_put(struct cuda_backend *cuda, const void *operands)
         return cudaSuccess;
     if (!op->bias.data || op->out.format == FORMAT_FP32)
         return put(cuda, op);
+    if (put_with_bias(cuda, op, &status))
+        return status;
     most = most / op->out.cols;
     if (most == 0)
         return cudaErrorNotSupported;

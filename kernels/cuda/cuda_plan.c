@@ -8,6 +8,9 @@
 
 enum { SLOTS = 256, BIAS_ALIGNED = 4, SCALES_ALIGNED = 16 };
 
+/* Exponent of 16 bytes, and elements of 16 bits in them. */
+enum { ROWS_ALIGNED = 4, ROWS_UNIT = 8 };
+
 /* How many algorithms the library may propose: the first few for a small output with a
  * deep sum may all be split unevenly. */
 enum { PROPOSALS = 32 };
@@ -244,16 +247,27 @@ static void choose(struct cuda_plans *plans, struct cuda_plan *plan,
     library->preference_set(preference, mask, &split, sizeof(split));
 }
 
+/* Return whether all rows of the operands start where 16 bytes are one access. */
+static bool is_aligned(const struct matmul_key *key)
+{
+    return key->a_aligned >= ROWS_ALIGNED && key->b_aligned >= ROWS_ALIGNED &&
+           key->out_aligned >= ROWS_ALIGNED &&
+           (key->a_stride | key->b_stride | key->out_stride) % ROWS_UNIT == 0;
+}
+
 /*
- * An epilogue accepts the bias only in the format of out, and not with fp8, whose bias is
- * bf16. With one row or column cuBLAS before 12.8 Update 1 may add it incorrectly (CUDA
- * Toolkit release notes, cuBLAS, [5104822]).
+ * An epilogue accepts the bias only in the format of out, in which cuda_matmul.c gives it,
+ * and not with fp8, whose bias is bf16. With one row or column cuBLAS before 12.8 Update 1
+ * may add it incorrectly (CUDA Toolkit release notes, cuBLAS, [5104822]).
+ *
+ * If rows of operands are not aligned, a result in 16 bits is less accurate than a sum in
+ * fp32 that is rounded once (H100, cuBLAS 13.1: 9 x 50 from 3001 in bf16).
  */
 static bool may_add_bias(const struct matmul_key *key)
 {
     return key->bias && key->bias_aligned >= BIAS_ALIGNED && key->rows > 1 &&
-           key->cols > 1 && key->out_format == FORMAT_FP32 &&
-           key->a_format < FORMAT_FP8_E4M3;
+           key->cols > 1 && key->a_format < FORMAT_FP8_E4M3 &&
+           (key->out_format == FORMAT_FP32 || is_aligned(key));
 }
 
 static void choose_with_bias(struct cuda_plans *plans, struct cuda_plan *plan,

@@ -6,7 +6,7 @@
  * support: fp8 before 8.9, in any order except transposed times not transposed, with two
  * operands of E5M2, or if the depth, the rows of the result or an address is not a
  * multiple of 16 bytes ("cuBLAS", 13.0, cublasLtMatmul and Tensor Core Usage; its
- * columns, which are our rows, are free); a bias for a result that is not 32-bit; an
+ * columns, which are our rows, are free); a bias with fp8; an
  * operand that is less aligned than the preference given to the heuristic. It also
  * refuses fp8 whose scales the heuristic was not given; whether the real library does is
  * not known.
@@ -231,7 +231,7 @@ static bool supported(cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
         return false;
     if (desc->compute == CUBLAS_COMPUTE_32F_FAST_TF32 && a->type != CUDA_R_32F)
         return false;
-    return desc->epilogue == CUBLASLT_EPILOGUE_DEFAULT || d->type == CUDA_R_32F;
+    return true;
 }
 
 static bool is_one(const cublasLtMatrixLayoutOpaque_t *d)
@@ -424,7 +424,7 @@ static void store(const matmul_call *p, size_t row, size_t col, float sum)
     if (p->beta != 0)
         x += p->beta * get(p->c, p->c_layout.type, row + col * (size_t)p->c_layout.ld);
     if (p->desc.epilogue == CUBLASLT_EPILOGUE_BIAS)
-        x += is_one(&p->d_layout) ? NAN : ((const float *)p->desc.bias)[row];
+        x += is_one(&p->d_layout) ? NAN : get(p->desc.bias, p->d_layout.type, row);
     if (p->d_layout.type == CUDA_R_16F)
         ((__half *)p->d)[at] = __float2half_rn(x);
     else if (p->d_layout.type == CUDA_R_16BF)

@@ -72,6 +72,18 @@ struct product {
     struct op_matmul op;
 };
 
+/* A GPU may round a bias to the format of the result, so it has such values. */
+static struct operand bias_random(enum format format, size_t cols)
+{
+    struct operand bias = operand_random(FORMAT_FP32, 1, cols, 1, 3);
+    struct operand narrow = operand_random(format, 1, cols, 1, 3);
+
+    memcpy(bias.real, narrow.real, cols * sizeof(bias.real[0]));
+    operand_write(&bias);
+    operand_clear(&narrow);
+    return bias;
+}
+
 static void product_open(struct product *p, const struct kind *kind,
                          const struct shape *shape)
 {
@@ -81,7 +93,7 @@ static void product_open(struct product *p, const struct kind *kind,
                          : operand_random(kind->in, shape->rows, shape->depth, 1, 1);
     p->b = kind->trans_b ? operand_random(kind->in, shape->cols, shape->depth, 1, 2)
                          : operand_random(kind->in, shape->depth, shape->cols, 1, 2);
-    p->bias = operand_random(FORMAT_FP32, 1, shape->cols, 1, 3);
+    p->bias = bias_random(kind->out, shape->cols);
     p->out = operand_random(kind->out, shape->rows, shape->cols, 1, 4);
     p->wanted = malloc(numbers * sizeof(double));
     memcpy(p->wanted, p->out.real, numbers * sizeof(double));
@@ -207,6 +219,54 @@ static void test_matmul_applies_alpha_beta_and_bias(void **state)
 
                 try_product(*state, &kind, &shapes[i]);
             }
+}
+
+/* Rows that start where a GPU's library adds a bias to 16 bits, too. */
+static struct operand aligned_random(enum format format, size_t rows, size_t cols,
+                                     uint64_t seed)
+{
+    struct operand x = operand_padded(format, rows, cols, 0);
+    struct operand values = operand_random(format, rows, cols, 1, seed);
+
+    memcpy(x.real, values.real, x.numbers * sizeof(x.real[0]));
+    operand_write(&x);
+    operand_clear(&values);
+    return x;
+}
+
+static void test_matmul_adds_a_bias_to_aligned_rows(void **state)
+{
+    enum { ROWS = 40, COLS = 72, DEPTH = 3000 };
+    struct both *both = *state;
+    static double wanted[ROWS * COLS];
+
+    for (size_t f = 0; f < TS_COUNT(formats); f++) {
+        struct operand a = aligned_random(formats[f].in, ROWS, DEPTH, 1);
+        struct operand b = aligned_random(formats[f].in, COLS, DEPTH, 2);
+        struct operand bias = bias_random(formats[f].out, COLS);
+        struct operand out = operand_padded(formats[f].out, ROWS, COLS, 0);
+        const struct kind kind = { .in = formats[f].in };
+        const struct op_matmul op = { .out = out.tensor,
+                                      .a = a.tensor,
+                                      .b = b.tensor,
+                                      .bias = bias.tensor,
+                                      .trans_b = true,
+                                      .alpha = 1 };
+
+        reference_matmul(&(struct reference_matmul) {
+            ROWS, COLS, DEPTH, a.real, b.real, bias.real, false, true, 1, 0, wanted });
+        machines_try(
+            both->machines[1], run_matmul, &op,
+            &(struct outcome) { .operand = &out,
+                                .wanted = wanted,
+                                .units = units_of(both->machines[1], &kind, DEPTH),
+                                .least = 1 },
+            1);
+        operand_clear(&a);
+        operand_clear(&b);
+        operand_clear(&bias);
+        operand_clear(&out);
+    }
 }
 
 /* With beta 0 the previous contents of out must not matter, not even a NaN. */
@@ -500,6 +560,7 @@ int main(void)
         cmocka_unit_test(test_matmul_matches_the_reference),
         cmocka_unit_test(test_matmul_handles_large_depths),
         cmocka_unit_test(test_matmul_applies_alpha_beta_and_bias),
+        cmocka_unit_test(test_matmul_adds_a_bias_to_aligned_rows),
         cmocka_unit_test(test_matmul_does_not_read_what_it_overwrites),
         cmocka_unit_test(test_matmul_propagates_inf_and_nan),
         cmocka_unit_test(test_matmul_keeps_a_nan_with_all_bits_set),

@@ -81,30 +81,46 @@ static void test_cuda_matmul_plans_a_shape_once(void **state)
     backend_close(be);
 }
 
-/* In the matmul if the library can, after it if not: the same sum, rounded once. */
+/* In the matmul if the library can, after it if not: for one row, and in 16 bits, in which
+ * the library takes the bias, also for rows that are not aligned and earlier results. */
 static void test_cuda_matmul_adds_the_bias_either_way(void **state)
 {
-    static const enum format outs[] = { FORMAT_FP32, FORMAT_BF16 };
-    static const size_t kernels[] = { 0, 1 };
+    static const struct {
+        enum format out;
+        size_t rows, gap;
+        float beta;
+        size_t kernels;
+    } cases[] = {
+        { FORMAT_FP32, 5, 1, 0, 0 }, { FORMAT_FP32, 1, 0, 0, 1 },
+        { FORMAT_FP32, 5, 0, 1, 0 }, { FORMAT_BF16, 5, 0, 0, 1 }, /* rounds it */
+        { FORMAT_BF16, 1, 0, 0, 1 }, { FORMAT_BF16, 5, 1, 0, 1 },
+        { FORMAT_BF16, 5, 0, 1, 2 },
+    };
     struct backend *be = unit_cuda_alone(80, 2 * gib);
-    struct tensor a = unit_cuda_matrix(be, FORMAT_BF16, 5, 9, 9, 1);
-    struct tensor b = unit_cuda_matrix(be, FORMAT_BF16, 11, 9, 9, 2);
     struct tensor bias = unit_cuda_matrix(be, FORMAT_FP32, 1, 11, 11, 3);
 
     (void)state;
-    for (size_t i = 0; i < TS_COUNT(outs); i++) {
-        struct op_matmul op = { .out = unit_cuda_matrix(be, outs[i], 5, 11, 16, 4),
-                                .a = a,
-                                .b = b,
-                                .trans_b = true,
-                                .bias = bias,
-                                .alpha = 1 };
-        size_t before = emulation_kernels_run();
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        size_t rows = cases[i].rows, stride = 16 + cases[i].gap;
+        struct op_matmul op = {
+            .out = unit_cuda_matrix(be, cases[i].out, rows, 11, 16, 4),
+            .a = unit_cuda_matrix(be, FORMAT_BF16, rows, 9, stride, 1),
+            .b = unit_cuda_matrix(be, FORMAT_BF16, 11, 9, 16, 2),
+            .trans_b = true,
+            .bias = bias,
+            .alpha = 1,
+            .beta = cases[i].beta,
+        };
+        size_t before;
 
+        if (op.beta != 0)
+            be->ops->zero(be, &(struct op_zero) { .out = op.out });
+        unit_cuda_sync(be);
+        before = emulation_kernels_run();
         be->ops->matmul(be, &op);
         unit_cuda_sync(be);
-        assert_int_equal(emulation_kernels_run() - before, kernels[i]);
-        compare(be, &op, i == 0 ? 0x1p-20 : 0x1p-8);
+        assert_int_equal(emulation_kernels_run() - before, cases[i].kernels);
+        compare(be, &op, cases[i].out == FORMAT_FP32 ? 0x1p-20 : 0x1p-8);
     }
     backend_close(be);
 }

@@ -160,6 +160,15 @@ static void test_cuda_plan_adds_a_bias_to_more_than_a_row(void **state)
         assert_int_equal(plan->status, CUBLAS_STATUS_SUCCESS);
         assert_int_equal(plan->adds_bias, cases[i].adds);
     }
+    for (int i = 0; i < 3; i++) { /* 16 bits; rows that are not aligned */
+        struct matmul_key key = key_of(16, 16, 16);
+
+        key.bias = true;
+        key.a_format = key.b_format = key.out_format = FORMAT_BF16;
+        key.out_aligned = i == 1 ? 3 : 8;
+        key.a_stride += i == 2 ? 4 : 0;
+        assert_int_equal(find_key(&p, key)->adds_bias, i == 0);
+    }
     plans_close(&p);
 }
 
