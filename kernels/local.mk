@@ -133,6 +133,7 @@ libkernels_a_SOURCES += %D%/cuda/cudnn_sequences.cu
 libkernels_a_SOURCES += %D%/cuda/column_sums.cuh
 libkernels_a_SOURCES += %D%/cuda/sum_rows.cu
 libkernels_a_SOURCES += %D%/cuda/swiglu.cu
+libkernels_a_SOURCES += %D%/cuda/thin.cu
 libkernels_a_SOURCES += %D%/cuda/topk.cu
 endif
 

@@ -585,8 +585,8 @@ EXTRA_DIST += %D%/differential/published.py
 # unchanged, `races` uses kernels compiled with race detection.  Race detection and sanitizers exclude
 # each other: a build with sanitizers tests operations as `emulated`, a build without as `races`, and
 # both test whole models as `emulated`.  Two tests need no race detection: the only matmul kernels are
-# those of fp8, and golden operators use no kernel that other tests leave out.  operations.mk lists the
-# tests of operations; `make tests/unit/test_emulated_NAME` always builds one.
+# those of fp8 and of thin results, which have tests of their own, and golden operators use no kernel
+# that other tests leave out.  operations.mk lists the tests of operations; `make tests/unit/test_emulated_NAME` always builds one.
 emulated_tests =
 emulated_tests += %D%/unit/test_cuda_attention
 emulated_tests += %D%/unit/test_cuda_backend
@@ -618,6 +618,7 @@ plain_emulated_tests += %D%/unit/test_recorded_ranks
 races_tests =
 races_tests += %D%/unit/test_races_emulation
 races_tests += %D%/unit/test_races_fp8
+races_tests += %D%/unit/test_races_thin
 
 EXTRA_DIST += %D%/emulation/README.md
 EXTRA_DIST += %D%/emulation/emulation.h

@@ -55,6 +55,11 @@ cudaError_t launch_kernel_image(void);
 cudaError_t launch_add_bias(const struct cuda_launch *to, struct tensor out,
                             struct tensor x, struct tensor bias);
 
+/* thin.cu: a sum of many rows with a result of at most 64 columns, in fp32.
+ * suits: return whether it can run this matmul. */
+bool launch_thin_suits(const struct cuda_launch *to, const struct op_matmul *op);
+cudaError_t launch_thin(const struct cuda_launch *to, const struct op_matmul *op);
+
 /* attention.cu: tensor cores for 16-bit formats from capability 7.5, else the plain
  * kernels */
 cudaError_t launch_attention(const struct cuda_launch *to, const struct op_attention *op);

@@ -490,6 +490,8 @@ cudaError_t cuda_matmul_put(struct cuda_backend *cuda, const void *operands)
     assert(operands_are_valid(op));
     if (op->out.rows == 0 || op->out.cols == 0 || depth_of(op) == 0)
         return cudaSuccess;
+    if (launch_thin_suits(&cuda->launch, op))
+        return launch_thin(&cuda->launch, op);
     if (!op->bias.data || op->out.format == FORMAT_FP32)
         return put(cuda, op);
     if (put_with_bias(cuda, op, &status))

@@ -118,6 +118,8 @@ for file in flash_hopper_forward flash_hopper_backward; do
         'wgmma\.mma_async\.sync\.aligned\.m64n128k16\.f32\.bf16' 'cp\.async\.cg\.shared\.global.*16' \
         'mbarrier\.try_wait\.parity' 'fence\.proxy\.async' 'setmaxnreg\.inc'
 done
+has 80 thin 'mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.bf16' 'ldmatrix\.sync.*x4\.trans\.shared' \
+    'cp\.async\.cg\.shared\.global.*16'
 wide='global(\.nc)?(\.L[^.]*)?\.(v4\.(b|f|u)32|v2\.(b|f|u)64|b128)'
 for file in activation adamw elementwise embedding fp8 headnorm layernorm loss norm rotary sum_rows swiglu; do
     has 80 $file "ld\.$wide"

@@ -188,7 +188,7 @@ static void test_matmul_handles_large_depths(void **state)
 {
     static const struct shape shapes[] = {
         { 5, 7, 5000 },     { 16, 16, 2048 },  { 48, 200, 4001 },
-        { 33, 1000, 1300 }, { 300, 96, 1088 },
+        { 33, 1000, 1300 }, { 300, 96, 1088 }, { 264, 48, 1311 },
     };
     struct kind kind = { .alpha = 1 };
 

@@ -125,6 +125,58 @@ static void test_cuda_matmul_adds_the_bias_either_way(void **state)
     backend_close(be);
 }
 
+/* Sums of many rows with few columns on one side have their own kernel, in two passes. */
+static void test_cuda_matmul_sums_into_thin_results(void **state)
+{
+    static const struct {
+        size_t rows, cols, depth;
+        enum format format;
+        size_t kernels;
+    } cases[] = {
+        { 200, 16, 1024, FORMAT_BF16, 2 },
+        { 136, 48, 1030, FORMAT_FP16, 2 },
+        { 264, 8, 1100, FORMAT_BF16, 2 },
+        { 72, 64, 4000, FORMAT_BF16, 2 },
+        { 128, 24, 9000, FORMAT_BF16, 2 },
+        { 200, 16, 1000, FORMAT_BF16, 0 }, /* not deep */
+        { 200, 72, 1024, FORMAT_BF16, 0 }, /* not thin */
+        { 16, 200, 1024, FORMAT_BF16, 0 },
+        { 200, 12, 1024, FORMAT_BF16, 0 }, /* rows do not start at 16 bytes */
+    };
+    struct backend *be = unit_cuda_alone(80, 2 * gib);
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        size_t rows = cases[i].rows, cols = cases[i].cols, depth = cases[i].depth;
+        struct op_matmul op = {
+            .out = unit_cuda_matrix(be, FORMAT_FP32, rows, cols, cols + 3, 1),
+            .a = unit_cuda_matrix(be, cases[i].format, depth, rows, rows + 16, 2),
+            .b = unit_cuda_matrix(be, cases[i].format, depth, cols, cols + 8, 3),
+            .trans_a = true,
+            .alpha = 1,
+        };
+        size_t before = emulation_kernels_run();
+        float *once, *twice;
+
+        be->ops->matmul(be, &op);
+        unit_cuda_sync(be);
+        assert_int_equal(emulation_kernels_run() - before, cases[i].kernels);
+        compare(be, &op, 0x1p-20);
+        once = unit_cuda_read(be, op.out);
+        op.beta = 1;
+        be->ops->matmul(be, &op);
+        unit_cuda_sync(be);
+        twice = unit_cuda_read(be, op.out);
+        for (size_t n = 0; n < rows; n++)
+            for (size_t m = 0; m < cols; m++)
+                assert_true(twice[n * op.out.stride + m] ==
+                            2 * once[n * op.out.stride + m]);
+        free(once);
+        free(twice);
+    }
+    backend_close(be);
+}
+
 /* fp32 is exact unless the job requests tf32: then each operand is truncated to 2^-10 of
  * it. */
 static void test_cuda_matmul_rounds_to_tf32_only_if_requested(void **state)
@@ -332,6 +384,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cuda_matmul_plans_a_shape_once),
         cmocka_unit_test(test_cuda_matmul_adds_the_bias_either_way),
+        cmocka_unit_test(test_cuda_matmul_sums_into_thin_results),
         cmocka_unit_test(test_cuda_matmul_rounds_to_tf32_only_if_requested),
         cmocka_unit_test(test_cuda_matmul_multiplies_in_8_bits),
         cmocka_unit_test(test_cuda_matmul_logs_once_what_8_bits_do_not_support),
