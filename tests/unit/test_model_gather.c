@@ -129,28 +129,27 @@ static void watch_alone(struct unit_model *u, const struct unit_ranks *ranks,
         model_lead(u->model, false);
 }
 
-/* A model that is not trained, divided likewise. */
-static struct unit_model second_model(const struct unit_model *of, const char *base)
+/* A model that is not trained, divided likewise.  It keeps pointers into `second`. */
+static void start_second(struct unit_model *second, const struct unit_model *of,
+                         const char *base)
 {
-    struct unit_model second = unit_model_text(llama, of->plan);
+    struct model_options options = { .plan = &second->plan,
+                                     .config = &second->config,
+                                     .backend = of->be,
+                                     .rows_max = ROWS,
+                                     .sequences_max = sequences_of(&of->plan),
+                                     .rank = (size_t)of->group->rank };
     struct error err = { 0 };
 
-    second.plan.method = METHOD_LORA;
-    second.plan.train_from_scratch = false;
-    second.plan.model_name_or_path = base;
-    second.plan.stage = STAGE_SFT;
-    second.plan.generation = (struct generation) { .alone = true };
-    second.plan.ranks = of->plan.zero_stage > 2 ? RANKS : 1;
-    second.model =
-        model_new(&(struct model_options) { .plan = &second.plan,
-                                            .config = &second.config,
-                                            .backend = of->be,
-                                            .rows_max = ROWS,
-                                            .sequences_max = sequences_of(&of->plan),
-                                            .rank = (size_t)of->group->rank },
-                  &err);
-    unit_must(second.model && model_load(second.model, &err), &err);
-    return second;
+    *second = unit_model_text(llama, of->plan);
+    second->plan.method = METHOD_LORA;
+    second->plan.train_from_scratch = false;
+    second->plan.model_name_or_path = base;
+    second->plan.stage = STAGE_SFT;
+    second->plan.generation = (struct generation) { .alone = true };
+    second->plan.ranks = of->plan.zero_stage > 2 ? RANKS : 1;
+    second->model = model_new(&options, &err);
+    unit_must(second->model && model_load(second->model, &err), &err);
 }
 
 static struct course run_stage(const struct gathered *g, const struct unit_ranks *ranks,
@@ -161,7 +160,7 @@ static struct course run_stage(const struct gathered *g, const struct unit_ranks
 
     start_plan(&u, g->kind.model, gathered_plan(g, base, zero_stage), ranks);
     if (g->second) {
-        second = second_model(&u, base);
+        start_second(&second, &u, base);
         (g->stage == STAGE_DPO ? model_set_reference : model_set_teacher)(u.model,
                                                                           second.model);
     }
