@@ -70,8 +70,8 @@ struct backend_ops {
     const char *(*describe)(struct backend *be);
     /* Memory the backend itself holds once it runs (packed panels, plans), in bytes. */
     size_t (*workspace)(struct backend *be);
-    /* Optional: the name of what computes attention in 16 bits, "cuDNN 9.19.0" or
-     * "trainspool"; the bits depend on it.  attention_use: from now on, before the first
+    /* Optional: the name of what computes attention in 16 bits, "cuDNN 9.19.0",
+     * "trainspool" or both; the bits depend on it.  attention_use: from now on, before the first
      * operation, it is the one with this name; false if that is not possible. */
     const char *(*attention_name)(struct backend *be);
     bool (*attention_use)(struct backend *be, const char *name);

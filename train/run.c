@@ -362,7 +362,7 @@ static void describe_attention(const struct run *run)
 
     if (name)
         log_line(run->options->log, LOG_INFO, "attention: %s%s", name,
-                 varies ? ", and its gradients, whose bits differ from run to run "
+                 varies ? "; gradients by cuDNN, whose bits differ from run to run "
                           "(deterministic: false)"
                         : "");
 }

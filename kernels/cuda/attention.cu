@@ -35,6 +35,12 @@ static bool attention_fits(const struct cuda_launch *to, const struct op_attenti
            attention_in_pieces(op->v) && attention_in_pieces(op->out);
 }
 
+bool launch_attention_on_warpgroups(const struct cuda_launch *to,
+                                    const struct op_attention *op)
+{
+    return attention_fits(to, op) && flash_hopper_fits(to, op);
+}
+
 cudaError_t launch_attention(const struct cuda_launch *to, const struct op_attention *op)
 {
     if (!attention_fits(to, op))

@@ -17,6 +17,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,10 +50,12 @@ struct expected {
 
 struct cuda_attention {
     struct cuda_cudnn cudnn;
+    char name[64];
     cudnn_handle handle; /* NULL until it is used */
     struct kept kept[PLANS];
     size_t count;
     struct expected expected;
+    bool all;     /* also what our kernels for 9.0 cover */
     bool insists; /* a failure is an error, not a reason to use our kernels */
     bool off;
     bool told; /* logged that some shape does not use cuDNN */
@@ -72,6 +75,19 @@ static bool open_library(struct cuda_attention *attention, struct error *why_not
                      attention->cudnn.name);
 }
 
+/* Return whether our kernels for 9.0 are there, for heads that they cover. */
+static bool has_warpgroups(const struct cuda_backend *cuda)
+{
+    const struct op_attention op = { .q = tensor_of(NULL, FORMAT_BF16, 64, 64),
+                                     .sequences = 1,
+                                     .heads = 1,
+                                     .kv_heads = 1,
+                                     .head_size = 64,
+                                     .scale = 1 };
+
+    return launch_attention_on_warpgroups(&cuda->launch, &op);
+}
+
 bool cuda_attention_new(struct cuda_backend *cuda, struct cuda_attention **out,
                         struct error *err)
 {
@@ -86,8 +102,11 @@ bool cuda_attention_new(struct cuda_backend *cuda, struct cuda_attention **out,
     attention = calloc(1, sizeof(*attention));
     if (!attention)
         return error_errno(err, "cannot allocate memory");
-    attention->insists = insists;
+    attention->all = attention->insists = insists;
     if (open_library(attention, &why_not)) {
+        snprintf(attention->name, sizeof(attention->name), "%s%s",
+                 !insists && has_warpgroups(cuda) ? OURS ", else " : "",
+                 attention->cudnn.name);
         *out = attention;
         return true;
     }
@@ -132,7 +151,7 @@ const char *cuda_attention_name(struct backend *be)
 {
     const struct cuda_backend *cuda = cuda_backend_of(be);
 
-    return is_used(cuda) ? cuda->attention->cudnn.name : OURS;
+    return is_used(cuda) ? cuda->attention->name : OURS;
 }
 
 bool cuda_attention_use(struct backend *be, const char *name)
@@ -218,6 +237,13 @@ static bool fits(const struct cuda_backend *cuda, const struct op_attention *op)
            op->dropout.p <= 0 && op->softcap <= 0 && op->head_size % 8 == 0 &&
            op->sequences > 0 && is_dense(op) && in_pieces(op->q) && in_pieces(op->k) &&
            in_pieces(op->v) && in_pieces(op->out);
+}
+
+/* Our kernels for 9.0 are as fast where they exist, and have nothing to start. */
+static bool forward_fits(const struct cuda_backend *cuda, const struct op_attention *op)
+{
+    return fits(cuda, op) &&
+           (cuda->attention->all || !launch_attention_on_warpgroups(&cuda->launch, op));
 }
 
 /* Gradients of packed sequences require Hopper (scaled_dot_product_flash_attention.h of
@@ -369,7 +395,7 @@ void cuda_attention_expect(struct backend *be, const struct op_attention *op)
     sigset_t all, before;
 
     if (!is_used(cuda) || cuda->attention->count > 0 ||
-        cuda->attention->expected.running || !fits(cuda, op))
+        cuda->attention->expected.running || !forward_fits(cuda, op))
         return;
     expected = &cuda->attention->expected;
     expected->key = key_of(op);
@@ -484,7 +510,7 @@ cudaError_t cuda_attention_put(struct cuda_backend *cuda, const void *operands)
                                                     op->heads };
     struct room room = { cuda->launch.scratch, cuda->launch.scratch_bytes };
     struct cuda_sdpa_key key = key_of(op);
-    const struct cudnn_plan *plan = fits(cuda, op) ? plan_for(cuda, &key) : NULL;
+    const struct cudnn_plan *plan = forward_fits(cuda, op) ? plan_for(cuda, &key) : NULL;
     void *tensors[SDPA_IDS];
     struct prepared with;
     cudaError_t status;

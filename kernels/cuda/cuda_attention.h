@@ -3,8 +3,9 @@
  * or our kernels (attention.cu).
  *
  * From compute capability 9.0 on cuDNN computes the forward pass of 16-bit heads if the
- * library is installed. TRAINSPOOL_CUDNN=0 disables it; =1 insists on it: also before 9.0,
- * and a library that is missing or fails is an error. It computes the gradients only if
+ * library is installed, except what our kernels for 9.0 cover. TRAINSPOOL_CUDNN=0 disables
+ * it; =1 insists on it: for all that it has engines for, also before 9.0, and a library
+ * that is missing or fails is an error. It computes the gradients only if
  * their bits may differ from run to run (backend_options.gradients_bytes).
  */
 #ifndef KERNELS_CUDA_CUDA_ATTENTION_H
@@ -18,7 +19,7 @@ bool cuda_attention_new(struct cuda_backend *cuda, struct cuda_attention **out,
                         struct error *err);
 void cuda_attention_free(struct cuda_attention *attention, bool dead);
 
-/* "cuDNN 9.19.0", or "trainspool": our kernels. */
+/* "trainspool": our kernels; "cuDNN 9.19.0"; "trainspool, else cuDNN 9.19.0". */
 const char *cuda_attention_name(struct backend *be);
 /* From now on use what has this name; false if that is not possible. */
 bool cuda_attention_use(struct backend *be, const char *name);

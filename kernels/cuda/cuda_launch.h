@@ -65,6 +65,10 @@ cudaError_t launch_thin(const struct cuda_launch *to, const struct op_matmul *op
 cudaError_t launch_attention(const struct cuda_launch *to, const struct op_attention *op);
 cudaError_t launch_attention_backward(const struct cuda_launch *to,
                                       const struct op_attention_backward *op);
+/* Return whether it is computed by the kernels for capability 9.0, which are as fast as
+ * cuDNN's. */
+bool launch_attention_on_warpgroups(const struct cuda_launch *to,
+                                    const struct op_attention *op);
 /* attention_plain.cu, attention_plain_backward.cu: any format, head size and stride */
 cudaError_t launch_attention_plain(const struct cuda_launch *to,
                                    const struct op_attention *op);

@@ -257,7 +257,8 @@ static void test_cuda_attention_uses_cudnn_from_hopper_on(void **state)
         size_t version;
         const char *name;
     } cases[] = {
-        { NULL, 90, 91900, "cuDNN 9.19.0 (emulated)" },
+        { NULL, 90, 91900, "trainspool, else cuDNN 9.19.0 (emulated)" },
+        { "1", 90, 91900, "cuDNN 9.19.0 (emulated)" },
         { "", 100, 91900, "cuDNN 9.19.0 (emulated)" },
         { NULL, 89, 91900, "trainspool" },
         { "1", 80, 91900, "cuDNN 9.19.0 (emulated)" },
@@ -279,12 +280,13 @@ static void test_cuda_attention_uses_cudnn_from_hopper_on(void **state)
 /* A resumed run continues with what computed attention before. */
 static void test_cuda_attention_can_be_chosen_by_name(void **state)
 {
+    const char *name = "trainspool, else cuDNN 9.19.0 (emulated)";
     struct backend *be = open_with(NULL, 90, 91900);
     struct result result;
 
     (void)state;
-    assert_false(be->ops->attention_use(be, "cuDNN 9.20.0"));
-    assert_true(be->ops->attention_use(be, "cuDNN 9.19.0 (emulated)"));
+    assert_false(be->ops->attention_use(be, "cuDNN 9.19.0 (emulated)"));
+    assert_true(be->ops->attention_use(be, name));
     /* now a failure is an error */
     assert_false(be->ops->attention_use(be, "trainspool"));
     backend_close(be);
@@ -292,8 +294,8 @@ static void test_cuda_attention_can_be_chosen_by_name(void **state)
     be = open_with(NULL, 90, 91900);
     assert_true(be->ops->attention_use(be, "trainspool"));
     assert_string_equal(be->ops->attention_name(be), "trainspool");
-    assert_false(be->ops->attention_use(be, "cuDNN 9.19.0 (emulated)"));
-    result = run_on(be, &shapes[1], (struct besides) { 0 });
+    assert_false(be->ops->attention_use(be, name));
+    result = run_on(be, &shapes[5], (struct besides) { 0 });
     assert_int_equal(result.plans, 0);
     result_clear(&result);
     backend_close(be);
@@ -301,6 +303,22 @@ static void test_cuda_attention_can_be_chosen_by_name(void **state)
     be = open_with("1", 90, 91900);
     assert_false(be->ops->attention_use(be, "trainspool"));
     backend_close(be);
+}
+
+/* On 9.0, heads of 64 and 128 are ours unless cuDNN is insisted on. */
+static void test_cuda_attention_prefers_our_kernels_for_hopper(void **state)
+{
+    static const size_t plans[] = { 1, 0, 0, 1, 1, 1 }; /* by shape */
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(shapes); i++) {
+        struct backend *be = open_with(NULL, 90, 91900);
+        struct result result = run_on(be, &shapes[i], (struct besides) { 0 });
+
+        assert_int_equal(result.plans, plans[i]);
+        result_clear(&result);
+        backend_close(be);
+    }
 }
 
 static void assert_open_fails(size_t version, const char *text)
@@ -375,12 +393,12 @@ static void test_cuda_attention_without_a_working_cudnn_is_ours(void **state)
 
     (void)state;
     emulation_cudnn(91900, 4003);
-    result = run_on(be, &shapes[1], (struct besides) { 0 });
+    result = run_on(be, &shapes[5], (struct besides) { 0 });
     emulation_cudnn(91900, 0);
     assert_int_equal(result.plans, 0);
     assert_string_equal(be->ops->attention_name(be), "trainspool");
     result_clear(&result);
-    result = run_on(be, &shapes[2], (struct besides) { 0 });
+    result = run_on(be, &shapes[0], (struct besides) { 0 });
     assert_int_equal(result.plans, 0);
     result_clear(&result);
     backend_close(be);
@@ -393,7 +411,7 @@ static void test_cuda_attention_is_prepared_in_the_background(void **state)
     static const int statuses[] = { 0, 4003 };
     struct besides nothing = { 0 };
     struct backend *be = open_with(NULL, 90, 91900);
-    struct op_attention op = make(be, &shapes[1], nothing);
+    struct op_attention op = make(be, &shapes[5], nothing);
 
     (void)state;
     be->ops->attention_expect(be, &op);
@@ -401,10 +419,10 @@ static void test_cuda_attention_is_prepared_in_the_background(void **state)
     backend_close(be);
     assert_int_equal(emulation_bytes_held(), 0);
     for (size_t i = 0; i < TS_COUNT(statuses); i++) {
-        struct result alone = run(&shapes[1], nothing, statuses[i] == 0), result;
+        struct result alone = run(&shapes[5], nothing, statuses[i] == 0), result;
 
         be = open_with(NULL, 90, 91900);
-        op = make(be, &shapes[1], nothing);
+        op = make(be, &shapes[5], nothing);
         result = (struct result) { .out = op.out, .lse = op.lse };
         emulation_cudnn(91900, statuses[i]);
         be->ops->attention_expect(be, &op);
@@ -483,7 +501,9 @@ static struct backend *open_varying(size_t gradients_bytes)
 
     emulation_reset(&card, 1);
     assert_int_equal(backend_cuda.devices("cuda", &device, 1, note, sizeof(note)), 1);
+    setenv("TRAINSPOOL_CUDNN", "1", 1);
     be = backend_cuda.open(&options, &err);
+    unsetenv("TRAINSPOOL_CUDNN");
     if (!be)
         fail_msg("%s", err.text);
     return be;
@@ -621,6 +641,7 @@ int main(void)
         cmocka_unit_test(test_cuda_attention_by_cudnn_can_be_recorded),
         cmocka_unit_test(test_cuda_attention_uses_cudnn_from_hopper_on),
         cmocka_unit_test(test_cuda_attention_can_be_chosen_by_name),
+        cmocka_unit_test(test_cuda_attention_prefers_our_kernels_for_hopper),
         cmocka_unit_test(test_cuda_attention_without_a_working_cudnn_is_ours),
         cmocka_unit_test(test_cuda_attention_is_prepared_in_the_background),
         cmocka_unit_test(test_cuda_attention_gradients_by_cudnn_match_ours),
