@@ -406,7 +406,7 @@ counted_data() {
     try "$trainspool" check --device cpu job.yaml
     expect_no_output "D06: it is no error" 'error\[TS301\]'
     expect_output "D06: the longest sample is the reason" \
-        'TS301.*the longest sample has 39 tokens; samples of cutoff_len would need 129 MiB'
+        'TS301.*the longest sample has 39 tokens; samples of cutoff_len would need 123 MiB'
     for command in 'check --device cpu' 'plan --device cpu' run; do
         expect_status "D06: ${command%% *} refuses a tokenizer with more tokens than the model" 1 \
             "$trainspool" $command job.yaml
@@ -426,11 +426,11 @@ counted_data() {
     sed 's/100MiB/60MiB/' job.yaml >small.yaml
     for command in check plan; do
         expect_status "D06: $command refuses it where the data do not fit" 1 "$trainspool" $command --device cpu small.yaml
-        expect_output "D06: $command names what the data take" 'error\[TS301\].*64.6 MiB'
+        expect_output "D06: $command names what the data take" 'error\[TS301\].*64.5 MiB'
     done
     rm train.jsonl
     expect_status "D06: without the data the estimate for cutoff_len stands" 1 "$trainspool" check --device cpu job.yaml
-    expect_output "D06: it is that of full batches" 'error\[TS301\].*129 MiB'
+    expect_output "D06: it is that of full batches" 'error\[TS301\].*123 MiB'
 }
 field patcher/D06-check-contradicts-plan counted_data
 
