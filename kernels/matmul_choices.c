@@ -262,6 +262,7 @@ static bool take(struct matmul_choices *choices, const struct matmul_choice *fou
     if (!choice)
         return false;
     choice->algorithm = found->algorithm;
+    choice->used = choice->used || over;
     return true;
 }
 

@@ -32,9 +32,9 @@ struct matmul_key {
 };
 _Static_assert(sizeof(struct matmul_key) == 6 * sizeof(size_t) + 16, "no gaps");
 
-/* The bytes of a text, at most, and how many choices a table has, which are more than fit
- * there. */
-enum { MATMUL_CHOICES_TEXT_MAX = 1 << 20, MATMUL_CHOICES_MAX = 1 << 14 };
+/* How many choices a table has at most, and the bytes of a text, which are enough for as
+ * many lines. */
+enum { MATMUL_CHOICES_MAX = 1 << 14, MATMUL_CHOICES_TEXT_MAX = 1 << 22 };
 
 struct matmul_choice {
     struct matmul_key key;
@@ -68,8 +68,8 @@ struct matmul_choices_text {
     char about[160]; /* of a foreign one, shortened */
 };
 
-/* Take choices from text. They replace earlier ones of the same shape, used ones only if
- * `over`. */
+/* Take choices from text. They replace earlier ones of the same shape, but not used ones;
+ * `over`: these, too, and all that are taken count as used. */
 struct matmul_choices_text matmul_choices_read(struct matmul_choices *choices,
                                                const char *text, size_t len, bool over);
 

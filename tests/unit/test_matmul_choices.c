@@ -184,6 +184,35 @@ static void test_matmul_choices_in_use_stay(void **state)
     matmul_choices_free(choices);
 }
 
+/* What a checkpoint names is not changed by a file, and is in the next checkpoint. */
+static void test_matmul_choices_that_are_replayed_stay(void **state)
+{
+    struct matmul_choices *choices = matmul_choices_new(about);
+    struct matmul_key key = key_of(1);
+    struct text replayed, file, out;
+
+    (void)state;
+    text_of(2, &replayed);
+    assert_int_equal(matmul_choices_read(choices, replayed.data, replayed.len, true).read,
+                     2);
+    assert_true(matmul_choices_use(choices, &key, 77));
+    text_init(&file, 0);
+    matmul_choices_write(choices, false, &file); /* of shape 1 it says otherwise */
+    matmul_choices_free(choices);
+    choices = matmul_choices_new(about);
+    matmul_choices_read(choices, replayed.data, replayed.len, true);
+    read_into(choices, &file);
+    assert_int_equal(algorithm_of(choices, 1), 0x1234);
+    text_init(&out, 0);
+    assert_int_equal(matmul_choices_write(choices, false, &out), 2);
+    assert_int_equal(out.len, replayed.len);
+    assert_memory_equal(out.data, replayed.data, out.len);
+    text_clear(&out);
+    text_clear(&file);
+    text_clear(&replayed);
+    matmul_choices_free(choices);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -192,6 +221,7 @@ int main(void)
         cmocka_unit_test(test_matmul_choices_leave_damaged_lines_out),
         cmocka_unit_test(test_matmul_choices_of_another_device_are_not_read),
         cmocka_unit_test(test_matmul_choices_in_use_stay),
+        cmocka_unit_test(test_matmul_choices_that_are_replayed_stay),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
