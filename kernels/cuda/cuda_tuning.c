@@ -41,9 +41,9 @@ enum { LOCK_TRIES = 250 };
 
 struct cuda_tuning {
     struct matmul_choices *choices;
-    char *file, *lock; /* NULL: nothing is timed */
+    char *file, *lock; /* NULL: there is no file */
+    bool reads_only;   /* nothing is timed: a choice could not be kept */
     bool everything;   /* also what is not worth it */
-    bool reported;     /* that the file cannot be used */
     double seconds;    /* spent on timing */
     size_t timed, changed;
     struct log *log;
@@ -63,12 +63,13 @@ static char *name_file(const char *dir, const struct matmul_choices *choices,
     return path_join(dir, name);
 }
 
-/* A run without these choices is slower, not wrong: no warning. */
-static void report_lack(struct cuda_tuning *tuning, const char *what, const char *why)
+/* Time nothing from now on, because the next run could not use the same choices. That is
+ * slower, not wrong: no warning. */
+static void stop_timing(struct cuda_tuning *tuning, const char *what, const char *why)
 {
-    if (!tuning->reported)
+    if (!tuning->reads_only)
         log_line(tuning->log, LOG_INFO, "device: matmuls are not timed: %s%s", what, why);
-    tuning->reported = true;
+    tuning->reads_only = true;
 }
 
 static void open_file(struct cuda_tuning *tuning, const char *dir)
@@ -76,7 +77,7 @@ static void open_file(struct cuda_tuning *tuning, const char *dir)
     struct error err = { 0 };
 
     if (!file_make_dirs(dir, 0700, &err)) {
-        report_lack(tuning, "", err.text);
+        stop_timing(tuning, "", err.text);
         return;
     }
     tuning->file = name_file(dir, tuning->choices, ".txt");
@@ -100,7 +101,7 @@ static enum file_state read_file(struct cuda_tuning *tuning)
         found = matmul_choices_read(tuning->choices, text.data, text.len, false);
     text_clear(&text);
     if (exists && !ok)
-        log_line(tuning->log, LOG_WARN, "device: %s; it begins again", err.text);
+        stop_timing(tuning, "", err.text);
     else if (found.foreign || found.damaged > 0)
         log_line(tuning->log, LOG_WARN, "device: %s %s", tuning->file,
                  found.foreign ? "is of another device; it begins again"
@@ -110,7 +111,7 @@ static enum file_state read_file(struct cuda_tuning *tuning)
                                                  : FILE_GOOD;
 }
 
-static void add_to_file(struct cuda_tuning *tuning, const struct matmul_choice *choice,
+static bool add_to_file(struct cuda_tuning *tuning, const struct matmul_choice *choice,
                         enum file_state state)
 {
     struct error err = { 0 };
@@ -126,8 +127,9 @@ static void add_to_file(struct cuda_tuning *tuning, const struct matmul_choice *
         ok = file_replace(tuning->file, text.data, text.len, 0600, &err);
     }
     if (!ok)
-        report_lack(tuning, "", err.text);
+        stop_timing(tuning, "", err.text);
     text_clear(&text);
+    return ok;
 }
 
 /* Return the lock's descriptor, or -1. */
@@ -144,7 +146,7 @@ static int lock_file(struct cuda_tuning *tuning)
             nanosleep(&moment, NULL);
     }
     if (fd < 0)
-        report_lack(tuning, busy ? "another process holds the lock " : "",
+        stop_timing(tuning, busy ? "another process holds the lock " : "",
                     busy ? tuning->lock : err.text);
     return fd;
 }
@@ -242,17 +244,22 @@ static void begin_trial(struct trial *trial)
     if (trial->op->beta == 0)
         return;
     trial->into = NULL;
+    cuda_guard(trial->cuda->patience);
     if (cudaMemGetInfo(&available, &all) == cudaSuccess &&
         available >= bytes + CUDA_RESERVE_BYTES &&
         cudaMalloc(&trial->into, bytes) == cudaSuccess)
         trial->owned = true;
+    cuda_guard(0);
     cudaGetLastError();
 }
 
 static void end_trial(struct trial *trial)
 {
-    if (trial->owned && !trial->cuda->dead)
-        cudaFree(trial->into);
+    if (!trial->owned || trial->cuda->dead)
+        return;
+    cuda_guard(trial->cuda->patience);
+    cudaFree(trial->into);
+    cuda_guard(0);
 }
 
 /* Put an algorithm into the stream. False if the library does not accept it. */
@@ -402,19 +409,26 @@ static void use(struct cuda_tuning *tuning, struct cuda_plan *plan, unsigned cho
     matmul_choices_use(tuning->choices, &plan->key, digest_of(plan, 0));
 }
 
-/* The caller holds the lock. */
-static void time_and_keep(struct trial *trial)
+/* Find the choice in the file, or make it and add it. The caller holds the lock if it may
+ * be added. What is not kept must not depend on times. */
+static void find_or_time(struct trial *trial)
 {
     struct cuda_tuning *tuning = trial->cuda->tuning;
     enum file_state state = read_file(tuning);
     const struct matmul_choice *choice;
+    unsigned best = 0;
+    bool kept;
 
     if (take_known(tuning, trial->plan))
         return;
-    use(tuning, trial->plan, time_all(trial));
+    if (!tuning->reads_only)
+        best = time_all(trial);
+    use(tuning, trial->plan, best);
     choice = matmul_choices_find(tuning->choices, &trial->plan->key);
-    if (choice && cuda_ok(trial->cuda))
-        add_to_file(tuning, choice, state);
+    kept = choice && !tuning->reads_only && cuda_ok(trial->cuda) &&
+           add_to_file(tuning, choice, state);
+    if (best > 0 && !kept)
+        use(tuning, trial->plan, 1); /* the library's first proposal */
 }
 
 /*
@@ -428,16 +442,17 @@ static void settle_by_time(struct cuda_backend *cuda, struct cuda_plan *plan,
     struct trial trial = { .cuda = cuda, .plan = plan, .op = op };
     int lock = -1;
 
+    if (cuda->tuning->reads_only) {
+        find_or_time(&trial);
+        return;
+    }
     if (cuda->group)
         cuda_meet(&cuda->base);
     if (cuda_wait_all(cuda) && cuda_ok(cuda)) {
         begin_trial(&trial);
         lock = lock_file(cuda->tuning);
     }
-    if (lock >= 0)
-        time_and_keep(&trial);
-    else
-        use(cuda->tuning, plan, 0);
+    find_or_time(&trial);
     if (lock >= 0)
         close(lock);
     end_trial(&trial);

@@ -4,6 +4,7 @@
 #include "kernels/cuda/cuda_tuning.h"
 
 #include <dirent.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/size.h"
@@ -94,8 +95,8 @@ static float *fresh(const double *times)
     return out;
 }
 
-/* The only .txt file of the folder; malloc'ed. */
-static char *file_in(const char *dir)
+/* The only file of the folder that ends so; malloc'ed. */
+static char *file_ending(const char *dir, const char *ending)
 {
     DIR *folder = opendir(dir);
     const struct dirent *entry;
@@ -103,13 +104,18 @@ static char *file_in(const char *dir)
 
     assert_non_null(folder);
     while ((entry = readdir(folder)))
-        if (text_ends(entry->d_name, ".txt")) {
+        if (text_ends(entry->d_name, ending)) {
             assert_null(name);
             name = path_join(dir, entry->d_name);
         }
     closedir(folder);
     assert_non_null(name);
     return name;
+}
+
+static char *file_in(const char *dir)
+{
+    return file_ending(dir, ".txt");
 }
 
 static void test_cuda_tuning_uses_the_fastest(void **state)
@@ -215,6 +221,42 @@ static void test_cuda_tuning_ignores_a_damaged_file(void **state)
     free(by_third);
     free(by_fourth);
     unit_dir_free(dir);
+}
+
+/* Replace a file of the folder with a folder, which cannot be opened for writing. */
+static void obstruct(const char *dir, const char *ending)
+{
+    char *name = file_ending(dir, ending);
+
+    assert_int_equal(unlink(name), 0);
+    assert_int_equal(mkdir(name, 0700), 0);
+    free(name);
+}
+
+/* A file that cannot be locked is read. If a choice cannot be kept, the first proposal is
+ * used: the next run must compute the same. */
+static void test_cuda_tuning_keeps_what_it_uses(void **state)
+{
+    char *dir = unit_dir_new();
+    float *by_third = compute(dir, third, NULL), *plain = compute(NULL, third, NULL);
+    size_t timings;
+
+    (void)state;
+    assert_false(same(by_third, plain));
+    obstruct(dir, ".lock");
+    assert_true(computes(dir, fourth, by_third));
+    obstruct(dir, ".txt");
+    assert_true(computes(dir, fourth, plain));
+    unit_dir_free(dir);
+    dir = unit_dir_new();
+    free(compute(dir, third, NULL));
+    obstruct(dir, ".txt");
+    free(compute(dir, fourth, &timings));
+    assert_int_equal(timings, 0);
+    assert_true(computes(dir, fourth, plain));
+    unit_dir_free(dir);
+    free(by_third);
+    free(plain);
 }
 
 static void test_cuda_tuning_replays_choices(void **state)
@@ -342,6 +384,7 @@ int main(void)
         cmocka_unit_test(test_cuda_tuning_times_once),
         cmocka_unit_test(test_cuda_tuning_changes_no_data),
         cmocka_unit_test(test_cuda_tuning_ignores_a_damaged_file),
+        cmocka_unit_test(test_cuda_tuning_keeps_what_it_uses),
         cmocka_unit_test(test_cuda_tuning_replays_choices),
         cmocka_unit_test(test_cuda_tuning_replays_no_choices_of_another_card),
         cmocka_unit_test(test_cuda_tuning_does_not_time_a_capture),
