@@ -4,6 +4,7 @@
 #include "base/cache.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/path.h"
 
@@ -13,5 +14,8 @@ char *cache_folder(void)
 
     if (cache && *cache == '/') /* the specification ignores relative paths */
         return path_join(cache, "trainspool");
-    return home && *home == '/' ? path_join(home, ".cache/trainspool") : NULL;
+    /* the home of a system user may be one that does not exist, and must not */
+    return home && *home == '/' && access(home, X_OK) == 0
+               ? path_join(home, ".cache/trainspool")
+               : NULL;
 }
