@@ -426,6 +426,56 @@ static void test_shapes_chunks_are_large_where_a_gpu_has_room(void **state)
     assert_int_equal(made().buffers[BUFFER_LOGITS].rows, 128);
 }
 
+/* On GPUs of any size, also those whose half is between what a run takes with and without
+ * its moments. */
+static void test_shapes_chunks_do_not_depend_on_where_moments_are(void **state)
+{
+    size_t most, step, rows, usual = 0, large = 0;
+    struct shapes s;
+
+    (void)state;
+    plan.device.kind = DEVICE_CUDA;
+    plan.device.memory = (uint64_t)1 << 40;
+    plan.precision.compute = FORMAT_BF16;
+    plan.cutoff_len = 4096;
+    config.vocab_size = 128256;
+    s = made();
+    most = 3 * s.total;
+    step = s.moments * s.moment_bytes / 2;
+    for (size_t memory = step; memory < most; memory += step) {
+        plan.device.memory = memory;
+        plan.offload_optimizer = CHOICE_NO;
+        rows = made().buffers[BUFFER_LOGITS].rows;
+        usual += rows * sizeof(float) * 128256 <= memory / 64;
+        large += rows * sizeof(float) * 128256 > memory / 64;
+        plan.offload_optimizer = CHOICE_YES;
+        s = made();
+        assert_true(s.offloads);
+        assert_int_equal(s.buffers[BUFFER_LOGITS].rows, rows);
+    }
+    assert_true(usual > 0 && large > 0);
+}
+
+/* What does not change the bits is not taken from others. */
+static void test_shapes_keep_inputs_if_they_are_free(void **state)
+{
+    struct shapes s;
+
+    (void)state;
+    plan.device.kind = DEVICE_CUDA;
+    plan.device.memory = plan.device.available = (uint64_t)40 << 30;
+    plan.precision.compute = FORMAT_BF16;
+    plan.cutoff_len = 4096;
+    config.vocab_size = 128256;
+    s = made();
+    assert_true(s.keeps[0] && s.keeps[STACKS - 1]);
+    plan.device.available = s.total;
+    assert_false(made().keeps[0]);
+    assert_int_equal(made().buffers[BUFFER_LOGITS].rows, s.buffers[BUFFER_LOGITS].rows);
+    plan.device.available = 2 * s.total;
+    assert_true(made().keeps[0]);
+}
+
 static void test_shapes_gradients_overwrite_logits(void **state)
 {
     (void)state;
@@ -619,6 +669,10 @@ int main(void)
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(test_shapes_chunks_are_large_where_a_gpu_has_room,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            test_shapes_chunks_do_not_depend_on_where_moments_are, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_shapes_keep_inputs_if_they_are_free, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_shapes_chunks_of_logits_are_equal, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_shapes_rows_of_logits_are_aligned, setup,

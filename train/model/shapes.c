@@ -446,25 +446,34 @@ static bool can_keep(const struct shapes_builder *m, enum stack stack)
     return stack != STACK_O && trained && !m->out->checkpointing;
 }
 
-/* Take memory for speed if there is room, with full batches or the largest one: first for
- * larger chunks, then for inputs that need not be computed again. */
+/*
+ * Take memory for speed if there is room, with full batches or the largest one: first for
+ * larger chunks, then for inputs that need not be computed again.
+ *
+ * Chunks change the bits.  So they must not depend on what is free, nor on where moments
+ * and the weights of blocks are (zero_stage 2 and 3 give the same bits, and so does
+ * offload_optimizer).
+ */
 static void use_room(struct shapes_builder *m, size_t rows, size_t sequences)
 {
     const uint64_t room = shapes_room(m->plan);
+    const uint64_t room_to_keep = shapes_room_to_keep(m->plan);
     const size_t full =
         shapes_times(m, plan_batch_sequences(m->plan), (size_t)m->plan->cutoff_len);
     struct shapes *s = m->out;
+    const size_t on_host = s->offloads ? shapes_times(m, s->moments, s->moment_bytes) : 0;
 
     if (room == 0 || m->overflow)
         return;
     rows = max(rows, rows_for(m->plan, full));
-    m->large_chunks = true;
+    m->large_chunks = !s->shards_gradients;
     lay_out_buffers(m, rows, sequences);
-    m->large_chunks = !m->overflow && s->total <= room;
+    m->large_chunks =
+        m->large_chunks && !m->overflow && on_host <= room && s->total <= room - on_host;
     for (enum stack i = 0; i < STACKS; i++) {
         s->keeps[i] = can_keep(m, i);
         lay_out_buffers(m, rows, sequences);
-        s->keeps[i] = s->keeps[i] && !m->overflow && s->total <= room;
+        s->keeps[i] = s->keeps[i] && !m->overflow && s->total <= room_to_keep;
     }
     m->overflow = false;
 }

@@ -83,3 +83,10 @@ uint64_t shapes_room(const struct plan *plan)
         return 0;
     return (limit < whole.memory ? limit : whole.memory) / 2;
 }
+
+uint64_t shapes_room_to_keep(const struct plan *plan)
+{
+    const uint64_t room = shapes_room(plan), some = plan->device.available / 4 * 3;
+
+    return some > 0 && some < room ? some : room;
+}

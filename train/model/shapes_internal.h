@@ -105,6 +105,9 @@ size_t shapes_chunk_rows(const struct device *device, bool large, size_t row,
  * chunks of the classifier are part of what makes the bits of a run.
  */
 uint64_t shapes_room(const struct plan *plan);
+/* The same for what does not change the bits: also at most three quarters of what is free
+ * now, if that is known, so that it keeps no job from a card that others use, too. */
+uint64_t shapes_room_to_keep(const struct plan *plan);
 void shapes_add_parameters(struct shapes_builder *m);
 void shapes_add_buffers(struct shapes_builder *m);
 /* shapes_windows.c: return whether a parameter of sharded blocks is read from a window. */
