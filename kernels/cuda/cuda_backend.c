@@ -188,7 +188,8 @@ static void cuda_fence(struct backend *be)
     fence->failed = !cuda_ok(cuda);
 }
 
-/* What fails after the fence is reported later. */
+/* What fails after the fence is reported later. If another rank ends, the work with it was
+ * aborted, and this step's results are worth nothing. */
 static bool cuda_reach(struct backend *be, struct error *err)
 {
     struct cuda_backend *cuda = cuda_backend_of(be);
@@ -196,7 +197,8 @@ static bool cuda_reach(struct backend *be, struct error *err)
 
     if (cuda->fences_seen == cuda->fences_made)
         return true;
-    if (fence->failed || !cuda_wait(cuda, fence->event, &cuda->usual_reach))
+    if (fence->failed || !cuda_wait(cuda, fence->event, &cuda->usual_reach) ||
+        (cuda->group && !cuda_group_well(cuda)))
         return cuda_sync(be, err);
     cuda->fences_seen++;
     cuda_deliver_pieces(cuda, fence->pieces);
