@@ -338,13 +338,14 @@ static void decide_stage(const struct analyzer *analyzer, const struct device *d
     struct plan trial = *plan;
     struct error ignored = { 0 };
     struct memory_use use = { 0 };
-    uint64_t limit;
+    uint64_t limit, own;
 
     if (plan->external || plan->zero_stage > 0 || plan_ranks(plan) == 1 ||
         !analyzer->model || !device || device->memory == 0)
         return;
     trial.device = *device;
-    trial.device.available = device->memory;
+    own = device->here && device->kind == DEVICE_CUDA ? MEMORY_CUDA_CONTEXT : 0;
+    trial.device.available = device->memory > own ? device->memory - own : 0;
     limit = find_limit(plan, &trial.device);
     policy_decide(&trial.request, &trial.device, &trial.precision);
     plan->zero_stage = 1;
