@@ -17,10 +17,11 @@ static bool has_kernels(const struct plan *plan, const struct model_config *conf
            config->score_softcap <= 0;
 }
 
-/* The backend rounds the longest sequence up to a power of two. */
+/* The backend rounds the longest sequence up to a power of two, and the model passes at
+ * least 256 (model_pass.c). */
 static size_t padded_rows(const struct plan *plan, size_t rows, size_t sequences)
 {
-    size_t longest = 64;
+    size_t longest = 256;
 
     rows = size_round(rows, 256);
     while (longest < rows && longest < (size_t)plan->cutoff_len)
