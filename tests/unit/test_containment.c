@@ -179,6 +179,38 @@ static void test_the_cache_folder_is_created(void **state)
     unit_dir_free(dir);
 }
 
+/* The home of a system user may be a folder that does not exist, and must not. */
+static void test_a_missing_home_is_not_created(void **state)
+{
+    char *dir = unit_dir_new(), *home = path_join(dir, "home");
+    char *own = path_join(home, ".cache/trainspool");
+    char *cache = getenv("XDG_CACHE_HOME"), *before = getenv("HOME");
+    struct arena *arena = arena_new();
+    struct contained_paths paths;
+
+    (void)state;
+    cache = cache ? memory_strdup(cache) : NULL;
+    before = memory_strdup(before ? before : "/");
+    unsetenv("XDG_CACHE_HOME");
+    setenv("HOME", home, 1);
+    contained_paths_init(&paths, arena);
+    contained_paths_add_cache(&paths);
+    assert_int_equal(paths.count, 0);
+    assert_false(file_exists(home));
+    assert_int_equal(mkdir(home, 0700), 0);
+    contained_paths_add_cache(&paths);
+    assert_int_equal(find(&paths, own)->access, LANDLOCK_WRITE);
+    setenv("HOME", before, 1);
+    if (cache)
+        setenv("XDG_CACHE_HOME", cache, 1);
+    arena_free(arena);
+    free(before);
+    free(cache);
+    free(own);
+    free(home);
+    unit_dir_free(dir);
+}
+
 /* ---- A contained process ---- */
 
 static const char job_text[] = "model_name_or_path: model\nstage: pt\ndataset: text.txt\n"
@@ -501,6 +533,7 @@ int main(void)
         cmocka_unit_test(test_paths_follow_only_links_to_models_and_data),
         cmocka_unit_test(test_paths_of_the_system_leave_out_secrets),
         cmocka_unit_test(test_the_cache_folder_is_created),
+        cmocka_unit_test(test_a_missing_home_is_not_created),
         cmocka_unit_test(test_files_outside_the_job_are_refused),
         cmocka_unit_test(test_programs_and_sockets_are_refused),
         cmocka_unit_test(test_memory_of_a_cpu_is_limited),
