@@ -73,11 +73,39 @@ static void test_cuda_group_reports_a_hung_card_while_joining(void **state)
     emulation_reset(NULL, 0);
 }
 
+/* The work with a rank that has ended was aborted, so what a fence delivers is worthless
+ * even if its event completes. */
+static void test_cuda_group_fails_to_reach_a_fence_after_a_rank_ended(void **state)
+{
+    struct unit_ranks ranks;
+    struct error err = { 0 };
+    struct backend *be;
+    bool joined, reached;
+    char word;
+
+    (void)state;
+    unit_ranks_fork(&ranks, 2);
+    be = open_rank(&ranks);
+    joined = be && be->ops->join(be, &ranks.group, NULL);
+    if (ranks.group.rank > 0)
+        _exit(!joined);
+    assert_true(joined);
+    assert_false(link_receive(ranks.links[0], &word, 1, 10, NULL)); /* until it ends */
+    be->ops->fence(be);
+    reached = be->ops->reach(be, &err);
+    backend_close(be);
+    unit_ranks_join(&ranks);
+    assert_false(reached);
+    assert_int_equal(err.code, ERROR_SYSTEM);
+    assert_non_null(strstr(err.text, "another process of this run has ended"));
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         unit_ranks_test(test_cuda_group_makes_every_first_call_while_joining),
         unit_ranks_test(test_cuda_group_reports_a_hung_card_while_joining),
+        unit_ranks_test(test_cuda_group_fails_to_reach_a_fence_after_a_rank_ended),
     };
 
     unit_ranks_main(argc, argv, tests);
