@@ -190,17 +190,19 @@ struct op_headnorm_backward {
  * In place, on the first R columns of each of `heads` heads of D columns, side by side in
  * x (N, heads * D) compute; the other D - R do not change:
  *   (x1, x2) -> (x1 cos - x2 sin, x2 cos + x1 sin),  x1 = x[d], x2 = x[d + R/2], d < R/2
- * table (P, R): row p has cos for d < R/2, then sin; positions (1, N) int32 < P.
+ * interleaved: x1 = x[2 d], x2 = x[2 d + 1].
+ * table (P, R): row p has cos for d < R/2, then sin, both times a factor that a model may
+ * have; positions (1, N) int32 < P.
  * rotary: R, even; 0: all of D.
- * inverse: the inverse rotation, which is the backward pass.
- * Su et al., "RoFormer", 2021, in Hugging Face's two-halves layout; rotation of a part of
- * a head: Black et al., "GPT-NeoX-20B", 2022.
+ * inverse: the transposed matrix, which is the backward pass.
+ * Su et al., "RoFormer", 2021, which interleaves, and Hugging Face's two-halves layout;
+ * rotation of a part of a head: Black et al., "GPT-NeoX-20B", 2022.
  */
 struct op_rope {
     struct tensor x, table;
     const int32_t *positions;
     size_t heads, rotary;
-    bool inverse;
+    bool interleaved, inverse;
 };
 
 /*

@@ -20,12 +20,26 @@
 #include <immintrin.h>
 #endif
 
+/* For __builtin_shufflevector(a, b, ...): the even and the odd lanes of a and b; and back,
+ * the lower and the upper lanes of both in turn. */
 #if defined(__AVX512F__)
 enum { LANES = 16 };
+#define LANES_EVEN  0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
+#define LANES_ODD   1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
+#define LANES_LOWER 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define LANES_UPPER 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
 #elif defined(__AVX2__)
 enum { LANES = 8 };
+#define LANES_EVEN  0, 2, 4, 6, 8, 10, 12, 14
+#define LANES_ODD   1, 3, 5, 7, 9, 11, 13, 15
+#define LANES_LOWER 0, 8, 1, 9, 2, 10, 3, 11
+#define LANES_UPPER 4, 12, 5, 13, 6, 14, 7, 15
 #else
 enum { LANES = 4 };
+#define LANES_EVEN  0, 2, 4, 6
+#define LANES_ODD   1, 3, 5, 7
+#define LANES_LOWER 0, 4, 1, 5
+#define LANES_UPPER 2, 6, 3, 7
 #endif
 
 #define CPU_INLINE static inline __attribute__((always_inline))

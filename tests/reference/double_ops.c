@@ -264,7 +264,8 @@ void double_rope(struct backend *be, const struct op_rope *op)
         for (size_t d = 0; d < rotary / 2; d++) {
             const double *row =
                 table + (size_t)op->positions[i / op->heads] * op->table.cols;
-            double *x1 = &x[i * size + d], *x2 = x1 + rotary / 2, left = *x1;
+            double *x1 = &x[i * size + (op->interleaved ? 2 * d : d)];
+            double *x2 = x1 + (op->interleaved ? 1 : rotary / 2), left = *x1;
             double c = row[d], s = row[d + rotary / 2] * (op->inverse ? -1 : 1);
 
             *x1 = left * c - *x2 * s;

@@ -77,7 +77,7 @@ struct reference_rope {
     size_t rows, heads, head_size, rotary;
     double base;
     const int32_t *positions;
-    bool inverse;
+    bool interleaved, inverse;
     double *x;
 };
 void reference_rope(const struct reference_rope *r);

@@ -57,10 +57,12 @@ void reference_rope(const struct reference_rope *r)
                 double angle = r->positions[n] *
                                pow(r->base, -2.0 * (double)d / (double)r->rotary) *
                                (r->inverse ? -1 : 1);
-                double left = x[d], right = x[d + half];
+                size_t one = r->interleaved ? 2 * d : d;
+                size_t other = r->interleaved ? 2 * d + 1 : d + half;
+                double left = x[one], right = x[other];
 
-                x[d] = left * cos(angle) - right * sin(angle);
-                x[d + half] = right * cos(angle) + left * sin(angle);
+                x[one] = left * cos(angle) - right * sin(angle);
+                x[other] = right * cos(angle) + left * sin(angle);
             }
 }
 

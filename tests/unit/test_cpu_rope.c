@@ -15,6 +15,8 @@ OPERATION(rope)
 
 enum { POSITIONS = 40 };
 
+enum { INTERLEAVED = 1, INVERSE = 2, VARIANTS = 4 }; /* sums of these */
+
 /* rotary 0: the whole head.  Partial rotation: as in Pythia, and without alignment. */
 static const struct {
     size_t rows, heads, head_size, rotary;
@@ -38,7 +40,7 @@ static struct operand table_new(size_t rotary)
 }
 
 static void try_rope(struct machines *machines, enum format format, size_t size,
-                     bool inverse)
+                     int variant)
 {
     size_t rows = sizes[size].rows, heads = sizes[size].heads,
            head = sizes[size].head_size;
@@ -52,7 +54,8 @@ static void try_rope(struct machines *machines, enum format format, size_t size,
                           .positions = positions,
                           .heads = heads,
                           .rotary = sizes[size].rotary,
-                          .inverse = inverse };
+                          .interleaved = variant & INTERLEAVED,
+                          .inverse = variant & INVERSE };
 
     for (size_t i = 0; i < rows; i++)
         positions[i] = (int32_t)(i * 7 % POSITIONS);
@@ -63,7 +66,8 @@ static void try_rope(struct machines *machines, enum format format, size_t size,
                                               .rotary = rotary,
                                               .base = 10000,
                                               .positions = positions,
-                                              .inverse = inverse,
+                                              .interleaved = op.interleaved,
+                                              .inverse = op.inverse,
                                               .x = wanted });
     machines_try(machines, run_rope, &op, (struct outcome[]) { { &x, wanted, 4, 0 } }, 1);
     operand_clear(&table);
@@ -77,14 +81,13 @@ static void test_rope_follows_the_formula(void **state)
     static const enum format formats[] = { FORMAT_FP32, FORMAT_BF16, FORMAT_FP16 };
 
     for (size_t f = 0; f < TS_COUNT(formats); f++)
-        for (size_t i = 0; i < TS_COUNT(sizes); i++) {
-            try_rope(*state, formats[f], i, false);
-            try_rope(*state, formats[f], i, true);
-        }
+        for (size_t i = 0; i < TS_COUNT(sizes); i++)
+            for (int variant = 0; variant < VARIANTS; variant++)
+                try_rope(*state, formats[f], i, variant);
 }
 
 /* The gradient of a rotation is the inverse rotation: <rope(x), y> = <x, rope'(y)>. */
-static void test_reference_inverse_is_the_gradient(void **state)
+static void try_inverse(bool interleaved)
 {
     enum { ROWS = 5, HEADS = 2, SIZE = 6, ROTARY = 4, NUMBERS = ROWS * HEADS * SIZE };
     struct operand x = operand_random(FORMAT_FP32, ROWS, HEADS * SIZE, 1, 1);
@@ -98,10 +101,10 @@ static void test_reference_inverse_is_the_gradient(void **state)
                                    .rotary = ROTARY,
                                    .base = 10000,
                                    .positions = positions,
+                                   .interleaved = interleaved,
                                    .x = turned };
     double left = 0, right = 0;
 
-    (void)state;
     memcpy(turned, x.real, NUMBERS * sizeof(double));
     memcpy(back, y.real, NUMBERS * sizeof(double));
     reference_rope(&rope);
@@ -119,9 +122,36 @@ static void test_reference_inverse_is_the_gradient(void **state)
     operand_clear(&y);
 }
 
+static void test_reference_inverse_is_the_gradient(void **state)
+{
+    (void)state;
+    try_inverse(false);
+    try_inverse(true);
+}
+
+/* Pairs of adjacent elements by 1 and 2 radians: in the order of the columns. */
+static void test_reference_turns_adjacent_elements(void **state)
+{
+    double x[4] = { 1, 0, 0, 1 };
+    int32_t position = 1;
+
+    (void)state;
+    reference_rope(&(struct reference_rope) { .rows = 1,
+                                              .heads = 1,
+                                              .head_size = 4,
+                                              .rotary = 4,
+                                              .base = 0.25,
+                                              .positions = &position,
+                                              .interleaved = true,
+                                              .x = x });
+    assert_true(fabs(x[0] - cos(1)) < 1e-12 && fabs(x[1] - sin(1)) < 1e-12);
+    assert_true(fabs(x[2] + sin(2)) < 1e-12 && fabs(x[3] - cos(2)) < 1e-12);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reference_turns_adjacent_elements),
         cmocka_unit_test(test_reference_inverse_is_the_gradient),
         cmocka_unit_test(test_rope_follows_the_formula),
     };

@@ -199,6 +199,7 @@ static void rotate(struct trial *t, struct tensor x, struct tensor out, bool inv
                                              .positions = places,
                                              .heads = 3,
                                              .rotary = t->in[1].cols,
+                                             .interleaved = *(const bool *)t->settings,
                                              .inverse = inverse };
 
     t->be->ops->convert(t->be, &(struct op_convert) { out, x });
@@ -217,7 +218,8 @@ static void rope_backward(struct trial *t)
 
 static void test_rope(void **state)
 {
-    static const size_t rotary[] = { 8, 4 };
+    static const size_t rotary[] = { 8, 4, 8, 4 };
+    static const bool interleaved[] = { false, false, true, true };
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(rotary); i++) {
@@ -233,6 +235,7 @@ static void test_rope(void **state)
                 table[p * rotary[i] + d] = cos((double)(p * (d + 1)));
                 table[p * rotary[i] + d + rotary[i] / 2] = sin((double)(p * (d + 1)));
             }
+        t.settings = &interleaved[i];
         t.forward = rope;
         t.backward = rope_backward;
         trial_close(&t, "rope");

@@ -112,6 +112,8 @@ struct architecture {
     double rotary;      /* share of a head that is rotated; 0: all */
     double theta;       /* default of rope_theta; 0: 10000 */
     double local_theta; /* of layers with a window; 0: like the others */
+    /* columns 2 i and 2 i + 1 of a head turn together, not i and i + half of them */
+    bool rotary_interleaved;
     /* query_pre_attn_scalar: scores are divided by its square root; 0: by that of the
      * head size */
     double score_scalar;

@@ -201,6 +201,7 @@ void model_rotate(const struct pass *pass, size_t layer, struct tensor qkv, bool
         .positions = pass_ids(pass, BUFFER_POSITIONS),
         .heads = heads,
         .rotary = c->rotary,
+        .interleaved = c->architecture->rotary_interleaved,
         .inverse = inverse,
     };
 
