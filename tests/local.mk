@@ -134,6 +134,7 @@ unit_tests += %D%/unit/test_manifest
 unit_tests += %D%/unit/test_metrics
 unit_tests += %D%/unit/test_model
 unit_tests += %D%/unit/test_model_config
+unit_tests += %D%/unit/test_model_names
 unit_tests += %D%/unit/test_model_decode
 unit_tests += %D%/unit/test_model_distill
 unit_tests += %D%/unit/test_model_preference

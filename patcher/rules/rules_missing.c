@@ -14,6 +14,7 @@
 #include "patcher/document/lookalike.h"
 #include "patcher/schema/schema.h"
 #include "train/dataset/dataset_source.h"
+#include "train/model/model_names.h"
 
 #define PERMIT "the owner of the job must be able to read it: see chmod and setfacl"
 
@@ -172,6 +173,8 @@ static const char *download_note(const struct rule_context *context, const char 
     const struct entry *entry = rule_entry(context, key);
     const char *name = entry ? node_value(entry->value)->text : "";
 
+    if (model_name_unsupported(name))
+        return "TS716 says why a download would not help";
     if (!is_hub_name(context, name))
         return name[0] == '/' ? "nothing is downloaded: name a folder on this machine"
                               : "nothing is downloaded: name a folder on this machine; a "

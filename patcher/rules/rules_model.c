@@ -13,6 +13,7 @@
 #include "base/size.h"
 #include "train/model/adapter_check.h"
 #include "train/chat/chat.h"
+#include "train/model/model_names.h"
 #include "train/model/weights.h"
 
 static void check_config(struct rule_context *context)
@@ -25,6 +26,38 @@ static void check_config(struct rule_context *context)
                                     .message = context->model_error,
                                     .because = "config.json of the model" },
                 "model_name_or_path");
+}
+
+/* A model that is not on this machine is judged by its name. */
+static void check_name(struct rule_context *context, const char *key, const char *dir)
+{
+    const struct entry *entry = rule_entry(context, key);
+    const char *name = entry ? node_value(entry->value)->text : "";
+    const char *type = model_name_unsupported(name);
+    const char *format = type ? NULL : model_name_quantized(name);
+    struct finding finding = { .rule = "TS716",
+                               .severity = SEVERITY_ERROR,
+                               .because = "the name; there is no config.json yet" };
+
+    if ((!type && !format) || !dir || file_exists(dir))
+        return;
+    name = rule_printable(context, name);
+    if (type) {
+        finding.message = arena_printf(
+            context->arena,
+            "%s is a model of type %s, an architecture that is not supported", name,
+            type);
+        finding.note = "`man trainspool-job` lists the architectures under MODELS";
+    } else {
+        finding.message =
+            arena_printf(context->arena,
+                         "the weights of %s are quantized in the format %s, which is "
+                         "not supported",
+                         name, format);
+        finding.note = "name the original model: quantization_bit: 4 quantizes its "
+                       "weights when they are loaded";
+    }
+    rule_report(context, &finding, key);
 }
 
 static void check_weights(struct rule_context *context, const char *key, const char *dir,
@@ -159,6 +192,10 @@ static void rule_unsupported_model(struct rule_context *context)
     const struct plan *plan = context->plan;
 
     check_config(context);
+    check_name(context, "model_name_or_path", plan->model_name_or_path);
+    if (names)
+        check_name(context, names->key,
+                   rule_entry(context, names->key) ? teacher_folder(plan) : NULL);
     if (!plan->train_from_scratch)
         check_weights(context, "model_name_or_path", plan->model_name_or_path,
                       context->model);
@@ -193,11 +230,12 @@ static const struct rule rows[] = {
           "another model. Warnings: a template that cannot format a plain question and "
           "its answer, or formats them so that the answer cannot be separated from the "
           "question, and an adapter that fits but was made for a model with another "
-          "name.\n\n"
+          "name. A model that is not on this machine is judged by its name on the hub, "
+          "if it is a known one.\n\n"
           "trainspool-job(5) lists the architectures under MODELS. To train another one, "
           "use transformers: target: external.",
       .source = "train/model/architecture.c, train/model/model_config.c, "
-                "train/model/weights.c, "
+                "train/model/weights.c, train/model/model_names.c, "
                 "train/chat/chat.c, train/model/adapter_check.c" },
 };
 

@@ -1,0 +1,90 @@
+/* tests/unit/test_model_names.c - the architectures of published models by name. */
+#include "config.h"
+
+#include "tests/unit/unit.h"
+
+#include "base/size.h"
+#include "train/model/architecture.h"
+#include "train/model/model_names.h"
+
+static void test_names_of_families(void **state)
+{
+    static const struct {
+        const char *name, *type;
+    } cases[] = {
+        { "Qwen/Qwen3-4B", "qwen3" },
+        { "unsloth/Qwen3-4B-unsloth-bnb-4bit", "qwen3" },
+        { "Qwen/Qwen3-30B-A3B-Instruct-2507", "qwen3_moe" },
+        { "Qwen/Qwen3-VL-4B-Instruct", "qwen3_vl" },
+        { "Qwen/Qwen3-VL-30B-A3B-Thinking", "qwen3_vl_moe" },
+        { "Qwen/Qwen2.5-VL-3B-Instruct", "qwen2_5_vl" },
+        { "Qwen/Qwen2.5-Coder-7B", "qwen2" },
+        { "deepseek-ai/DeepSeek-R1", "deepseek_v3" },
+        { "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "qwen2" },
+        { "deepseek-ai/deepseek-coder-6.7b-base", "llama" },
+        { "deepseek-ai/DeepSeek-Coder-V2-Lite-Base", "deepseek_v2" },
+        { "google/gemma-3-1b-it", "gemma3_text" },
+        { "google/gemma-3-4b-it", "gemma3" },
+        { "google/gemma-2-2b", "gemma2" },
+        { "google/gemma-2b", "gemma" },
+        { "ibm-granite/granite-3.1-1b-a400m-base", "granitemoe" },
+        { "ibm-granite/granite-3.1-2b-base", "granite" },
+        { "mistralai/Mistral-Small-24B-Base-2501", "mistral" },
+        { "mistralai/Mistral-Small-3.1-24B-Base-2503", "mistral3" },
+        { "meta-llama/Llama-3.2-1B", "llama" },
+        { "meta-llama/Llama-3.2-11B-Vision", "mllama" },
+        { "meta-llama/Llama-4-Scout-17B-16E", "llama4" },
+        { "zai-org/glm-4-9b-chat", "chatglm" },
+        { "zai-org/glm-4-9b-chat-hf", "glm" },
+        { "zai-org/GLM-4-9B-0414", "glm4" },
+        { "openai-community/gpt2", "gpt2" },
+        { "someone/gpt2-something", NULL },
+        { "someone/my-own-model", NULL },
+        { "/models/Qwen/Qwen3-4B", NULL },
+        { "./Qwen3-4B", NULL },
+        { "a/b/Qwen3-4B", NULL },
+        { "Qwen3-4B", NULL },
+        { "Qwen/", NULL },
+        { "", NULL },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        const char *type = model_name_type(cases[i].name);
+
+        if (!cases[i].type)
+            assert_null(type);
+        else if (!type || strcmp(type, cases[i].type) != 0)
+            fail_msg("%s: %s", cases[i].name, type ? type : "unknown");
+    }
+}
+
+static void test_unsupported_names(void **state)
+{
+    (void)state;
+    assert_null(model_name_unsupported("Qwen/Qwen3-4B"));
+    assert_null(model_name_unsupported("someone/my-own-model"));
+    assert_string_equal(model_name_unsupported("ai21labs/Jamba-v0.1"), "jamba");
+}
+
+static void test_formats_in_names(void **state)
+{
+    (void)state;
+    assert_string_equal(model_name_quantized("Qwen/Qwen2-7B-Instruct-GPTQ-Int4"), "GPTQ");
+    assert_string_equal(model_name_quantized("Qwen/Qwen2.5-7B-Instruct-AWQ"), "AWQ");
+    assert_string_equal(model_name_quantized("a/Llama-3.gguf"), "GGUF");
+    assert_null(model_name_quantized("a/awquard-7b"));
+    assert_null(model_name_quantized("models-AWQ"));
+    assert_null(model_name_quantized("unsloth/Qwen3-4B-bnb-4bit"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_names_of_families),
+        cmocka_unit_test(test_unsupported_names),
+        cmocka_unit_test(test_formats_in_names),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
