@@ -565,6 +565,7 @@ check_PROGRAMS += %D%/differential/ours
 EXTRA_DIST += %D%/differential/adapters.py
 EXTRA_DIST += %D%/differential/axolotl_files.py
 EXTRA_DIST += %D%/differential/recipe_files.py
+EXTRA_DIST += %D%/coverage.py
 EXTRA_DIST += %D%/differential/differential.py
 EXTRA_DIST += %D%/differential/conversations.py
 EXTRA_DIST += %D%/differential/made.py
@@ -753,19 +754,14 @@ differential-profiles: trainspool
 	@$(differential_run)/profiles.py --jobs $(JOBS) --seed $(SEED) ./trainspool || test $$? = 77
 differential-tables: %D%/differential/ours
 	@$(differential_run)/tables.py --seed $(SEED) %D%/differential/ours || test $$? = 77
-.PHONY: differential-adapters differential-profiles differential-tables
-.PHONY: differential-adapters differential-torch-state
-.PHONY: differential-adapters differential-profiles
-.PHONY: differential-adapters differential-scores
 differential-axolotl: trainspool
 	@$(differential_run)/axolotl_files.py --jobs $(JOBS) --seed $(SEED) ./trainspool || test $$? = 77
 differential-recipes: trainspool
 	@$(differential_run)/recipe_files.py --jobs $(JOBS) --seed $(SEED) ./trainspool || test $$? = 77
-.PHONY: differential-adapters differential-profiles differential-axolotl
-.PHONY: differential-recipes
-
 .PHONY: differential-adapters \
+	differential-axolotl \
 	differential-profiles \
+	differential-recipes \
 	differential-refusals \
 	differential-saved \
 	differential-scores \
@@ -776,4 +772,9 @@ differential-recipes: trainspool
 
 clean-local:
 	rm -rf fuzz-build mutate-build %D%/emulation/machine %D%/emulation/plain %D%/emulation/checked
-.PHONY: differential fuzz mutate soak
+# Count the training files of other projects that are accepted; NAMES is a file with names of models.
+coverage: trainspool
+	@$${PYTHON-python3} -B '$(top_srcdir)/%D%/coverage.py' $(if $(NAMES),--names '$(NAMES)') \
+	    $(if $(REFUSED),--refused) ./trainspool '$(abs_top_srcdir)/../shared/corpus' || test $$? = 77
+
+.PHONY: coverage differential fuzz mutate soak

@@ -40,6 +40,8 @@ static void test_names_of_families(void **state)
         { "openai-community/gpt2", "gpt2" },
         { "someone/gpt2-something", NULL },
         { "someone/my-own-model", NULL },
+        { "tiiuae/falcon-7b-instruct", "falcon" },
+        { "tiiuae/Falcon3-7B-Base", "llama" },
         { "/models/Qwen/Qwen3-4B", NULL },
         { "./Qwen3-4B", NULL },
         { "a/b/Qwen3-4B", NULL },
