@@ -102,6 +102,7 @@ unit_tests += %D%/unit/test_added_tokens
 unit_tests += %D%/unit/test_answer
 unit_tests += %D%/unit/test_architectures
 unit_tests += %D%/unit/test_architectures_use
+unit_tests += %D%/unit/test_rope_models
 unit_tests += %D%/unit/test_bpe
 unit_tests += %D%/unit/test_criterion
 unit_tests += %D%/unit/test_chat
@@ -322,6 +323,7 @@ fuzz_tests += %D%/fuzz/fuzz_words
 # tests of the programs
 EXTRA_DIST += %D%/golden/tables.py %D%/golden/tables
 EXTRA_DIST += %D%/golden/architectures.json %D%/golden/architectures.py
+EXTRA_DIST += %D%/golden/rope.json %D%/golden/rope.py
 EXTRA_DIST += %D%/golden/chat.json %D%/golden/chat.py
 EXTRA_DIST += %D%/golden/conversations.json %D%/golden/conversations.py
 EXTRA_DIST += %D%/golden/curve.json %D%/golden/curve.py

@@ -267,11 +267,13 @@ static bool open_model(struct run *run, struct error *err)
 {
     const struct plan *plan = run->plan;
     struct run_sizes sizes = measure(run);
-    struct model_options options = { .plan = plan,
-                                     .config = &run->config,
-                                     .rows_max = sizes.rows,
-                                     .sequences_max = sizes.sequences,
-                                     .rank = parallel_rank(run->options->group) };
+    struct model_options options = {
+        .plan = plan,
+        .config = &run->config,
+        .rows_max = largest(sizes.rows, shapes_generation_rows(plan, &run->config)),
+        .sequences_max = sizes.sequences,
+        .rank = parallel_rank(run->options->group)
+    };
 
     run->eval_size = sizes.eval_size;
     /* order matters: the free memory is known only after all ranks have joined */

@@ -74,6 +74,8 @@ static void rule_cutoff_beyond_positions(struct rule_context *context)
         return; /* there are no samples */
     if (rule_entry(context, "rope_scaling"))
         return; /* it extends the positions */
+    if (context->model && context->model->rope.kind == ROPE_DYNAMIC)
+        return; /* its angles adapt to longer samples */
     most =
         context->model ? (int64_t)context->model->max_positions : read_positions(context);
     if (most <= 0 || plan->cutoff_len <= most)

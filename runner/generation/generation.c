@@ -197,7 +197,7 @@ static bool encode(struct generator *g, struct error *err)
         if (g->tokens[i].count == 0)
             return error_set(err, ERROR_DATA,
                              "prompt %zu has no tokens; give it some text", i + 1);
-        if (g->tokens[i].count > g->config.max_positions)
+        if (g->tokens[i].count > model_config_positions(&g->config))
             return error_set(err, ERROR_DATA,
                              "prompt %zu has %zu tokens; the model's context is %zu",
                              i + 1, g->tokens[i].count, g->config.max_positions);
@@ -237,8 +237,10 @@ static bool open_model(struct generator *g, struct error *err)
     plan->generation.prompt_max = (int64_t)g->longest;
     plan->cutoff_len = (int64_t)g->longest;
     model.rows_max = g->longest;
+    if (shapes_generation_rows(plan, &g->config) > model.rows_max)
+        model.rows_max = shapes_generation_rows(plan, &g->config);
     model.sequences_max = 1;
-    with.rounded_bytes = shapes_fp8_bytes(plan, &g->config, g->longest);
+    with.rounded_bytes = shapes_fp8_bytes(plan, &g->config, model.rows_max);
     model.backend = g->be = backend_open(&with, err);
     if (!g->be)
         return false;

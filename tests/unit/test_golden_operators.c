@@ -263,7 +263,7 @@ static void run_rope_case(struct golden_case *c)
                           .heads = heads,
                           .rotary = rotary };
 
-    rope_fill(&rope, size, rows, POSITIONS);
+    rope_fill(&rope, 1, &(struct rope_table) { rows, POSITIONS, size });
     for (size_t i = 0; i < table->numbers; i++)
         table->real[i] = (double)rows[i];
     operand_write(table);

@@ -111,6 +111,42 @@ static void test_model_config_old_linear_scaling(void **state)
     assert_true(c.rope.factor == 2 && c.rope.theta == 10000);
 }
 
+/* Both forms, and the number of original positions next to them. */
+static void test_model_config_longrope(void **state)
+{
+    struct model_config c =
+        parsed("{\"model_type\": \"phi3\", " SIZES ", \"head_dim\": 8, "
+               "\"partial_rotary_factor\": 0.5, \"max_position_embeddings\": 64, "
+               "\"original_max_position_embeddings\": 16, \"rope_scaling\": {\"type\": "
+               "\"longrope\", \"short_factor\": [1, 2], \"long_factor\": [3, 4]}}");
+
+    (void)state;
+    assert_true(c.rope.kind == ROPE_LONGROPE && c.rotary == 4);
+    assert_true(c.rope.original_max_positions == 16 && c.rope.factor == 4);
+    assert_true(c.rope.short_factors[1] == 2 && c.rope.long_factors[0] == 3);
+    c = parsed("{\"model_type\": \"phi3\", " SIZES ", \"head_dim\": 8, "
+               "\"max_position_embeddings\": 8192, \"rope_parameters\": {\"rope_type\": "
+               "\"longrope\", \"rope_theta\": 100.0, \"partial_rotary_factor\": 0.5, "
+               "\"short_factor\": [1, 2], \"long_factor\": [3, 4]}}");
+    assert_true(c.rope.kind == ROPE_LONGROPE && c.rotary == 4 && c.rope.theta == 100);
+    assert_true(c.rope.original_max_positions == 4096 && c.rope.factor == 2);
+    assert_true(model_config_positions(&c) == 8192);
+}
+
+/* Any model with windows may have an object for each type of layer. */
+static void test_model_config_rope_by_type_of_layer(void **state)
+{
+    struct model_config c = parsed(
+        "{\"model_type\": \"mistral\", " SIZES ", \"sliding_window\": 16, "
+        "\"rope_parameters\": {\"full_attention\": {\"rope_type\": \"yarn\", \"factor\": "
+        "4, \"rope_theta\": 9.0}, \"sliding_attention\": {\"rope_type\": \"default\", "
+        "\"rope_theta\": 3.0}}}");
+
+    (void)state;
+    assert_true(c.has_local && c.rope.kind == ROPE_YARN && c.rope.theta == 9);
+    assert_true(c.rope_local.kind == ROPE_DEFAULT && c.rope_local.theta == 3);
+}
+
 static void test_model_config_sliding_window(void **state)
 {
     struct model_config c =
@@ -464,8 +500,8 @@ static void test_model_config_rejects(void **state)
           "a head size of 258 is not supported, only up to 256" },
         { "{\"model_type\": \"llama\", " SIZES ", \"rope_theta\": -1}", "rope_theta" },
         { "{\"model_type\": \"llama\", " SIZES
-          ", \"rope_scaling\": {\"type\": \"yarn\"}}",
-          "yarn" },
+          ", \"rope_scaling\": {\"type\": \"axial\"}}",
+          "axial" },
         { "{\"model_type\": \"llama\", " SIZES
           ", \"rope_scaling\": {\"type\": \"linear\"}}",
           "factor" },
@@ -527,6 +563,8 @@ int main(void)
         cmocka_unit_test(test_model_config_old_style),
         cmocka_unit_test(test_model_config_new_style),
         cmocka_unit_test(test_model_config_old_linear_scaling),
+        cmocka_unit_test(test_model_config_longrope),
+        cmocka_unit_test(test_model_config_rope_by_type_of_layer),
         cmocka_unit_test(test_model_config_sliding_window),
         cmocka_unit_test(test_model_config_qwen_window_defaults),
         cmocka_unit_test(test_model_config_mistral_window),

@@ -8,6 +8,10 @@
 #include "tests/unit/unit_hashed_model.h"
 #include "tests/unit/unit_model.h"
 
+#ifndef GOLDEN_FILE
+#define GOLDEN_FILE "tests/golden/architectures.json"
+#endif
+
 /* The script's output and its batch: valid between setup and teardown. */
 static json_t *golden;
 static struct batch batch;
@@ -64,7 +68,7 @@ static inline double norm_of(struct tensor t)
 
 static inline int architectures_setup(void **state)
 {
-    char *path = unit_source("tests/golden/architectures.json");
+    char *path = unit_source(GOLDEN_FILE);
     struct error err = { 0 };
     const json_t *runs;
 

@@ -159,6 +159,22 @@ static bool fill(struct generation_run *run, size_t at, struct error *err)
     return true;
 }
 
+/* Run the sequences again whose previous rows have other angles now. */
+static bool renew_slots(struct generation_run *run, struct error *err)
+{
+    struct model *model = run->options->model;
+
+    for (size_t i = 0; i < run->slot_count; i++) {
+        const struct slot *slot = &run->slots[i];
+
+        if (slot->busy && model_renews_slot(model, slot->count) &&
+            !model_prefill(model, i, slot->tokens, slot->count,
+                           run->logits + i * run->vocabulary, err))
+            return false;
+    }
+    return true;
+}
+
 /* Decode one token for every slot. */
 static bool step_all(struct generation_run *run, struct error *err)
 {
@@ -169,7 +185,8 @@ static bool step_all(struct generation_run *run, struct error *err)
         run->lengths[i] = slot->busy ? (int32_t)slot->count - 1 : 0;
     }
     if (!model_decode_step(run->options->model, run->tokens, run->lengths, run->logits,
-                           err))
+                           err) ||
+        !renew_slots(run, err))
         return false;
     for (size_t i = 0; i < run->slot_count; i++)
         if (run->slots[i].busy &&

@@ -179,6 +179,7 @@ static const struct architecture architectures[] = {
       .activation = "silu",
       .norm_eps = 1e-5,
       .rotary = 1,
+      .original_positions = 4096,
       .uses_padding = true,
       .pad_token_id = 32000,
       .windows = WINDOWS_ALL },

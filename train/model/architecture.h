@@ -108,6 +108,9 @@ struct architecture {
     size_t window, window_pattern;
     size_t window_first; /* default of max_window_layers */
     size_t head_size;    /* 0: hidden size / heads */
+    /* default of original_max_position_embeddings, which has precedence over that of
+     * rope_parameters; 0: none */
+    size_t original_positions;
     double norm_eps;
     double rotary;      /* share of a head that is rotated; 0: all */
     double theta;       /* default of rope_theta; 0: 10000 */

@@ -420,24 +420,6 @@ static void make_padded_batch(struct model *m)
     m->row_weights = arena_array(m->arena, rows, sizeof(float));
 }
 
-static bool upload_rope(struct model *m, enum buffer buffer, const struct rope *rope,
-                        struct error *err)
-{
-    const struct shape_buffer *b = &m->shapes.buffers[buffer];
-    float *table;
-    bool ok;
-
-    if (b->step == 0)
-        return true;
-    table = memory_alloc(b->step);
-    rope_fill(rope, b->cols, table, b->rows);
-    m->be->ops->upload(m->be, m->buffers + b->at, table,
-                       b->rows * b->cols * sizeof(float));
-    ok = m->be->ops->sync(m->be, err);
-    free(table);
-    return ok;
-}
-
 /* Allocate the block.  If that fails, report everything that was requested. */
 static bool take_memory(struct model *m, struct error *err)
 {
@@ -491,8 +473,7 @@ struct model *model_new(const struct model_options *options, struct error *err)
     lay_out(m);
     if (m->be->ops->begin)
         make_padded_batch(m);
-    if (!upload_rope(m, BUFFER_ROPE, &m->config->rope, err) ||
-        !upload_rope(m, BUFFER_ROPE_LOCAL, &m->config->rope_local, err))
+    if (!model_rope_open(m, err))
         goto fail;
     model_expect_attention(m);
     return m;

@@ -306,6 +306,9 @@ size_t model_vocabulary(const struct model *model);
  * keys and values to the slot.  logits (V): those of its last row. */
 bool model_prefill(struct model *model, size_t slot, const int32_t *tokens, size_t count,
                    float *logits, struct error *err);
+/* Return whether a sequence that has become this long must be prefilled again: LongRoPE
+ * has other angles, also of its first positions, beyond the original positions. */
+bool model_renews_slot(const struct model *model, size_t length);
 /*
  * Append one token to every sequence: tokens[slot], after the lengths[slot] rows that are
  * in its slot (below model_slot_rows). logits (slots, V). A slot without a sequence takes

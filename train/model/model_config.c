@@ -11,15 +11,6 @@
 #include "base/json.h"
 #include "base/size.h"
 
-static const struct rope_row {
-    const char *name;
-    enum rope_kind kind;
-} rope_rows[] = {
-    { "default", ROPE_DEFAULT },
-    { "linear", ROPE_LINEAR },
-    { "llama3", ROPE_LLAMA3 },
-};
-
 /* transformers/activations.py; gelu_fast is gelu_new with its factors in another order */
 static const struct activation_row {
     const char *name;
@@ -92,35 +83,6 @@ static const struct architecture *find_architecture(const struct reader *r)
     return NULL;
 }
 
-static void read_rope_kind(const struct reader *r, const json_t *from, struct rope *out)
-{
-    const char *name = "default";
-
-    if (json_is_object(from)) {
-        name = json_get_string(from, "type", "default", r->file, r->err);
-        name = json_get_string(from, "rope_type", name, r->file, r->err);
-    }
-    for (size_t i = 0; i < TS_COUNT(rope_rows); i++)
-        if (name && strcmp(rope_rows[i].name, name) == 0)
-            out->kind = rope_rows[i].kind;
-    if (out->kind != ROPE_DEFAULT)
-        out->factor = read_positive(r, from, "factor", 0);
-    if (out->kind == ROPE_LLAMA3) {
-        out->low_freq_factor = read_positive(r, from, "low_freq_factor", 0);
-        out->high_freq_factor = read_positive(r, from, "high_freq_factor", 0);
-        out->original_max_positions =
-            read_positive(r, from, "original_max_position_embeddings", 0);
-        if (out->high_freq_factor <= out->low_freq_factor)
-            error_set(r->err, ERROR_DATA,
-                      "%s: high_freq_factor must be above low_freq_factor", r->file);
-    } else if (out->kind == ROPE_DEFAULT && name && strcmp(name, "default") != 0) {
-        error_set(
-            r->err, ERROR_DATA,
-            "%s: rope type \"%s\" is not supported; supported: default, linear, llama3",
-            r->file, name);
-    }
-}
-
 /* Return the columns of a head that are rotated: a share of them, rounded as in
  * transformers. */
 static size_t read_rotary(const struct reader *r, const struct model_config *config,
@@ -144,10 +106,10 @@ static size_t read_rotary(const struct reader *r, const struct model_config *con
     return columns;
 }
 
-/* rope_parameters (new) holds theta and kind; rope_scaling (old) holds the kind, with
- * theta next to it.  If layers with a window have a theta of their own, rope_parameters
- * has an object for each type of layer, and the old scaling applies to the other
- * layers. */
+/* rope_parameters (new) holds theta and type; rope_scaling (old) holds the type, with
+ * theta next to it, and wins as in transformers.  If layers with a window differ,
+ * rope_parameters has an object for each type of layer, and the old scaling applies to
+ * the other layers. */
 static void read_rope(const struct reader *r, struct model_config *out)
 {
     const struct architecture *row = out->architecture;
@@ -156,25 +118,33 @@ static void read_rope(const struct reader *r, struct model_config *out)
     const json_t *local = json_object_get(both, "sliding_attention");
     const json_t *scaling = json_object_get(r->root, "rope_scaling");
     double theta = row->theta > 0 ? row->theta : 10000;
+    struct rope_source source = { .file = r->file,
+                                  .max_positions = (double)out->max_positions,
+                                  .arena = r->arena,
+                                  .err = r->err };
 
     if (row->paths[MODULE_POSITIONS])
         return;
-    out->has_local = row->local_theta > 0;
-    if (out->has_local) {
-        out->rope_local.theta =
-            read_positive(r, r->root, "rope_local_base_freq", row->local_theta);
-        if (json_is_object(local))
-            out->rope_local.theta =
-                read_positive(r, local, "rope_theta", out->rope_local.theta);
-        read_rope_kind(r, local, &out->rope_local);
-        both = full ? full : json_object_get(both, "rope_theta") ? both : NULL;
-    }
-    out->rotary = read_rotary(r, out, both);
+    if (full || local)
+        both = full;
+    out->rotary = source.columns = read_rotary(r, out, both);
     theta = read_positive(r, r->root, "rotary_emb_base", theta);
     out->rope.theta = read_positive(r, r->root, "rope_theta", theta);
     if (json_is_object(both))
         out->rope.theta = read_positive(r, both, "rope_theta", out->rope.theta);
-    read_rope_kind(r, json_is_object(both) ? both : scaling, &out->rope);
+    source.original_max_positions =
+        json_get_real(r->root, "original_max_position_embeddings",
+                      (double)row->original_positions, r->file, r->err);
+    rope_read(&source, json_object_size(scaling) > 0 ? scaling : both, &out->rope);
+    out->has_local = row->local_theta > 0 || (local && row->windows != WINDOWS_NONE);
+    if (!out->has_local)
+        return;
+    theta = row->local_theta > 0 ? row->local_theta : out->rope.theta;
+    theta = read_positive(r, r->root, "rope_local_base_freq", theta);
+    out->rope_local.theta = theta;
+    if (json_is_object(local))
+        out->rope_local.theta = read_positive(r, local, "rope_theta", theta);
+    rope_read(&source, local, &out->rope_local);
 }
 
 /* A number, a list of numbers, or null. */
@@ -559,6 +529,11 @@ enum format model_config_weight_format(const struct model_config *config,
                                        const struct safetensors *files)
 {
     return config->quantized.enabled ? config->dtype : safetensors_format(files);
+}
+
+size_t model_config_positions(const struct model_config *config)
+{
+    return config->rope.kind == ROPE_DYNAMIC ? SIZE_MAX : config->max_positions;
 }
 
 bool model_config_check_positions(const struct model_config *config, size_t positions,

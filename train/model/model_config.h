@@ -13,17 +13,8 @@
 #include "precision/format.h"
 #include "train/model/architecture.h"
 #include "train/model/quantized_config.h"
+#include "train/model/rope.h"
 #include "train/files/safetensors.h"
-
-enum rope_kind { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3 };
-
-struct rope {
-    enum rope_kind kind;
-    double theta;                             /* base; default 10000 */
-    double factor;                            /* linear, llama3 */
-    double low_freq_factor, high_freq_factor; /* llama3 */
-    double original_max_positions;            /* llama3 */
-};
 
 struct model_config {
     const struct architecture *architecture;
@@ -75,6 +66,9 @@ bool model_config_parse(const char *data, size_t len, const char *file,
 enum format model_config_weight_format(const struct model_config *config,
                                        const struct safetensors *files);
 
+/* Return the positions that the model is meant for; SIZE_MAX: its angles adapt to any
+ * length. */
+size_t model_config_positions(const struct model_config *config);
 /* Return whether the model has learned embeddings for this many positions or needs none.
  * Otherwise ERROR_DATA with the remedy. */
 bool model_config_check_positions(const struct model_config *config, size_t positions,

@@ -124,6 +124,7 @@ bool model_prefill(struct model *model, size_t slot, const int32_t *tokens, size
     upload_ids(&pass, BUFFER_TOKENS, tokens, count);
     upload_ids(&pass, BUFFER_POSITIONS, model->position_ids, count);
     upload_ids(&pass, BUFFER_OFFSETS, offsets, 2);
+    model_rope_reach(model, count);
     model_forward(&pass);
     h = pass_buffer(&pass, BUFFER_H_LAST, 0);
     pass_logits(&pass, tensor_rows(h, count - 1, 1), logits);
@@ -149,6 +150,7 @@ bool model_decode_step(struct model *model, const int32_t *tokens, const int32_t
     pass.decoding = true;
     upload_ids(&pass, BUFFER_TOKENS, tokens, slots);
     upload_ids(&pass, BUFFER_POSITIONS, lengths, slots);
+    model_rope_reach(model, 1);
     model_run_forward(&pass);
     pass_logits(&pass, pass_buffer(&pass, BUFFER_H_LAST, 0), logits);
     return pass_finish_logits(&pass, logits, slots, err);

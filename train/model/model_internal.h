@@ -142,8 +142,9 @@ struct model {
     struct block *blocks;
     size_t first_trained; /* sublayer_index of the first sublayer that is trained */
 
-    struct batch padded; /* a batch padded for recorded passes: model_pass.c */
-    float *row_weights;  /* of the padded batch, if it has weights */
+    size_t rope_reach[2]; /* what the tables of angles are filled for: model_rope.c */
+    struct batch padded;  /* a batch padded for recorded passes: model_pass.c */
+    float *row_weights;   /* of the padded batch, if it has weights */
     struct window results[WINDOWS];
     size_t posted, ended;  /* windows whose results were requested, and returned */
     float *correct;        /* on the host, of the last evaluated batch; or NULL */
@@ -288,6 +289,11 @@ void model_expect_attention(struct model *m);
  * them. */
 struct tensor model_queries(const struct pass *pass, struct tensor qkv);
 struct tensor model_keys(const struct pass *pass, struct tensor qkv);
+/* model_rope.c.  Fill and upload the tables of angles. */
+bool model_rope_open(struct model *m, struct error *err);
+/* Do it again if sequences of `length` have other angles than the last ones: 1 if they
+ * grow token by token. */
+void model_rope_reach(struct model *m, size_t length);
 /* Rotate q and k of a block, the first columns of qkv; inverse: rotate their gradients
  * back. */
 void model_rotate(const struct pass *pass, size_t layer, struct tensor qkv, bool inverse);

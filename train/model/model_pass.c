@@ -116,6 +116,17 @@ static const struct batch *pad_batch(struct model *m, const struct batch *batch)
     return to;
 }
 
+/* Return the length of the longest sequence, as far as its angles depend on it. */
+static size_t positions_of(const struct batch *batch)
+{
+    size_t most = 0;
+
+    for (size_t i = 0; i < batch->rows; i++)
+        if ((size_t)batch->positions[i] > most)
+            most = (size_t)batch->positions[i];
+    return most + 1;
+}
+
 static void upload_batch(const struct pass *pass, const struct batch *batch)
 {
     const struct {
@@ -134,6 +145,7 @@ static void upload_batch(const struct pass *pass, const struct batch *batch)
         if (rows[i].from)
             pass->ops->upload(pass->be, pass_buffer(pass, rows[i].to, 0).data,
                               rows[i].from, rows[i].count * sizeof(int32_t));
+    model_rope_reach(pass->model, positions_of(batch));
 }
 
 /* Rounded up, but at most the rows of the batch. */

@@ -208,7 +208,6 @@ static void dims_batch(struct shapes_builder *m, size_t rows, size_t sequences)
 static void dims_cache(struct shapes_builder *m)
 {
     const struct generation *g = &m->plan->generation;
-    size_t prompt = (size_t)(g->prompt_max > 0 ? g->prompt_max : m->plan->cutoff_len);
     struct shapes *s = m->out;
 
     m->dims[DIM_POSITIONS] = s->rows;
@@ -217,9 +216,7 @@ static void dims_cache(struct shapes_builder *m)
     if (!g->on)
         return;
     s->slots = max((size_t)g->slots, 1);
-    s->slot_rows = prompt + (size_t)g->max_new_tokens;
-    if (m->config->max_positions > 0)
-        s->slot_rows = min(s->slot_rows, m->config->max_positions);
+    s->slot_rows = shapes_slot_rows(m->plan, m->config);
     m->dims[DIM_POSITIONS] = max(s->rows, s->slot_rows);
     m->dims[DIM_CACHE] = shapes_times(m, s->slots, s->slot_rows);
 }
@@ -500,8 +497,7 @@ bool shapes_make(const struct plan *plan, const struct model_config *config,
     if (plan->stage == STAGE_DPO) /* regardless of an adapter's own settings */
         out->lora.dropout = 0;
     rows = rows_max ? rows_max : shapes_times(&m, batch, (size_t)plan->cutoff_len);
-    if (plan->generation.on)
-        rows = max(rows, (size_t)plan->generation.slots);
+    rows = max(rows, shapes_generation_rows(plan, config));
     rows = rows_for(plan, rows);
     sequences = (sequences_max ? sequences_max : batch) + pads_batches[plan->device.kind];
     dims_model(&m, config);

@@ -253,6 +253,13 @@ size_t shapes_fp8_bytes(const struct plan *plan, const struct model_config *conf
 bool shapes_check(const struct plan *plan, const struct model_config *config,
                   struct lora *lora, struct error *err);
 
+/* Return the rows of a slot of generation: a prompt and its answer, as far as the model has
+ * positions. */
+size_t shapes_slot_rows(const struct plan *plan, const struct model_config *config);
+/* Return the rows that generation runs at once, besides those of a prompt; 0: it is
+ * off. */
+size_t shapes_generation_rows(const struct plan *plan, const struct model_config *config);
+
 /* Return whether frozen linear layers of blocks are kept in 4 bits, because the base's
  * files have them in 4 bits or because the plan requests it. */
 bool shapes_is_quantized(const struct plan *plan, const struct model_config *config);
@@ -289,14 +296,5 @@ enum stack shapes_stack(enum module module);
 
 /* Return the columns of x A^T of a stack: its adapters, times r. */
 size_t shapes_adapters(const struct lora *lora, enum stack stack);
-
-/*
- * Fill row p of `table` (rows, head_size): cos(p f) for the head_size / 2 frequencies f,
- * then sin.  f[i] = theta^(-2 i / head_size), scaled according to the kind.  Su et al.,
- * "RoFormer", 2021; linear and llama3 as in transformers/modeling_rope_utils.py.
- */
-void rope_fill(const struct rope *rope, size_t head_size, float *table, size_t rows);
-/* Return the i-th frequency. */
-double rope_frequency(const struct rope *rope, size_t head_size, size_t i);
 
 #endif

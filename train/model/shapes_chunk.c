@@ -1,5 +1,5 @@
 /* train/model/shapes_chunk.c - how many rows of logits exist at once, and the room that
- * there is for more. */
+ * there is for more; the rows of generation. */
 #include "config.h"
 
 #include "train/model/shapes.h"
@@ -89,4 +89,31 @@ uint64_t shapes_room_to_keep(const struct plan *plan)
     const uint64_t room = shapes_room(plan), some = plan->device.available / 4 * 3;
 
     return some > 0 && some < room ? some : room;
+}
+
+size_t shapes_slot_rows(const struct plan *plan, const struct model_config *config)
+{
+    const struct generation *g = &plan->generation;
+    size_t prompt = (size_t)(g->prompt_max > 0 ? g->prompt_max : plan->cutoff_len);
+    size_t positions = model_config_positions(config);
+    size_t rows = prompt + (size_t)g->max_new_tokens;
+
+    return positions > 0 ? min(rows, positions) : rows;
+}
+
+/* A step of all slots; and a sequence that is run again: model_renews_slot. */
+size_t shapes_generation_rows(const struct plan *plan, const struct model_config *config)
+{
+    size_t slot = shapes_slot_rows(plan, config), rows;
+
+    if (!plan->generation.on)
+        return 0;
+    rows = max((size_t)plan->generation.slots, 1);
+    for (size_t i = 0; i < 2; i++) {
+        const struct rope *rope = i ? &config->rope_local : &config->rope;
+
+        if (rope->kind == ROPE_LONGROPE && (double)slot > rope->original_max_positions)
+            rows = max(rows, (size_t)rope->original_max_positions + 1);
+    }
+    return rows;
 }
