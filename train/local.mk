@@ -76,9 +76,13 @@ libtrain_a_SOURCES += %D%/tables/thrift.c %D%/tables/thrift.h
 libtrain_a_SOURCES += %D%/files/manifest.c %D%/files/manifest.h
 libtrain_a_SOURCES += %D%/files/pickle.c %D%/files/pickle.h
 libtrain_a_SOURCES += %D%/files/safetensors.c %D%/files/safetensors.h
+libtrain_a_SOURCES += %D%/files/safetensors_internal.h %D%/files/safetensors_set.c
 libtrain_a_SOURCES += %D%/files/safetensors_write.c
 libtrain_a_SOURCES += %D%/files/tensorboard.c %D%/files/tensorboard.h
 libtrain_a_SOURCES += %D%/files/torch_file.c %D%/files/torch_file.h
+libtrain_a_SOURCES += %D%/files/torch_weights.c
+libtrain_a_SOURCES += %D%/files/unpickle.c %D%/files/unpickle.h
+libtrain_a_SOURCES += %D%/files/zip_read.c %D%/files/zip_read.h
 libtrain_a_SOURCES += %D%/files/zip_write.c %D%/files/zip_write.h
 
 libtrain_a_SOURCES += %D%/generation/answer.c %D%/generation/answer.h

@@ -14,6 +14,7 @@
 #include "patcher/document/lookalike.h"
 #include "patcher/schema/schema.h"
 #include "train/dataset/dataset_source.h"
+#include "train/files/safetensors.h"
 #include "train/model/model_names.h"
 
 #define PERMIT "the owner of the job must be able to read it: see chmod and setfacl"
@@ -225,7 +226,7 @@ static const struct {
 } foreign_weights[] = {
     { ".gguf", "a llama.cpp file",
       "name the folder of the original model; GGUF is made from it and cannot be trained" },
-    { ".bin", "a PyTorch pickle",
+    { ".bin", "not one of pytorch_model.bin and pytorch_model.bin.index.json",
       "save it as model.safetensors with "
       "AutoModelForCausalLM.from_pretrained(...).save_pretrained(...) of transformers" },
     { ".pth", "a checkpoint in the authors' own format",
@@ -255,8 +256,7 @@ static size_t find_foreign_weights(const char *dir)
 
 static bool has_weights(const char *dir)
 {
-    return has_file(dir, "model.safetensors") ||
-           has_file(dir, "model.safetensors.index.json");
+    return safetensors_exist(dir, "model");
 }
 
 static void report_foreign_weights(struct rule_context *context, const char *dir)
@@ -520,10 +520,11 @@ static const struct rule rows[] = {
       .run = rule_missing_files,
       .explain =
           "Nothing is downloaded. model_name_or_path names a folder with config.json, "
-          "*.safetensors and tokenizer.json; dataset names a .json, .jsonl or .txt file "
+          "*.safetensors or pytorch_model*.bin, and tokenizer.json; dataset names a .json, .jsonl or .txt file "
           "(also .gz), a .csv, .tsv, .parquet, .arrow or .feather file, or an entry of "
-          "dataset_info.json in dataset_dir. Weights in pytorch_model.bin, a pickle, in "
-          "GGUF and in other formats, and tokenizers in other files (tokenizer.model, "
+          "dataset_info.json in dataset_dir. Weights in pytorch_model.bin are read without "
+          "executing anything; safetensors next to them have precedence. Weights in GGUF "
+          "and in other formats, and tokenizers in other files (tokenizer.model, "
           "vocab.json) are not supported: use transformers to save both again. "
           "Incomplete weights are reported, too: a missing or truncated file of "
           "several, or a Git LFS pointer instead of the file. The finding is a warning "

@@ -30,8 +30,8 @@ static const char *const norm_dtypes[] = { "auto", "fp16", "bf16", "fp32", NULL 
 
 static const struct key rows[] = {
     { TS_USED("model_name_or_path", KEY_PATH, NULL), .into = TS_FIELD(model_name_or_path),
-      .help = "folder of the model to train, with config.json, *.safetensors and "
-              "tokenizer.json",
+      .help = "folder of the model to train, with config.json, *.safetensors or "
+              "pytorch_model*.bin, and tokenizer.json",
       .manual = "Nothing is downloaded, so a name on the Hugging Face hub is not "
                 "accepted. The section MODELS lists the architectures." },
     { TS_USED("adapter_name_or_path", KEY_PATH, NULL),

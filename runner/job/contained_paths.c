@@ -223,9 +223,9 @@ void contained_paths_add_cache(struct contained_paths *paths)
 /* Return whether a folder of models or data may have a link to this file. */
 static bool may_be_linked(const char *target)
 {
-    static const char *const kinds[] = { ".safetensors", ".json",  ".jsonl", ".model",
-                                         ".jinja",       ".txt",   ".csv",   ".tsv",
-                                         ".parquet",     ".arrow", ".gz" };
+    static const char *const kinds[] = { ".safetensors", ".bin",     ".json",  ".jsonl",
+                                         ".model",       ".jinja",   ".txt",   ".csv",
+                                         ".tsv",         ".parquet", ".arrow", ".gz" };
     char *dir = path_dir(target);
     bool may = strcmp(path_base(dir), "blobs") == 0;
 

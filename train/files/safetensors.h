@@ -17,18 +17,22 @@ struct stored_tensor {
     size_t rank;
     const size_t *shape; /* at most 8 sizes */
     size_t bytes;
-    const void *data; /* mapped read-only */
+    const void *data; /* mapped read-only, or a copy in rows */
     const char *file; /* the file of the set that has it */
 };
 
 struct safetensors; /* one file, or all files of a sharded model, mapped read-only */
 
 /* Open a set. `path` is a .safetensors file, or a folder: then `stem`.safetensors, or
- * else `stem`.safetensors.index.json with its shards ("model", "adapter_model").
+ * else `stem`.safetensors.index.json with its shards ("model", "adapter_model"), or else
+ * torch's files, read by torch_weights.c: pytorch_model.bin for "model", `stem`.bin for
+ * others, and the same with .index.json.
  * headers_only: do not map the data, data is NULL (for memory estimates). */
 struct safetensors *safetensors_open(const char *path, const char *stem,
                                      bool headers_only, struct error *err);
 void safetensors_close(struct safetensors *set); /* NULL is allowed */
+/* Return whether a folder has a file or an index that safetensors_open reads. */
+bool safetensors_exist(const char *dir, const char *stem);
 size_t safetensors_count(const struct safetensors *set);
 const struct stored_tensor *safetensors_at(const struct safetensors *set, size_t index);
 const struct stored_tensor *safetensors_find(const struct safetensors *set,

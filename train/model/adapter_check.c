@@ -116,11 +116,10 @@ bool adapter_check(const char *dir, const struct model_config *config, struct er
                                .cutoff_len = 1 };
     struct arena *arena = arena_new();
     struct shapes shapes;
-    char *file = path_join(dir, "adapter_model.safetensors");
     bool ok = shapes_make(&plan, config, 0, 0, arena, &shapes, err) &&
-              (!file_exists(file) || check_tensors(dir, config, &shapes, err));
+              (!safetensors_exist(dir, "adapter_model") ||
+               check_tensors(dir, config, &shapes, err));
 
-    free(file);
     arena_free(arena);
     return ok;
 }

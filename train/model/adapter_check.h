@@ -6,8 +6,8 @@
 
 /*
  * Compare the adapter in folder `dir` with a model: the layers that its
- * adapter_config.json names, and the names and shapes in the header of its
- * adapter_model.safetensors, if there is one. ERROR_DATA, with the message that a run
+ * adapter_config.json names, and the names and shapes of the tensors in its
+ * adapter_model.safetensors or adapter_model.bin, if there is one. ERROR_DATA, with the message that a run
  * would fail with, if the adapter belongs to another model or has an unsupported kind.
  */
 bool adapter_check(const char *dir, const struct model_config *config, struct error *err);
