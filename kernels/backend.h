@@ -48,6 +48,7 @@ struct backend_options {
 struct backend_group {
     int rank, ranks;
     const int *links;
+    enum format sent; /* FORMAT_FP32 or FORMAT_BF16: how `reduce` sends elements */
 };
 
 enum { BACKEND_FENCES = 2 };
@@ -120,7 +121,9 @@ struct backend_ops {
      */
     bool (*join)(struct backend *be, const struct backend_group *group,
                  struct error *err);
-    /* data of rank `root` = sum over the ranks, fp32; the others keep their data */
+    /* data of rank `root` = sum over the ranks, fp32; the others keep their data.  With
+     * backend_group.sent bf16 each rank's elements are rounded to it, and on GPUs so is
+     * each partial sum; an inf or NaN stays one, and a sum too large for bf16 is inf. */
     void (*reduce)(struct backend *be, float *data, size_t count, int root);
     /* data of every rank = sum over the ranks; a few values */
     void (*all_reduce)(struct backend *be, double *data, size_t count);

@@ -84,6 +84,9 @@ bool memory_limit(const char *wanted, const struct device *device, uint64_t *out
 #define MEMORY_NCCL_NEIGHBOR ((uint64_t)12 << 20)
 #define MEMORY_NCCL_SHARED   ((uint64_t)2 << 20)
 
+/* Room for gradients that a rank sends in bf16, a piece at a time. */
+#define MEMORY_ROUNDED_GRADIENTS ((uint64_t)16 << 20)
+
 /* A byte count known only within bounds. */
 struct memory_range {
     uint64_t low, expected, high;

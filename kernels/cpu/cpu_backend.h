@@ -23,6 +23,7 @@ struct cpu_backend {
     struct error failed;   /* the first failure since the last sync; ERROR_NONE: none */
     struct block *blocks;  /* allocated by alloc */
     struct rendezvous *rendezvous; /* the other ranks; NULL: none */
+    enum format sent;              /* backend_group.sent */
     char description[96];
 };
 

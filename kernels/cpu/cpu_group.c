@@ -34,6 +34,7 @@ bool cpu_join(struct backend *be, const struct backend_group *group, struct erro
         return false;
     cpu->rendezvous = rendezvous_open(file, group->rank, group->ranks, group->links, err);
     close(file);
+    cpu->sent = group->sent;
     return cpu->rendezvous != NULL;
 }
 
@@ -53,7 +54,9 @@ void cpu_reduce(struct backend *be, float *data, size_t count, int root)
     struct cpu_backend *cpu = cpu_backend_of(be);
 
     if (is_ok(cpu))
-        keep(cpu, rendezvous_reduce(cpu->rendezvous, data, count, root));
+        keep(cpu, cpu->sent == FORMAT_BF16
+                      ? rendezvous_reduce_bf16(cpu->rendezvous, data, count, root)
+                      : rendezvous_reduce(cpu->rendezvous, data, count, root));
 }
 
 void cpu_all_reduce(struct backend *be, double *data, size_t count)

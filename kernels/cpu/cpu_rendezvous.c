@@ -20,6 +20,8 @@
 #include <unistd.h>
 
 #include "base/link.h"
+#include "base/size.h"
+#include "precision/format.h"
 
 enum {
     WINDOW = 256 << 10, /* of all ranks, both sets; still fits an L2 cache */
@@ -182,6 +184,41 @@ bool rendezvous_reduce(struct rendezvous *rendezvous, float *data, size_t count,
             return false;
         if (rendezvous->rank == root)
             sum_windows(rendezvous, data + at, part);
+    }
+    return true;
+}
+
+/* The same of windows in bf16. */
+static void sum_narrow_windows(const struct rendezvous *rendezvous, float *sum,
+                               size_t count)
+{
+    float more[256];
+
+    format_convert(sum, FORMAT_FP32, window(rendezvous, 0), FORMAT_BF16, count);
+    for (int r = 1; r < rendezvous->ranks; r++)
+        for (size_t at = 0, part; at < count; at += part) {
+            const char *from = window(rendezvous, r) + at * sizeof(uint16_t);
+
+            part = count - at < TS_COUNT(more) ? count - at : TS_COUNT(more);
+            format_convert(more, FORMAT_FP32, from, FORMAT_BF16, part);
+            add_floats(sum + at, more, part);
+        }
+}
+
+bool rendezvous_reduce_bf16(struct rendezvous *rendezvous, float *data, size_t count,
+                            int root)
+{
+    const size_t most = WINDOW / sizeof(uint16_t);
+
+    for (size_t at = 0; at < count; at += most, rendezvous->turn++) {
+        size_t part = count - at < most ? count - at : most;
+
+        format_convert(window(rendezvous, rendezvous->rank), FORMAT_BF16, data + at,
+                       FORMAT_FP32, part);
+        if (!rendezvous_wait(rendezvous))
+            return false;
+        if (rendezvous->rank == root)
+            sum_narrow_windows(rendezvous, data + at, part);
     }
     return true;
 }

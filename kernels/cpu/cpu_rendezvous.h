@@ -29,6 +29,9 @@ bool rendezvous_wait(struct rendezvous *rendezvous);
 /* As the operations of struct backend_ops. */
 bool rendezvous_reduce(struct rendezvous *rendezvous, float *data, size_t count,
                        int root);
+/* The same with each rank's elements rounded to bf16, and summed in fp32. */
+bool rendezvous_reduce_bf16(struct rendezvous *rendezvous, float *data, size_t count,
+                            int root);
 bool rendezvous_all_reduce(struct rendezvous *rendezvous, double *data, size_t count);
 bool rendezvous_all_gather(struct rendezvous *rendezvous, void *data, size_t bytes);
 bool rendezvous_broadcast(struct rendezvous *rendezvous, void *data, size_t bytes,

@@ -4,7 +4,9 @@
  * An event makes that stream wait for the work issued so far, another makes the main
  * stream wait for it (`meet`), and in between they run concurrently: the sums of one
  * layer's gradients pass over NVLink or PCIe while the next layer's are computed.  A third
- * event (`mark`) lets the main stream continue before the end of that stream.
+ * event (`mark`) lets the main stream continue before the end of that stream.  Gradients
+ * that are sent in bf16 are rounded and widened on that stream, a piece at a time: a copy
+ * at the rate of the card's memory takes little time next to a link.
  *
  * NCCL waits forever for a process that has ended. So its calls are nonblocking, and code
  * that waits also checks the links.
@@ -23,6 +25,7 @@
 #include "base/link.h"
 #include "base/size.h"
 #include "kernels/cuda/cuda_nccl.h"
+#include "precision/memory.h"
 
 #define INIT_SECONDS 300 /* 8 GPUs take about 5 s */
 #define POLLS        200 /* before sleeping: a sum is enqueued within about 50 us */
@@ -35,6 +38,7 @@ struct cuda_group {
     bool pending;    /* the stream has work since the last meet */
     double patience; /* seconds that NCCL may take to shut down */
     int rank, link_count, links[DEVICE_RANKS_MAX];
+    void *rounded; /* a piece in bf16, of MEMORY_ROUNDED_GRADIENTS; NULL: sent in fp32 */
 };
 
 static bool all_alive(const struct cuda_group *group)
@@ -125,30 +129,42 @@ static bool make_stream(struct cuda_group *group, struct error *err)
                      cudaGetErrorString(status));
 }
 
-static bool prepare(struct cuda_group *group, double patience, struct error *err)
+static bool make_room(struct cuda_group *group, enum format sent, struct error *err)
+{
+    cudaError_t status = cudaSuccess;
+
+    if (sent == FORMAT_BF16)
+        status = cudaMalloc(&group->rounded, MEMORY_ROUNDED_GRADIENTS);
+    return status == cudaSuccess ||
+           error_set(err, ERROR_DEVICE, "cannot allocate %zu MiB to send gradients: %s",
+                     (size_t)MEMORY_ROUNDED_GRADIENTS >> 20, cudaGetErrorString(status));
+}
+
+static bool prepare(struct cuda_group *group, enum format sent, struct error *err)
 {
     bool ok;
 
-    group->patience = patience;
-    cuda_guard(patience);
-    ok = cuda_nccl_open(&group->nccl, err) && make_stream(group, err);
+    cuda_guard(group->patience);
+    ok = cuda_nccl_open(&group->nccl, err) && make_stream(group, err) &&
+         make_room(group, sent, err);
     cuda_guard(0);
     return ok;
 }
 
-static bool join(struct cuda_group *group, int ranks, double patience, struct error *err)
+static bool join(struct cuda_group *group, const struct backend_group *wanted,
+                 struct error *err)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclUniqueId id;
     bool ok;
 
     config.blocking = 0;
-    if (!prepare(group, patience, err) || !agree(group, &id, err))
+    if (!prepare(group, wanted->sent, err) || !agree(group, &id, err))
         return false;
-    cuda_guard(patience);
-    ok = complete_call(group,
-                       group->nccl.init(&group->comm, ranks, id, group->rank, &config),
-                       "cannot join the GPUs", err);
+    cuda_guard(group->patience);
+    ok = complete_call(
+        group, group->nccl.init(&group->comm, wanted->ranks, id, group->rank, &config),
+        "cannot join the GPUs", err);
     cuda_guard(0);
     return ok;
 }
@@ -177,6 +193,8 @@ void cuda_group_free(struct cuda_group *group)
         cudaEventDestroy(group->marked);
     if (group->stream)
         cudaStreamDestroy(group->stream);
+    if (group->rounded)
+        cudaFree(group->rounded);
     cuda_nccl_close(&group->nccl);
     free(group);
 }
@@ -217,16 +235,56 @@ static bool begin(struct cuda_backend *cuda)
     return status == cudaSuccess;
 }
 
+/* Convert on the second stream. */
+static bool convert(struct cuda_backend *cuda, struct tensor out, struct tensor x)
+{
+    struct cuda_launch to = cuda->launch;
+
+    to.stream = cuda->group->stream;
+    cuda_check(cuda, launch_convert(&to, &(struct op_convert) { .out = out, .x = x }),
+               "cannot convert gradients");
+    return cuda_ok(cuda);
+}
+
+static bool sum(struct cuda_backend *cuda, struct tensor x, int root)
+{
+    struct cuda_group *group = cuda->group;
+    ncclDataType_t type = x.format == FORMAT_BF16 ? ncclBfloat16 : ncclFloat32;
+
+    return complete_call(group,
+                         group->nccl.reduce(x.data, x.data, x.cols, type, ncclSum, root,
+                                            group->comm, group->stream),
+                         "cannot sum gradients", &cuda->failed);
+}
+
+/* NCCL rounds its partial sums to bf16, too. */
+static void reduce_rounded(struct cuda_backend *cuda, float *data, size_t count, int root)
+{
+    struct cuda_group *group = cuda->group;
+    const size_t most = MEMORY_ROUNDED_GRADIENTS / sizeof(uint16_t);
+
+    for (size_t at = 0, part; at < count; at += part) {
+        struct tensor x, rounded;
+
+        part = count - at < most ? count - at : most;
+        x = tensor_of(data + at, FORMAT_FP32, 1, part);
+        rounded = tensor_of(group->rounded, FORMAT_BF16, 1, part);
+        if (!convert(cuda, rounded, x) || !sum(cuda, rounded, root) ||
+            (group->rank == root && !convert(cuda, x, rounded)))
+            return;
+    }
+}
+
 void cuda_reduce(struct backend *be, float *data, size_t count, int root)
 {
     struct cuda_backend *cuda = cuda_backend_of(be);
-    struct cuda_group *group = cuda->group;
 
-    if (count > 0 && begin(cuda))
-        complete_call(group,
-                      group->nccl.reduce(data, data, count, ncclFloat32, ncclSum, root,
-                                         group->comm, group->stream),
-                      "cannot sum gradients", &cuda->failed);
+    if (count == 0 || !begin(cuda))
+        return;
+    if (cuda->group->rounded)
+        reduce_rounded(cuda, data, count, root);
+    else
+        sum(cuda, tensor_of(data, FORMAT_FP32, 1, count), root);
 }
 
 void cuda_all_reduce(struct backend *be, double *data, size_t count)
@@ -333,11 +391,12 @@ bool cuda_join(struct backend *be, const struct backend_group *wanted, struct er
 
     if (!group)
         return error_errno(err, "cannot allocate memory");
+    group->patience = cuda->patience;
     group->rank = wanted->rank;
     group->link_count = wanted->rank == 0 ? wanted->ranks - 1 : 1;
     for (int i = 0; i < group->link_count; i++)
         group->links[i] = wanted->links[i];
-    if (!join(group, wanted->ranks, cuda->patience, err)) {
+    if (!join(group, wanted, err)) {
         cuda_group_free(group);
         return false;
     }

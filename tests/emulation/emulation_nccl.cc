@@ -17,6 +17,7 @@
 extern "C" {
 #include "kernels/cpu/cpu_rendezvous.h"
 #include "kernels/cuda/cuda_nccl.h"
+#include "precision/format.h"
 }
 
 struct ncclComm {
@@ -25,11 +26,17 @@ struct ncclComm {
     bool blocking, busy;
 };
 
-enum call_kind { CALL_REDUCE, CALL_ALL_REDUCE, CALL_ALL_GATHER, CALL_BROADCAST };
+enum call_kind {
+    CALL_REDUCE,
+    CALL_ALL_REDUCE,
+    CALL_ALL_GATHER,
+    CALL_BROADCAST,
+    CALL_REDUCE_BF16
+};
 
 struct call {
     enum call_kind kind;
-    struct rendezvous *rendezvous;
+    struct ncclComm *comm;
     void *data;
     size_t count;
     int root;
@@ -44,33 +51,62 @@ const char *emulation_collectives(void)
 
 static void note(const struct call *call)
 {
-    static const size_t element_bytes[] = { sizeof(float), sizeof(double), 1, 1 };
+    static const size_t element_bytes[] = { sizeof(float), sizeof(double), 1, 1,
+                                            sizeof(uint16_t) };
     bool is_long = call->count * element_bytes[call->kind] >= (size_t)1 << 20;
     size_t len = strlen(together);
 
     if (len + 1 < sizeof(together))
-        together[len] = (is_long ? "RAGB" : "ragb")[call->kind];
+        together[len] = (is_long ? "RAGBH" : "ragbh")[call->kind];
+}
+
+/* The sum travels from rank to rank and ends at the root, rounded on each way. */
+static bool reduce_bf16(const struct call *call)
+{
+    const size_t ranks = (size_t)call->comm->ranks, count = call->count;
+    uint16_t *all = (uint16_t *)malloc(ranks * count * sizeof(*all));
+    uint16_t *data = (uint16_t *)call->data;
+    bool ok;
+
+    memcpy(all + (size_t)call->comm->rank * count, data, count * sizeof(*all));
+    ok = rendezvous_all_gather(call->comm->rendezvous, all, count * sizeof(*all));
+    for (size_t i = 0; ok && call->comm->rank == call->root && i < count; i++) {
+        size_t rank = ((size_t)call->root + 1) % ranks;
+        uint16_t sum = all[rank * count + i];
+
+        for (size_t r = 1; r < ranks; r++) {
+            rank = (rank + 1) % ranks;
+            sum = format_to_bf16(format_from_bf16(sum) +
+                                 format_from_bf16(all[rank * count + i]));
+        }
+        data[i] = sum;
+    }
+    free(all);
+    return ok;
 }
 
 static void run(const void *argument)
 {
     const struct call *call = (const struct call *)argument;
+    struct rendezvous *rendezvous = call->comm->rendezvous;
     bool ok = false;
 
     note(call);
     switch (call->kind) {
     case CALL_REDUCE:
-        ok = rendezvous_reduce(call->rendezvous, (float *)call->data, call->count,
-                               call->root);
+        ok = rendezvous_reduce(rendezvous, (float *)call->data, call->count, call->root);
         break;
     case CALL_ALL_REDUCE:
-        ok = rendezvous_all_reduce(call->rendezvous, (double *)call->data, call->count);
+        ok = rendezvous_all_reduce(rendezvous, (double *)call->data, call->count);
         break;
     case CALL_ALL_GATHER:
-        ok = rendezvous_all_gather(call->rendezvous, call->data, call->count);
+        ok = rendezvous_all_gather(rendezvous, call->data, call->count);
         break;
     case CALL_BROADCAST:
-        ok = rendezvous_broadcast(call->rendezvous, call->data, call->count, call->root);
+        ok = rendezvous_broadcast(rendezvous, call->data, call->count, call->root);
+        break;
+    case CALL_REDUCE_BF16:
+        ok = reduce_bf16(call);
         break;
     }
     if (!ok)
@@ -154,19 +190,21 @@ static const char *last_error(ncclComm_t comm)
 static ncclResult_t reduce(const void *from, void *to, size_t count, ncclDataType_t type,
                            ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream)
 {
-    const struct call call = { CALL_REDUCE, comm->rendezvous, to, count, root };
+    bool narrow = type == ncclBfloat16;
+    const struct call call = { narrow ? CALL_REDUCE_BF16 : CALL_REDUCE, comm, to, count,
+                               root };
 
-    if (from != to || type != ncclFloat32 || op != ncclSum || root < 0 ||
+    if (from != to || (type != ncclFloat32 && !narrow) || op != ncclSum || root < 0 ||
         root >= comm->ranks)
         return ncclInvalidArgument;
-    return put(comm, &call, count * sizeof(float), stream);
+    return put(comm, &call, count * (narrow ? sizeof(uint16_t) : sizeof(float)), stream);
 }
 
 static ncclResult_t all_reduce(const void *from, void *to, size_t count,
                                ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
                                cudaStream_t stream)
 {
-    const struct call call = { CALL_ALL_REDUCE, comm->rendezvous, to, count, 0 };
+    const struct call call = { CALL_ALL_REDUCE, comm, to, count, 0 };
 
     if (from != to || type != ncclFloat64 || op != ncclSum)
         return ncclInvalidArgument;
@@ -176,7 +214,7 @@ static ncclResult_t all_reduce(const void *from, void *to, size_t count,
 static ncclResult_t all_gather(const void *from, void *to, size_t count,
                                ncclDataType_t type, ncclComm_t comm, cudaStream_t stream)
 {
-    const struct call call = { CALL_ALL_GATHER, comm->rendezvous, to, count, 0 };
+    const struct call call = { CALL_ALL_GATHER, comm, to, count, 0 };
 
     if (type != ncclInt8 || from != (char *)to + (size_t)comm->rank * count)
         return ncclInvalidArgument;
@@ -187,7 +225,7 @@ static ncclResult_t broadcast(const void *from, void *to, size_t count,
                               ncclDataType_t type, int root, ncclComm_t comm,
                               cudaStream_t stream)
 {
-    const struct call call = { CALL_BROADCAST, comm->rendezvous, to, count, root };
+    const struct call call = { CALL_BROADCAST, comm, to, count, root };
 
     if (type != ncclInt8 || from != to || root < 0 || root >= comm->ranks)
         return ncclInvalidArgument;

@@ -3,6 +3,8 @@
 
 #include "kernels/cuda/cuda_backend.h"
 
+#include "base/text.h"
+
 #include "tests/unit/unit_cuda.h"
 #include "tests/unit/unit_ranks.h"
 
@@ -15,25 +17,40 @@ static struct backend *open_rank(const struct unit_ranks *ranks)
     return backend_cuda.open(&options, NULL);
 }
 
-/* Memory that NCCL allocates with its first calls is allocated before anyone can query
- * the free memory. */
-static void test_cuda_group_makes_every_first_call_while_joining(void **state)
+static const char *const first_calls[] = {
+    [FORMAT_FP32] = "rbrbgRBRBGa", [FORMAT_BF16] = "hbhbgHBHBGa"
+};
+
+static void check_first_calls(enum format sent)
 {
     struct unit_ranks ranks;
     struct backend *be;
     bool joined, done;
 
-    (void)state;
     unit_ranks_fork(&ranks, 2);
+    ranks.group.sent = sent;
     be = open_rank(&ranks);
     joined = be && be->ops->join(be, &ranks.group, NULL);
-    done = strcmp(emulation_collectives(), "rbrbgRBRBGa") == 0;
+    done = text_ends(emulation_collectives(), first_calls[sent]);
     backend_close(be);
     if (ranks.group.rank > 0)
         _exit(!joined || !done);
     unit_ranks_join(&ranks);
-    assert_true(joined);
-    assert_string_equal(emulation_collectives(), "rbrbgRBRBGa");
+    assert_true(joined && done);
+}
+
+/* Memory that NCCL allocates with its first calls is allocated before anyone can query
+ * the free memory. */
+static void test_cuda_group_makes_every_first_call_while_joining(void **state)
+{
+    (void)state;
+    check_first_calls(FORMAT_FP32);
+}
+
+static void test_cuda_group_makes_first_calls_of_rounded_gradients(void **state)
+{
+    (void)state;
+    check_first_calls(FORMAT_BF16);
 }
 
 /* A failure at that point is reported by joining.  (A hung driver's memory is not a
@@ -104,6 +121,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         unit_ranks_test(test_cuda_group_makes_every_first_call_while_joining),
+        unit_ranks_test(test_cuda_group_makes_first_calls_of_rounded_gradients),
         unit_ranks_test(test_cuda_group_reports_a_hung_card_while_joining),
         unit_ranks_test(test_cuda_group_fails_to_reach_a_fence_after_a_rank_ended),
     };

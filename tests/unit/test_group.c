@@ -5,11 +5,18 @@
 
 #include "kernels/backend.h"
 
+#include <math.h>
+
 #include "base/random.h"
+#include "base/size.h"
+#include "precision/format.h"
 #include "tests/unit/unit_ranks.h"
 
 /* more than one window, and not a multiple of it */
 enum { RANKS = UNIT_RANKS, MANY = 200001 };
+
+/* How elements are sent in this process. */
+static enum format way;
 
 /* NULL: it could not be opened. */
 static struct backend *join(struct unit_ranks *ranks)
@@ -21,6 +28,7 @@ static struct backend *join(struct unit_ranks *ranks)
     struct backend *be;
 
     unit_ranks_device(ranks->group.rank, &device);
+    ranks->group.sent = way;
     be = unit_ranks_ops->open(&options, NULL);
     if (be && !be->ops->join(be, &ranks->group, NULL)) {
         backend_close(be);
@@ -61,6 +69,67 @@ static int reduce_to_each(struct unit_ranks *ranks, struct backend *be)
             bad |= data[i] != (rank == root ? sum_of(i) : number_of(rank, i));
         be->ops->free(be, there);
     }
+    free(data);
+    return bad;
+}
+
+/* A value whose sum in bf16 is special, or one with more digits than bf16 has. */
+static float special_of(int rank, size_t i)
+{
+    const float none = NAN, large = 3.4e38f, tiny = 1e-40f, half = 2e38f;
+    const float cases[][3] = {
+        { INFINITY, 1, 2 }, { 1, -INFINITY, 2 },  { INFINITY, -INFINITY, 1 },
+        { 1, 2, none },     { large, 1, 1 }, /* rounds to inf */
+        { half, half, 1 },  { tiny, tiny, tiny }, { 1, 0.00390625f, 0.001f } /* a tie */
+    };
+
+    return i < TS_COUNT(cases) ? cases[i][rank] : number_of(rank, i);
+}
+
+static float rounded(float x)
+{
+    return format_from_bf16(format_to_bf16(x));
+}
+
+/* On a CPU fp32 sums in rank order, on GPUs from the rank after the root to the root, each
+ * rounded to bf16. */
+static float rounded_sum_of(size_t i, int root)
+{
+    int rank = unit_ranks_gpus ? (root + 1) % RANKS : 0;
+    float sum = rounded(special_of(rank, i));
+
+    for (int r = 1; r < RANKS; r++) {
+        rank = (rank + 1) % RANKS;
+        sum += rounded(special_of(rank, i));
+        if (unit_ranks_gpus)
+            sum = rounded(sum);
+    }
+    return sum;
+}
+
+static bool is_same(float x, float y)
+{
+    return memcmp(&x, &y, sizeof(x)) == 0 || (isnan(x) && isnan(y));
+}
+
+/* Several pieces, also on GPUs. */
+static int reduce_rounded(struct unit_ranks *ranks, struct backend *be)
+{
+    const size_t many = unit_ranks_gpus ? (size_t)(9 << 20) : MANY;
+    const int rank = ranks->group.rank, root = 1;
+    float *data = malloc(many * sizeof(*data)), *there;
+    int bad = 0;
+
+    for (size_t i = 0; i < many; i++)
+        data[i] = special_of(rank, i % MANY);
+    there = unit_ranks_put(be, data, many * sizeof(*data));
+    be->ops->reduce(be, there, many, root);
+    be->ops->meet(be);
+    bad |= !unit_ranks_get(be, data, there, many * sizeof(*data));
+    for (size_t i = 0; i < many; i++)
+        bad |= !is_same(data[i], rank == root ? rounded_sum_of(i % MANY, root)
+                                              : special_of(rank, i % MANY));
+    be->ops->free(be, there);
     free(data);
     return bad;
 }
@@ -179,6 +248,14 @@ static void test_group_sums_by_rank_at_the_root(void **state)
     run_ranks(reduce_to_each);
 }
 
+static void test_group_rounds_what_it_sends(void **state)
+{
+    (void)state;
+    way = FORMAT_BF16;
+    run_ranks(reduce_rounded);
+    way = FORMAT_FP32;
+}
+
 static void test_group_sums_doubles_everywhere(void **state)
 {
     (void)state;
@@ -265,6 +342,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         unit_ranks_test(test_group_sums_by_rank_at_the_root),
+        unit_ranks_test(test_group_rounds_what_it_sends),
         unit_ranks_test(test_group_sums_doubles_everywhere),
         unit_ranks_test(test_group_gathers_every_piece),
         unit_ranks_test(test_group_broadcasts_from_any_rank),

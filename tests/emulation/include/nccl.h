@@ -32,7 +32,8 @@ typedef enum {
     ncclInt8 = 0,
     ncclFloat16 = 6,
     ncclFloat32 = 7,
-    ncclFloat64 = 8
+    ncclFloat64 = 8,
+    ncclBfloat16 = 9
 } ncclDataType_t;
 
 typedef struct {
