@@ -67,6 +67,7 @@ librunner_a_SOURCES += %D%/job/old_checkpoints.c %D%/job/old_checkpoints.h
 librunner_a_SOURCES += %D%/job/old_files.c %D%/job/old_files.h
 librunner_a_SOURCES += %D%/job/outputs.c %D%/job/outputs.h
 librunner_a_SOURCES += %D%/job/plan_alternatives.c %D%/job/plan_alternatives.h
+librunner_a_SOURCES += %D%/job/plan_shares.c %D%/job/plan_shares.h
 librunner_a_SOURCES += %D%/job/plan_json.c %D%/job/plan_json.h
 librunner_a_SOURCES += %D%/job/ranks.c %D%/job/ranks.h
 librunner_a_SOURCES += %D%/job/recent.c %D%/job/recent.h

@@ -42,6 +42,8 @@ enum metric_kind {
 };
 /* Whether a run that met a problem is patched and resumed: auto, in a watched folder. */
 enum healing { HEALING_AUTO, HEALING_OFF, HEALING_ON, HEALING_BOLD };
+/* How the ranks of a run send gradients to each other. */
+enum reduction { REDUCE_FP32, REDUCE_BF16 };
 enum when { WHEN_NO, WHEN_STEPS, WHEN_EPOCH }; /* save, eval and logging strategy */
 
 /* Text generation, during evaluations or in a program that does nothing else. */
@@ -200,6 +202,7 @@ struct plan {
     int64_t ranks;             /* number of processes, from 1 */
     /* what they divide: 1 moments, 2 also gradients, 3 also weights; 0: not decided */
     int64_t zero_stage;
+    enum reduction reduce_dtype;
     /* moments of a GPU's job in host memory; auto: with a paged optimizer, if they do not
      * fit on the GPU */
     enum choice offload_optimizer;
@@ -319,6 +322,22 @@ static inline const char *plan_divides(const struct plan *plan)
 static inline size_t plan_ranks(const struct plan *plan)
 {
     return plan->ranks > 1 ? (size_t)plan->ranks : 1;
+}
+
+/* Return the format in which the ranks of a run send gradients. */
+static inline enum format plan_sent_gradients(const struct plan *plan)
+{
+    return plan->reduce_dtype == REDUCE_BF16 ? FORMAT_BF16 : FORMAT_FP32;
+}
+
+/* Return the memory of each device that ranks use to send anything. */
+static inline struct memory_range plan_group_overhead(const struct plan *plan)
+{
+    struct memory_range sum = memory_group_overhead(&plan->device, plan_ranks(plan));
+    bool rounds = sum.high > 0 && plan_sent_gradients(plan) == FORMAT_BF16;
+
+    return memory_range_sum(sum,
+                            memory_range_exact(rounds ? MEMORY_ROUNDED_GRADIENTS : 0));
 }
 
 #endif

@@ -278,7 +278,7 @@ static bool open_model(struct run *run, struct error *err)
     run->eval_size = sizes.eval_size;
     /* order matters: the free memory is known only after all ranks have joined */
     if (!open_backend(run, options.rows_max, err) ||
-        !parallel_join(run->options->group, run->be, err))
+        !parallel_join(run->options->group, plan, run->be, err))
         return false;
     options.backend = run->be;
     if (!open_distillation(run, &sizes, err))

@@ -12,6 +12,7 @@ static const char *const targets[] = {
 static const char *const policies[] = { "sound",    "bf16",   "fp32", "noclip",
                                         "noscaler", "report", NULL };
 static const char *const healings[] = { "auto", "false", "true", "bold", NULL };
+static const char *const reductions[] = { "fp32", "bf16", NULL };
 static const char *const runners[] = { "local", NULL };
 
 static const struct key rows[] = {
@@ -46,6 +47,15 @@ static const struct key rows[] = {
       .manual = "Stage 2 takes less memory, and sends gradients in each micro-batch "
                 "instead of once per step. Stage 3 takes the least, also with LoRA, and "
                 "sends the weights twice in each micro-batch. See RANKS." },
+    { TS_USED("reduce_dtype", KEY_ENUM, "fp32"), .values = reductions,
+      .synonyms = "float32=fp32 bfloat16=bf16 float=fp32 torch.float32=fp32 "
+                  "torch.bfloat16=bf16",
+      .into = TS_FIELD(reduce_dtype),
+      .help = "number format in which the ranks of a job send gradients to each other: "
+              "fp32, or bf16, which halves the bytes",
+      .manual = "It is the reduce_dtype of FSDP and the communication_data_type of "
+                "DeepSpeed. Gradients are computed and accumulated in fp32 in each rank; "
+                "bf16 rounds them to 8 bits of precision on their way. See RANKS." },
     { TS_USED("offload_optimizer", KEY_CHOICE, "auto"),
       .into = TS_FIELD(offload_optimizer),
       .help =

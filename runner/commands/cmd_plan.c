@@ -17,6 +17,7 @@
 #include "runner/job/forecast.h"
 #include "runner/job/job_variables.h"
 #include "runner/job/plan_alternatives.h"
+#include "runner/job/plan_shares.h"
 #include "runner/job/plan_json.h"
 #include "runner/job/trial.h"
 #include "runner/output/report_json.h"
@@ -485,24 +486,11 @@ static void add_model(struct text *out, const struct page *page)
                                            : "");
 }
 
-/* What the ranks divide. */
-static void add_shares(struct text *out, const struct page *page)
-{
-    const struct plan *plan = page->plan;
-    size_t ranks = plan_ranks(plan);
-    int64_t stage = plan->zero_stage > 1 ? plan->zero_stage : 1;
-
-    if (page->forecast.has_memory && !plan->external && ranks > 1)
-        text_addf(out,
-                  "              zero_stage %" PRId64 ": each of %zu ranks has 1/%zu of "
-                  "%s\n",
-                  stage, ranks, ranks, plan_divides(plan));
-}
-
 static void add_end(struct text *out, const struct page *page)
 {
     add_memory(out, &page->forecast);
-    add_shares(out, page);
+    if (page->forecast.has_memory)
+        plan_shares_text(page->plan, page->forecast.trainable, out);
     if (plan_trains(page->plan))
         add_time(out, &page->forecast);
     containment_add_line(page->plan, out);

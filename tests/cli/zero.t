@@ -80,6 +80,20 @@ zero more 3 "resume_from_checkpoint: full3.run/checkpoint-3" | sed 's/ranks: 2/r
 expect_status "more ranks than layers resume it" 0 "$trainspool" run -q more.yaml
 expect "they do all steps" test "$(step more.yaml)" -eq 6
 
+both rounded model.safetensors "  reduce_dtype: bf16"
+expect "gradients sent in bf16 give other bits" sh -c '! cmp -s rounded3.run/model.safetensors full3.run/model.safetensors'
+zero resumed 3 "  reduce_dtype: bf16" "resume_from_checkpoint: rounded2.run/checkpoint-3" >resumed.yaml
+expect_status "a run that sends gradients in bf16 resumes" 0 "$trainspool" run -q resumed.yaml
+expect "it ends as without the interruption" cmp resumed.run/model.safetensors rounded3.run/model.safetensors
+expect_status "plan of gradients in bf16 succeeds" 0 "$trainspool" plan rounded2.yaml
+rounded=$(sed -n 's/.*links: \(.*\) of gradients per step, in bf16$/\1/p' "$T/out")
+expect_status "plan of gradients in fp32 succeeds" 0 "$trainspool" plan full2.yaml
+expect_output "plan says what bf16 saves" 'of gradients per step, in fp32; reduce_dtype: bf16 sends half of that$'
+whole=$(sed -n 's/.*links: \(.*\) of gradients per step, in fp32.*/\1/p' "$T/out")
+expect "bf16 sends half the bytes" awk -v a="$rounded" -v b="$whole" '
+    function bytes(text) { split(text, w, " "); return w[1] * (w[2] == "KiB" ? 1 : w[2] == "MiB" ? 1024 : 1048576) }
+    BEGIN { exit !(bytes(a) > 0 && bytes(b) > 1.9 * bytes(a) && bytes(b) < 2.1 * bytes(a)) }'
+
 both tried model.safetensors "  preflight: true" "load_best_model_at_end: true" "eval_dataset: few.txt"
 both lora adapter_model.safetensors "finetuning_type: lora" "lora_dropout: 0.1" "export_dir: lora.merged" \
     "eval_dataset: few.txt"

@@ -162,6 +162,94 @@ static void test_model_ranks_train_like_one(void **state)
     check_like_one(&kind, rounding);
 }
 
+/*
+ * Each rank's gradient is rounded by at most half an epsilon of bf16, and on GPUs so is
+ * each partial sum: 2 * RANKS roundings by 2^-8 of what is at most the norm.
+ */
+static const double bf16_rounding = 2 * RANKS / 256.0;
+
+static struct kind sent_in_bf16[] = {
+    { METHOD_FULL, "sgd", FORMAT_FP32, llama, 1 },
+    { METHOD_FULL, "sgd", FORMAT_FP32, gpt2, 2 },
+};
+
+static uint64_t hash_of_all(struct unit_model *u)
+{
+    uint64_t hash = 0;
+
+    for (size_t i = 0; i < model_trained_parameters(u->model); i++)
+        hash = hash * 31 + hash_of_trained(u, i);
+    return hash;
+}
+
+/* Gradients that are sent in bf16 differ from those sent in fp32, but by no more than
+ * their rounding, and in the same way each time. */
+static void test_model_ranks_send_gradients_in_bf16(void **state)
+{
+    const struct kind *kind = *state;
+    struct unit_ranks ranks;
+    struct unit_model u, again, whole;
+    double norm, norm_whole;
+    bool same, differs;
+
+    unit_ranks_fork(&ranks, RANKS);
+    start(&whole, kind, &ranks);
+    norm_whole = train_steps(&whole, &ranks);
+    unit_reduce_dtype = REDUCE_BF16;
+    start(&u, kind, &ranks);
+    norm = train_steps(&u, &ranks);
+    start(&again, kind, &ranks);
+    train_steps(&again, &ranks);
+    unit_reduce_dtype = REDUCE_FP32;
+    same = hash_of_all(&u) == hash_of_all(&again);
+    differs = hash_of_all(&u) != hash_of_all(&whole);
+    if (ranks.group.rank > 0)
+        _exit(!same || !differs);
+    unit_ranks_join(&ranks);
+    assert_true(same && differs);
+    assert_true(fabs(norm - norm_whole) <= bf16_rounding * norm_whole);
+    /* a step adds 0.1 of a gradient whose norm is clipped to 0.05 */
+    same_weights(&u, &whole, rounding + STEPS * 0.1 * 0.05 * bf16_rounding);
+    unit_model_stop(&u);
+    unit_model_stop(&again);
+    unit_model_stop(&whole);
+}
+
+static void spoil(struct unit_model *u)
+{
+    const float inf = INFINITY;
+
+    for (size_t i = 0; i < model_trained_parameters(u->model); i++) {
+        const struct parameter *p = model_trained(u->model, i);
+
+        if (p->rows == 1)
+            u->be->ops->upload(u->be, p->weight.data, &inf, sizeof(inf));
+    }
+}
+
+/* What is inf in the gradients of one rank keeps all from updating. */
+static void test_model_ranks_notice_inf_in_bf16(void **state)
+{
+    const struct kind kind = { METHOD_FULL, "sgd", FORMAT_FP32, llama, 1 };
+    struct unit_ranks ranks;
+    struct unit_model u;
+    bool noticed;
+
+    (void)state;
+    unit_ranks_fork(&ranks, RANKS);
+    unit_reduce_dtype = REDUCE_BF16;
+    start(&u, &kind, &ranks);
+    unit_reduce_dtype = REDUCE_FP32;
+    if (ranks.group.rank == RANKS - 1)
+        spoil(&u);
+    noticed = !train_window(&u, &ranks, 1, WINDOW).finite;
+    if (ranks.group.rank > 0)
+        _exit(!noticed);
+    unit_ranks_join(&ranks);
+    assert_true(noticed);
+    unit_model_stop(&u);
+}
+
 static struct kind others[] = {
     { METHOD_FULL, "sgd", FORMAT_FP32, gpt2, 1 },
     { METHOD_FULL, "sgd", FORMAT_FP32, gpt_neox, 1 },
@@ -344,6 +432,8 @@ static void test_model_ranks_of_both_stages_agree(void **state)
     (void)state;
     unit_ranks_fork(&ranks, RANKS);
     same = weights_after_a_window(1, &ranks) == weights_after_a_window(2, &ranks);
+    unit_reduce_dtype = REDUCE_BF16;
+    same = same && weights_after_a_window(1, &ranks) == weights_after_a_window(2, &ranks);
     if (ranks.group.rank > 0)
         _exit(!same);
     unit_ranks_join(&ranks);
@@ -372,6 +462,9 @@ static void test_model_ranks_share_the_gradients(void **state)
     arena_free(u.arena);
 }
 
+#define ROUNDED(name, i)                                                 \
+    unit_ranks_test_of("test_model_ranks_send_gradients_in_bf16: " name, \
+                       test_model_ranks_send_gradients_in_bf16, &sent_in_bf16[i])
 #define OTHER(name, i)                                                      \
     unit_ranks_test_of("test_model_ranks_learn_other_architectures: " name, \
                        test_model_ranks_train_other_architectures, &others[i])
@@ -391,6 +484,9 @@ int main(int argc, char **argv)
         OTHER("sharded gradients of gemma3", 8),
         OTHER("sharded gradients of a large head", 9),
         OTHER("sharded gradients, frozen", 10),
+        ROUNDED("stage 1", 0),
+        ROUNDED("stage 2 of gpt2", 1),
+        unit_ranks_test(test_model_ranks_notice_inf_in_bf16),
         unit_ranks_test(test_model_ranks_train_with_frozen_16_bit_weights),
         unit_ranks_test(test_model_ranks_match_with_adamw_and_16_bit_copies),
         unit_ranks_test(test_model_ranks_assemble_the_moments),

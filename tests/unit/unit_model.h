@@ -62,8 +62,12 @@ static inline void unit_model_make(struct unit_model *u, size_t rows, size_t seq
 {
     struct error err = { 0 };
 
-    if (u->group)
-        unit_must(u->be->ops->join(u->be, u->group, &err), &err);
+    if (u->group) {
+        struct backend_group joined = *u->group;
+
+        joined.sent = plan_sent_gradients(&u->plan);
+        unit_must(u->be->ops->join(u->be, &joined, &err), &err);
+    }
     u->model = model_new(
         &(struct model_options) { .plan = &u->plan,
                                   .config = &u->config,

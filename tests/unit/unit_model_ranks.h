@@ -52,6 +52,9 @@ struct kind {
     int64_t zero_stage;
 };
 
+/* How the ranks of the running test send gradients. */
+static enum reduction unit_reduce_dtype;
+
 static inline struct plan plan_of(const struct kind *kind, size_t ranks)
 {
     struct plan plan = unit_plan(NULL);
@@ -66,6 +69,7 @@ static inline struct plan plan_of(const struct kind *kind, size_t ranks)
     plan.freeze_trainable_layers = 2;
     plan.ranks = (int64_t)ranks;
     plan.zero_stage = kind->zero_stage;
+    plan.reduce_dtype = unit_reduce_dtype;
     return plan;
 }
 

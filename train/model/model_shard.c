@@ -11,7 +11,8 @@
  * weights.
  *
  * The links transfer 8 bytes per trainable element and step: 4 of its gradient, during
- * the backward pass, and 4 of its weight, for which the next step waits.  Stage 2
+ * the backward pass, and 4 of its weight, for which the next step waits; 2 of the gradient
+ * with reduce_dtype: bf16, and 2 of the weight if only its copy is sent.  Stage 2
  * transfers gradients in each micro-batch, not only in the last one of a step; stage 3
  * also weights, in the format of the matmuls, in its forward and in its backward pass.
  */

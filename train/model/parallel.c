@@ -43,16 +43,20 @@ static int other_ranks(const struct backend_group *group)
     return group && group->rank == 0 ? group->ranks - 1 : 0;
 }
 
-bool parallel_join(const struct backend_group *group, struct backend *be,
-                   struct error *err)
+bool parallel_join(const struct backend_group *group, const struct plan *plan,
+                   struct backend *be, struct error *err)
 {
+    struct backend_group joined;
+
     if (!group)
         return true;
     if (!be->ops->join)
         return error_set(err, ERROR_DEVICE,
                          "cannot use several GPUs: this build has no NCCL; configure "
                          "with nccl.h in the include path, or give ranks: 1");
-    return be->ops->join(be, group, err);
+    joined = *group;
+    joined.sent = plan_sent_gradients(plan);
+    return be->ops->join(be, &joined, err);
 }
 
 static bool send_order(const struct backend_group *group,

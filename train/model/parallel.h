@@ -38,8 +38,8 @@ size_t parallel_ranks(const struct backend_group *group); /* 1 without a group *
 size_t parallel_share_count(const struct backend_group *group, size_t count);
 
 /* Join the backends of the other ranks, once all ranks have opened theirs. */
-bool parallel_join(const struct backend_group *group, struct backend *be,
-                   struct error *err);
+bool parallel_join(const struct backend_group *group, const struct plan *plan,
+                   struct backend *be, struct error *err);
 /* Rank 0 waits until all ranks have loaded their model and data: during a step, a rank
  * that is absent for minutes would count as hanging. */
 bool parallel_ready(const struct backend_group *group, struct error *err);

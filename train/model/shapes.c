@@ -546,8 +546,7 @@ static struct memory_range held_by_backend(const struct plan *plan,
 
     if (plan->device.kind == DEVICE_CPU)
         return memory_range_exact(0); /* no memory that is certainly touched */
-    held = memory_range_sum(memory_overhead(&plan->device, 0),
-                            memory_group_overhead(&plan->device, plan_ranks(plan)));
+    held = memory_range_sum(memory_overhead(&plan->device, 0), plan_group_overhead(plan));
     return memory_range_sum(
         held,
         memory_range_exact(shapes_fp8_bytes(plan, config, rows) +
