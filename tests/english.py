@@ -36,6 +36,7 @@ WORDS = [
 ]
 
 ALLOWED = [
+    (r"train/chat/template_tools\.c$", r"do not tell the user"),  # a prompt of LLaMA-Factory
     (r"^tests/english\.py$", r""),
     (r"^tests/cli/plan\.t$", r"Tell me of a cat"),  # a training sample
 ]

@@ -31,6 +31,8 @@ libtrain_a_SOURCES += %D%/step.c %D%/step.h
 libtrain_a_SOURCES += %D%/trainer_steps.c
 
 libtrain_a_SOURCES += %D%/chat/chat.c %D%/chat/chat.h
+libtrain_a_SOURCES += %D%/chat/template_media_rows.c %D%/chat/template_rows.h
+libtrain_a_SOURCES += %D%/chat/template_rows.c
 libtrain_a_SOURCES += %D%/chat/template.c %D%/chat/template.h
 libtrain_a_SOURCES += %D%/chat/template_saving.c %D%/chat/template_saving.h
 libtrain_a_SOURCES += %D%/chat/chat_internal.h %D%/chat/chat_message.c

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Make named.json: conversations rendered by LLaMA-Factory's named templates, for
-tests/unit/test_template_golden.c: the complete text, and the part of it that is trained.
+tests/unit/test_template_golden.c: the complete text, and the part of it that is trained.  A template
+that gives the same as an earlier one in every case only names it.
 
-    python3 tests/golden/named.py >tests/golden/named.json      (with llamafactory 0.9.5)
+    python3 tests/golden/named.py >tests/golden/named.json      (with llamafactory at ff6d4d12, which
+                                                                  gives the values of 0.9.5 for its templates)
 
 The tokens of this tokenizer are the texts that it encodes, so that the result is text.
 """
@@ -56,10 +58,18 @@ class Tokenizer:
         return token
 
 
-NAMES = """default alpaca breeze chatml chatml_de cohere deepseek deepseek3 deepseekcoder deepseekr1 empty fewshot
-gemma gemma2 gemma3 granite3 granite4 llama2 llama2_zh llama3 ministral mistral mistral_small openchat openchat-3.6
+NAMES = """default alpaca breeze chatml chatml_de cohere deepseek deepseek3 deepseekcoder deepseekr1 empty fewshot gemma
+gemma2 gemma3 granite3 granite4 llama2 llama2_zh llama3 ministral mistral mistral_small openchat openchat-3.6
 opencoder phi phi4 phi4_mini qwen qwen3 qwen3_nothink sailor seed_coder smollm smollm2 solar vicuna xuanyuan yi
-zephyr""".split()
+zephyr
+aeva bailing bailing_v2 chatglm3 cpm4 dbrx ernie ernie_nothink exaone falcon falcon_h1 glm4 glm4_7 glm4_moe glmz1
+gpt_oss hunyuan hunyuan_small hy3 hy_dense_1_8b hy_dense_7b index intern2 lfm2 mimo mimo_v2 minimax1 minimax2
+moonlight olmo phi_small seed_oss starchat telechat2 youtu yuan
+dots_ocr ernie_vl gemma3n glm4_5v glm4v glm_ocr granite3_vision intern_s1 intern_vl keye_vl kimi_vl lfm2_vl llama4
+llava llava_next llava_next_llama3 llava_next_mistral llava_next_qwen llava_next_video llava_next_video_mistral
+llava_next_video_yi llava_next_yi mimo_vl minicpm_o minicpm_v minicpm_v_4_6 ministral3 mllama paligemma
+paligemma_chat pixtral qwen2_audio qwen2_omni qwen2_vl qwen3_5 qwen3_5_nothink qwen3_6 qwen3_omni
+qwen3_omni_nothink qwen3_vl qwen3_vl_nothink video_llava yi_vl youtu_vl""".split()
 
 TOOLS = [{"name": "get_weather", "description": "The weather in \u00b0C",
           "parameters": {"type": "object", "properties": {
@@ -99,18 +109,32 @@ CASES = {
     "a thought amid": {"messages": say(("user", "Now?"), ("function", '[<think>\nHm.\n</think>\n\n{"name": "now", '
                                        '"arguments": {}}]'), ("observation", "1"), ("assistant", "One.")),
                        "tools": json.dumps(TOOLS[1:])},
+    "own tags": {"messages": say(("user", "2+2?"), ("assistant", "BEGINTwo.END4"), ("user", "Now?"),
+                                 ("function", 'BEGINHm.END{"name": "a", "arguments": {"x": "y", "n": [1]}}'),
+                                 ("observation", "1"), ("assistant", "One.")), "thinking": False},
+    "own call": {"messages": say(("user", "Now?"), ("function", 'I look.\nCALL{"name": "a", "arguments": {"x": "y"}}'
+                                                   "LLAC\nSo."), ("observation", "1"), ("assistant", "One."))},
     "newlines": {"messages": say(("user", "2+2?"), ("assistant", "\n<think>\nTwo.\n</think>\n\n\n\n4"),
                                  ("user", "Sure?"), ("assistant", "<think>\nA.\n</think>\n\n<think>\nB.\n"
                                                                   "</think>\n\nYes.")), "thinking": False},
 }
 
 
+def tagged(template, text):
+    words = (*template.thought_words, *template.tool_call_words)
+    for name, word in zip(("BEGIN", "END", "CALL", "LLAC"), words):
+        text = text.replace(name, word)
+    return text
+
+
 def outcome(template, case):
-    """As in supervised.py, without truncation.  A label at the first position has no effect."""
+    """As in supervised.py, without truncation.  A label at the first position has no effect.
+    BEGIN and END stand for the tags of thoughts of the template, CALL and LLAC for those of a call."""
     last_only = case.get("mask_history", False)
     if hasattr(template, "enable_thinking"):
         template.enable_thinking = case.get("thinking", True)
-    pairs = template.encode_multiturn(Tokenizer(), case["messages"], case.get("system", ""),
+    pairs = template.encode_multiturn(Tokenizer(), [dict(m, content=tagged(template, m["content"]))
+                                                    for m in case["messages"]], case.get("system", ""),
                                       case.get("tools", ""), last_only)
     whole = "".join("".join(source + target) for source, target in pairs)
     trained = ""
@@ -124,16 +148,29 @@ def outcome(template, case):
     return {"all": whole + end, "trained": trained + end}
 
 
+def outcomes(template):
+    """Return the outcome of each case."""
+    done = {"words": [*template.thought_words, *template.tool_call_words]}
+    for key, case in CASES.items():
+        try:
+            done[key] = outcome(template, case)
+        except Exception as wrong:
+            done[key] = {"error": type(wrong).__name__}
+    return done
+
+
 def main():
     module = load()
-    rows = []
+    rows, first = [], {}  # first: the first template with these outcomes
     for name in NAMES:
-        for key, case in CASES.items():
-            try:
-                done = outcome(module.TEMPLATES[name], case)
-            except Exception as wrong:
-                done = {"error": type(wrong).__name__}
-            rows.append({"template": name, "case": key, **done})
+        done = outcomes(module.TEMPLATES[name])
+        text = json.dumps(done)
+        if first.setdefault(text, name) != name:
+            rows.append({"template": name, "as": first[text]})
+        else:
+            words = done.pop("words")
+            rows += [{"template": name, "case": key, "words": words, **result} if key.startswith("own") else
+                     {"template": name, "case": key, **result} for key, result in done.items()]
     print(json.dumps({"cases": CASES, "rows": rows}, indent=1, ensure_ascii=False))
 
 

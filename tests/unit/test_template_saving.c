@@ -9,8 +9,10 @@
 #include "train/chat/chat.h"
 #include "train/model/companion_files.h"
 
-/* Thoughts, so that reasoning templates add no empty ones; quotes and a backslash. */
-#define ANSWER "<think>\nit's \\n \"4\"\n</think>\n\n4"
+/* Thoughts in the tags of every row, so that none adds empty ones; quotes and a
+ * backslash. */
+#define TAGS   "<|channel|>analysis<|message|> ◁think▷ <seed:think>"
+#define ANSWER "<think>\nit's \\n \"4\"\n</think>\n\n4" TAGS
 
 static const struct message conversation[] = {
     { ROLE_SYSTEM, "Don't \\ lie.", 12, 0, NULL },

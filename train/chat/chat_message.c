@@ -60,7 +60,7 @@ static bool add_calls(json_t *out, const struct message *message, struct error *
     struct text thought;
 
     text_init(&thought, 0);
-    calls = template_tools_calls(message, &thought, err);
+    calls = template_tools_calls(NULL, message, &thought, err);
     for (size_t i = 0; i < json_array_size(calls); i++)
         json_array_append_new(list, call_of(json_array_get(calls, i)));
     json_object_set_new(out, "content", json_stringn(thought.data, thought.len));

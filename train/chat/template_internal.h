@@ -12,7 +12,7 @@
 #define SLOT_BOS     "\002"
 #define SLOT_EOS     "\003"
 
-enum { TEMPLATE_SPECIALS = 4, TEMPLATE_STOPS = 2 };
+enum { TEMPLATE_SPECIALS = 4, TEMPLATE_STOPS = 3 };
 
 struct chat_template {
     const char *name;
@@ -23,7 +23,11 @@ struct chat_template {
     const char *default_system;
     bool system_in_question; /* the system message is part of the first question */
     bool reasons;            /* answers start with their thoughts, which may be empty */
-    bool ends_with_eos;      /* the end-of-text token follows the whole conversation */
+    /* around thoughts, and around a call in an answer with other words; NULL: <think> and
+     * <tool_call> */
+    const char *thoughts[2], *call_tags[2];
+    const char *empty_thought; /* NULL: both tags of thoughts */
+    bool ends_with_eos;        /* the end-of-text token follows the whole conversation */
     const char *specials[TEMPLATE_SPECIALS]; /* tokens that the tokenizer should have */
     const char *document_end;                /* NULL: the tokenizer's end-of-text token */
     const char *stops[TEMPLATE_STOPS];       /* tokens that end an answer, besides EOS */
@@ -31,6 +35,13 @@ struct chat_template {
     bool replaces_model_chat; /* a saved model gets this template in place of its own */
     const struct chat *model_chat; /* a model's own template: only name is set */
 };
+
+/* The tables of named templates. */
+extern const struct chat_template text_templates[], media_templates[];
+extern const size_t text_template_count, media_template_count;
+
+/* Return the tags around thoughts: the template's, or the default ones. */
+const char *const *template_thought_tags(const struct chat_template *chat);
 
 /* A question and its answer, encoded; the weight is that of the answer. */
 struct turn {
@@ -40,24 +51,19 @@ struct turn {
     float weight;
 };
 
-/* The formats in which functions are described to the model and in which it calls them:
- * Jinja, over `tools` (a list of {"type": "function", "function": {...}}) and `calls`
- * ({"name", "arguments"}). */
-struct template_tools {
-    const char *name, *describe, *call;
-};
-
-const struct template_tools *template_tools_find(const char *name); /* NULL: none */
-/* Append the description of tools, given as JSON; or the calls of an answer. */
-bool template_tools_describe(const struct template_tools *tools,
-                             const struct message *json, struct text *out,
-                             struct error *err);
-bool template_tools_call(const struct template_tools *tools, const struct message *answer,
+/* Append the description of tools, given as JSON, or the calls of an answer, in the format
+ * that the row names.  A format is Jinja, over `tools` (a list of {"type": "function",
+ * "function": {...}}), `given` (the tools as they are) and `calls` ({"name",
+ * "arguments"}). */
+bool template_tools_describe(const struct chat_template *chat, const struct message *json,
+                             struct text *out, struct error *err);
+bool template_tools_call(const struct chat_template *chat, const struct message *answer,
                          struct text *out, struct error *err);
 /* Return the calls of an answer as JSON: [{"name", "arguments"}], a new reference; the
  * text before them, if any, goes to `thought`. NULL, and *err, if the answer has no
- * calls. */
-json_t *template_tools_calls(const struct message *answer, struct text *thought,
+ * calls.  `chat` has the tags of thoughts and calls; NULL: the default ones. */
+json_t *template_tools_calls(const struct chat_template *chat,
+                             const struct message *answer, struct text *thought,
                              struct error *err);
 /* Return the tools of a record as a list of {"type": "function", "function": ...}. */
 json_t *template_tools_list(const struct message *tools, struct error *err);
@@ -68,7 +74,8 @@ bool template_is_thought_key(const char *key);
 const char *template_thought_key(size_t index); /* NULL at the end */
 /* Return whether a template that reasons writes these thoughts before the answer: unless
  * the answer already has some in its text. */
-bool template_takes_thoughts(const struct message *message);
+bool template_takes_thoughts(const struct chat_template *chat,
+                             const struct message *message);
 
 /* Count what a template does not write of the conversation; options->tally may be
  * NULL. */

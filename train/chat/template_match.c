@@ -110,13 +110,11 @@ static bool writes_tools(const struct chat_template *row, const struct own_texts
     const struct message message = { .role = ROLE_TOOLS,
                                      .text = tools,
                                      .len = strlen(tools) };
-    const struct template_tools *format =
-        template_tools_find(row->tools ? row->tools : "default");
     struct text text;
     bool same;
 
     text_init(&text, 0);
-    same = own->tools.len > 0 && template_tools_describe(format, &message, &text, NULL) &&
+    same = own->tools.len > 0 && template_tools_describe(row, &message, &text, NULL) &&
            strstr(own->tools.data, text.data + strspn(text.data, "\n"));
     text_clear(&text);
     return same;

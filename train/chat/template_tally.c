@@ -59,7 +59,7 @@ static bool named_writes(const struct chat_template *chat, const struct message 
     if (!template_is_thought_key(key))
         return false;
     return template_thoughts(message, &len) == NULL ||
-           (chat->reasons && template_takes_thoughts(message));
+           (chat->reasons && template_takes_thoughts(chat, message));
 }
 
 void named_tally_keys(const struct template_request *request)

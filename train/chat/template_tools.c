@@ -14,7 +14,37 @@
     "{% for f in calls %}{{ 'Action: ' ~ f.name ~ '\\nAction Input: ' " \
     "~ f.arguments | tojson ~ ('\\n' if not loop.last) }}{% endfor %}"
 
-static const struct template_tools formats[] = {
+/* An argument as text, or as JSON if it is none. */
+#define VALUE "(v if v is string else v | tojson)"
+
+/* The calls of a format that writes each argument with tags of its own. */
+#define TAGGED_CALLS(begin, argument, end)                                          \
+    "{% for f in calls %}{{ " begin                                                 \
+    " }}{% for k, v in f.arguments.items() %}{{ " argument " }}{% endfor %}{{ " end \
+    " ~ ('\\n' if not loop.last) }}{% endfor %}"
+
+#define CALLS_IN_TAGS                                                                    \
+    "{% for f in calls %}{{ '<tool_call>\\n' ~ f | tojson ~ '\\n</tool_call>' ~ ('\\n' " \
+    "if not loop.last) }}{% endfor %}"
+
+#define SIGNATURES                                                                 \
+    "# Tools\n\n"                                                                  \
+    "You may call one or more functions to assist with the user query.\n\n"        \
+    "You are provided with function signatures within <tools></tools> XML tags:\n" \
+    "<tools>{% for tool in tools %}{{ '\\n' ~ tool | tojson }}{% endfor %}{{ "     \
+    "'\\n' }}</tools>\n\n"
+
+#define CALL_AS_OBJECT                                                     \
+    "For each function call, return a json object with function name and " \
+    "arguments within <tool_call></tool_call> XML tags:\n"                 \
+    "<tool_call>\n"                                                        \
+    "{\"name\": <function-name>, \"arguments\": <args-json-object>}\n"     \
+    "</tool_call>"
+
+/* The first format is the default. */
+static const struct template_tools {
+    const char *name, *describe, *call;
+} formats[] = {
     { .name = "default",
       .describe =
           "You have access to the following tools:\n"
@@ -35,6 +65,43 @@ static const struct template_tools formats[] = {
           "kwargs (e.g. ```{{ '{\"input\": \"hello world\", \"num_beams\": 5}' }}```)\n"
           "```\n\n",
       .call = ACTIONS },
+    { .name = "glm4",
+      .describe =
+          "你是一个名为 ChatGLM 的人工智能助手。你是基于智谱 AI 公司训练的语言模型 GLM-4 "
+          "模型开发的，你的任务是针对用户的问题和要求提供适当的答复和支持。\n\n"
+          "# 可用工具{% for tool in tools %}{{ '\\n\\n## ' ~ tool.function.name ~ "
+          "'\\n\\n' ~ tool.function | tojson(indent=4) ~ "
+          "'\\n在调用上述函数时，请使用 Json 格式表示调用的参数。' }}{% endfor %}",
+      .call =
+          "{{ raise_exception('the glm4 format calls one function at a time') if calls "
+          "| length > 1 }}{{ calls[0].name ~ '\\n' ~ calls[0].arguments | tojson }}" },
+    { .name = "glm4_moe",
+      .describe = "\n\n" SIGNATURES
+                  "For each function call, output the function name and arguments within "
+                  "the following XML format:\n"
+                  "<tool_call>{function-name}\n"
+                  "<arg_key>{arg-key-1}</arg_key>\n"
+                  "<arg_value>{arg-value-1}</arg_value>\n"
+                  "<arg_key>{arg-key-2}</arg_key>\n"
+                  "<arg_value>{arg-value-2}</arg_value>\n"
+                  "...\n"
+                  "</tool_call>{{ '\\n' }}",
+      .call = TAGGED_CALLS("'\\n<tool_call>' ~ f.name",
+                           "'\\n<arg_key>' ~ k ~ '</arg_key>\\n<arg_value>' ~ " VALUE
+                           " ~ '</arg_value>'",
+                           "''") },
+    { .name = "lfm2",
+      .describe =
+          "List of tools: <|tool_list_start|>{{ tools | map(attribute='function') | "
+          "list | tojson }}<|tool_list_end|>",
+      .call =
+          "<|tool_call_start|>[{% for f in calls %}{{ f.name ~ '(' }}{% for k, v in "
+          "f.arguments.items() %}{{ k ~ '=' ~ ('\"' ~ v ~ '\"' if v is string else v | "
+          "tojson) ~ (', ' if not loop.last) }}{% endfor %}{{ ')' ~ (', ' if not "
+          "loop.last) }}{% endfor %}]<|tool_call_end|>" },
+    { .name = "ling",
+      .describe = SIGNATURES CALL_AS_OBJECT "\ndetailed thinking off",
+      .call = CALLS_IN_TAGS },
     { .name = "llama3",
       .describe =
           "Cutting Knowledge Date: December 2023\n"
@@ -47,33 +114,114 @@ static const struct template_tools formats[] = {
       .call = "{% set ns = namespace(list=[]) %}{% for f in calls %}{% set ns.list = "
               "ns.list + [{'name': f.name, 'parameters': f.arguments}] %}{% endfor %}{{ "
               "(ns.list[0] if ns.list | length == 1 else ns.list) | tojson }}" },
+    { .name = "minimax1",
+      .describe = "You are provided with these tools:\n"
+                  "<tools>\n"
+                  "{% for tool in tools %}{{ tool.function | tojson ~ '\\n' }}{% endfor "
+                  "%}</tools>\n\n"
+                  "If you need to call tools, please respond with "
+                  "<tool_calls></tool_calls> XML tags, and provide tool-name and "
+                  "json-object of arguments, following the format below:\n"
+                  "<tool_calls>\n"
+                  "{\"name\": <tool-name-1>, \"arguments\": <args-json-object-1>}\n"
+                  "...\n"
+                  "</tool_calls>",
+      .call = "<tool_calls>\n"
+              "{% for f in calls %}{{ f | tojson ~ '\\n' }}{% endfor %}</tool_calls>" },
+    { .name = "minimax2",
+      .describe = "\n\n"
+                  "# Tools\n\n"
+                  "You may call one or more tools to assist with the user query.\n"
+                  "Here are the tools available in JSONSchema format:\n\n"
+                  "<tools>\n"
+                  "{% for tool in tools %}{{ '<tool>' ~ tool.function | tojson ~ "
+                  "'</tool>\\n' }}{% endfor %}</tools>\n\n"
+                  "When making tool calls, use XML format to invoke tools and pass "
+                  "parameters:\n\n"
+                  "<minimax:tool_call>\n"
+                  "<invoke name=\"tool-name-1\">\n"
+                  "<parameter name=\"param-key-1\">param-value-1</parameter>\n"
+                  "<parameter name=\"param-key-2\">param-value-2</parameter>\n"
+                  "...\n"
+                  "</invoke>\n"
+                  "</minimax:tool_call>",
+      .call =
+          TAGGED_CALLS("'<invoke name=\"' ~ f.name ~ '\">'",
+                       "'\\n<parameter name=\"' ~ k ~ '\">' ~ " VALUE " ~ '</parameter>'",
+                       "'\\n</invoke>'") },
     { .name = "mistral",
       .describe = "[AVAILABLE_TOOLS] {{ tools | tojson }}[/AVAILABLE_TOOLS]",
       .call = "{{ calls | tojson }}" },
     { .name = "phi4_mini", .describe = "<|tool|>{{ text }}<|/tool|>", .call = ACTIONS },
     { .name = "qwen",
+      .describe = "\n\n" SIGNATURES CALL_AS_OBJECT,
+      .call = CALLS_IN_TAGS },
+    { .name = "qwen3_5",
       .describe =
           "\n\n"
           "# Tools\n\n"
-          "You may call one or more functions to assist with the user query.\n\n"
-          "You are provided with function signatures within <tools></tools> XML tags:\n"
-          "<tools>{% for tool in tools %}{{ '\\n' ~ tool | tojson }}{% endfor %}{{ "
-          "'\\n' }}</tools>\n\n"
-          "For each function call, return a json object with function name and "
-          "arguments within <tool_call></tool_call> XML tags:\n"
+          "You have access to the following functions:\n\n"
+          "<tools>{% for tool in tools %}{{ '\\n' ~ tool.function | tojson }}{% endfor "
+          "%}{{ '\\n' }}</tools>\n\n"
+          "If you choose to call a function ONLY reply in the following format with NO "
+          "suffix:\n\n"
           "<tool_call>\n"
-          "{\"name\": <function-name>, \"arguments\": <args-json-object>}\n"
-          "</tool_call>",
-      .call = "{% for f in calls %}{{ '<tool_call>\\n' ~ f | tojson ~ '\\n</tool_call>' "
-              "~ ('\\n' if not loop.last) }}{% endfor %}" },
+          "<function=example_function_name>\n"
+          "<parameter=example_parameter_1>\n"
+          "value_1\n"
+          "</parameter>\n"
+          "<parameter=example_parameter_2>\n"
+          "This is the value for the second parameter\n"
+          "that can span\n"
+          "multiple lines\n"
+          "</parameter>\n"
+          "</function>\n"
+          "</tool_call>\n\n"
+          "<IMPORTANT>\n"
+          "Reminder:\n"
+          "- Function calls MUST follow the specified format: an inner "
+          "<function=...></function> block must be nested within <tool_call></tool_call> "
+          "XML tags\n"
+          "- Required parameters MUST be specified\n"
+          "- You may provide optional reasoning for your function call in natural "
+          "language BEFORE the function call, but NOT after\n"
+          "- If there is no function call available, answer the question like normal with "
+          "your current knowledge and do not tell the user about function calls\n"
+          "</IMPORTANT>",
+      .call =
+          TAGGED_CALLS("'<tool_call>\\n<function=' ~ f.name ~ '>'",
+                       "'\\n<parameter=' ~ k ~ '>\\n' ~ " VALUE " ~ '\\n</parameter>'",
+                       "'\\n</function>\\n</tool_call>'") },
+    /* the tag of a function lacks its end there, too */
+    { .name = "seed_oss",
+      .describe =
+          "system\n"
+          "You are Doubao, a helpful AI assistant. You may call one or more functions to "
+          "assist with the user query.Tool List:\n"
+          "You are authorized to use the following tools (described in JSON Schema "
+          "format). Before performing any task, you must decide how to call them based on "
+          "the descriptions and parameters of these tools.\n"
+          "{{ given | tojson }}\n"
+          "工具调用请遵循如下格式:\n"
+          "<seed:tool_call>\n"
+          "<function=example_function_name>\n"
+          "<parameter=example_parameter_1>value_1</parameter>\n"
+          "<parameter=example_parameter_2>This is the value for the second parameter\n"
+          "that can span\n"
+          "multiple lines</parameter>\n"
+          "</function>\n"
+          "</seed:tool_call>{{ '\\n' }}",
+      .call = TAGGED_CALLS("'\\n<seed:tool_call>\\n<function=' ~ f.name",
+                           "'\\n<parameter=' ~ k ~ '>' ~ " VALUE " ~ '</parameter>'",
+                           "'\\n</function>\\n</seed:tool_call>'") },
 };
 
-const struct template_tools *template_tools_find(const char *name)
+static const struct template_tools *tools_of(const struct chat_template *chat)
 {
-    for (size_t i = 0; i < TS_COUNT(formats); i++)
-        if (strcmp(formats[i].name, name) == 0)
+    for (size_t i = 0; chat->tools && i < TS_COUNT(formats); i++)
+        if (strcmp(formats[i].name, chat->tools) == 0)
             return &formats[i];
-    return NULL;
+    return &formats[0];
 }
 
 json_t *template_tools_list(const struct message *tools, struct error *err)
@@ -115,34 +263,43 @@ static const char *find_between(const char *text, size_t len, const char *open,
     return *end ? begin : NULL;
 }
 
-/* Split an answer into the JSON of its calls and other text: thoughts before the JSON, or
- * the text around a tagged call. `rest` is memory for the JSON without thoughts. */
-static void split_answer(const struct message *answer, struct text *thought,
-                         const char **json, size_t *len, struct text *rest)
-{
-    static const char call[] = "<tool_call>", thoughts_end[] = "\n</think>\n\n";
-    const char *end, *text = answer->text, *all = text + answer->len;
-    const char *begin = find_between(text, answer->len, call, "</tool_call>", &end);
+/* The JSON of an answer's calls; `rest` is memory for it. */
+struct call_json {
+    const char *text;
+    size_t len;
+    struct text rest;
+};
 
-    *json = text;
-    *len = answer->len;
+/* Find the JSON of an answer's calls.  Other text goes to `other`: thoughts before the
+ * JSON, or the text around a tagged call. */
+static void split_answer(const struct chat_template *chat, const struct message *answer,
+                         struct text *other, struct call_json *out)
+{
+    static const char *const default_tags[] = { "<tool_call>", "</tool_call>" };
+    const char *const *call = chat && chat->call_tags[0] ? chat->call_tags : default_tags;
+    const char *const *thoughts = template_thought_tags(chat);
+    const char *end, *text = answer->text, *all = text + answer->len;
+    const char *begin = find_between(text, answer->len, call[0], call[1], &end);
+
+    out->text = text;
+    out->len = answer->len;
     if (begin) {
-        *json = begin + strlen(call);
-        *len = (size_t)(end - *json);
-        text_add(thought, text, (size_t)(begin - text));
-        end += strlen("</tool_call>");
-        text_add(thought, end, (size_t)(all - end));
+        out->text = begin + strlen(call[0]);
+        out->len = (size_t)(end - out->text);
+        text_add(other, text, (size_t)(begin - text));
+        end += strlen(call[1]);
+        text_add(other, end, (size_t)(all - end));
         return;
     }
-    begin = find_between(text, answer->len, "<think>\n", thoughts_end, &end);
+    begin = find_between(text, answer->len, thoughts[0], thoughts[1], &end);
     if (!begin)
         return;
-    end += strlen(thoughts_end);
-    text_add(thought, begin, (size_t)(end - begin));
-    text_add(rest, text, (size_t)(begin - text));
-    text_add(rest, end, (size_t)(all - end));
-    *json = rest->data;
-    *len = rest->len;
+    end += strlen(thoughts[1]);
+    text_add(other, begin, (size_t)(end - begin));
+    text_add(&out->rest, text, (size_t)(begin - text));
+    text_add(&out->rest, end, (size_t)(all - end));
+    out->text = out->rest.data;
+    out->len = out->rest.len;
 }
 
 static bool check_calls(const json_t *calls, struct error *err)
@@ -158,18 +315,17 @@ static bool check_calls(const json_t *calls, struct error *err)
     return true;
 }
 
-json_t *template_tools_calls(const struct message *answer, struct text *thought,
+json_t *template_tools_calls(const struct chat_template *chat,
+                             const struct message *answer, struct text *thought,
                              struct error *err)
 {
     json_t *calls;
-    const char *json;
-    struct text rest;
-    size_t len;
+    struct call_json json;
 
-    text_init(&rest, 0);
-    split_answer(answer, thought, &json, &len, &rest);
-    calls = json_read_text(json, len, "the function call", 1, err);
-    text_clear(&rest);
+    text_init(&json.rest, 0);
+    split_answer(chat, answer, thought, &json);
+    calls = json_read_text(json.text, json.len, "the function call", 1, err);
+    text_clear(&json.rest);
     if (json_is_object(calls))
         calls = json_pack("[o]", calls);
     if (calls && check_calls(calls, err))
@@ -210,28 +366,31 @@ static bool render(const char *source, json_t *variables, struct text *out,
     return ok;
 }
 
-bool template_tools_describe(const struct template_tools *tools,
-                             const struct message *json, struct text *out,
-                             struct error *err)
+bool template_tools_describe(const struct chat_template *chat, const struct message *json,
+                             struct text *out, struct error *err)
 {
-    json_t *list = template_tools_list(json, err);
+    json_t *list = template_tools_list(json, err), *given;
 
     if (list && json_array_size(list) == 0) {
         json_decref(list);
         return true;
     }
-    return list &&
-           render(tools->describe,
-                  json_pack("{s o, s s%}", "tools", list, "text", json->text, json->len),
+    if (!list)
+        return false;
+    given = json_read_text(json->text, json->len, "tools", 1, NULL);
+    return render(tools_of(chat)->describe,
+                  json_pack("{s o, s o, s s%}", "tools", list, "given", given, "text",
+                            json->text, json->len),
                   out, err);
 }
 
-bool template_tools_call(const struct template_tools *tools, const struct message *answer,
+bool template_tools_call(const struct chat_template *chat, const struct message *answer,
                          struct text *out, struct error *err)
 {
-    json_t *calls = template_tools_calls(answer, out, err),
+    json_t *calls = template_tools_calls(chat, answer, out, err),
            *list = calls ? name_and_arguments(calls) : NULL;
 
     json_decref(calls);
-    return list && render(tools->call, json_pack("{s o}", "calls", list), out, err);
+    return list &&
+           render(tools_of(chat)->call, json_pack("{s o}", "calls", list), out, err);
 }

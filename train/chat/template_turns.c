@@ -74,11 +74,6 @@ struct encoder {
     struct error *err;
 };
 
-static const struct template_tools *tools_of(const struct chat_template *chat)
-{
-    return template_tools_find(chat->tools ? chat->tools : "default");
-}
-
 /* Read the system message: of the conversation, or else of the job, or else of the
  * template; the tools follow it. */
 static bool read_head(struct encoder *encoder)
@@ -95,16 +90,24 @@ static bool read_head(struct encoder *encoder)
         text_adds(&encoder->system, default_value);
     else if (encoder->chat->default_system)
         text_adds(&encoder->system, encoder->chat->default_system);
-    return !tools || template_tools_describe(tools_of(encoder->chat), tools,
-                                             &encoder->system, encoder->err);
+    return !tools ||
+           template_tools_describe(encoder->chat, tools, &encoder->system, encoder->err);
 }
 
-static const char thought_begin[] = "<think>\n", thought_end[] = "\n</think>\n\n";
-
-/* Add the text without its thoughts, and without leading newlines. */
-static void add_without_thought(struct text *out, const char *text, size_t len)
+const char *const *template_thought_tags(const struct chat_template *chat)
 {
-    const char *begin, *end, *open = thought_begin, *close = thought_end;
+    static const char *const default_tags[] = { "<think>\n", "\n</think>\n\n" };
+
+    return chat && chat->thoughts[0] ? chat->thoughts : default_tags;
+}
+
+/* Add the text of an answer without its thoughts, and without leading newlines. */
+static void add_without_thought(const struct chat_template *chat,
+                                const struct message *answer, struct text *out)
+{
+    const char *const *tags = template_thought_tags(chat);
+    const char *begin, *end, *open = tags[0], *close = tags[1], *text = answer->text;
+    size_t len = answer->len;
     struct text rest;
     size_t newlines = 0;
 
@@ -132,10 +135,13 @@ static bool has_tag(const struct message *message, const char *tag)
     return memmem(message->text, message->len, tag + blanks, len);
 }
 
-bool template_takes_thoughts(const struct message *message)
+bool template_takes_thoughts(const struct chat_template *chat,
+                             const struct message *message)
 {
-    return message->role >= ROLE_ASSISTANT && !has_tag(message, thought_begin) &&
-           !has_tag(message, thought_end);
+    const char *const *tags = template_thought_tags(chat);
+
+    return message->role >= ROLE_ASSISTANT && !has_tag(message, tags[0]) &&
+           !has_tag(message, tags[1]);
 }
 
 /* The answer with the thoughts that it has in a key of their own, if the template
@@ -147,11 +153,11 @@ static struct message with_thoughts(const struct chat_template *chat,
     size_t len = 0;
     const char *thoughts = template_thoughts(answer, &len);
 
-    if (!chat->reasons || !thoughts || len == 0 || !template_takes_thoughts(answer))
+    if (!chat->reasons || !thoughts || len == 0 || !template_takes_thoughts(chat, answer))
         return both;
-    text_adds(text, thought_begin);
+    text_adds(text, template_thought_tags(chat)[0]);
     text_add(text, thoughts, len);
-    text_adds(text, thought_end);
+    text_adds(text, template_thought_tags(chat)[1]);
     text_add(text, answer->text, answer->len);
     both.text = text->data;
     both.len = text->len;
@@ -201,12 +207,12 @@ static bool write_answer(struct encoder *encoder, const struct message *answer,
     text_init(&without, 0);
     text_reset(&encoder->content);
     if (!thoughts) {
-        add_without_thought(&without, answer->text, answer->len);
+        add_without_thought(chat, answer, &without);
         plain.text = without.data;
         plain.len = without.len;
     }
     if (answer->role == ROLE_FUNCTION)
-        ok = template_tools_call(tools_of(chat), &plain, &encoder->content, encoder->err);
+        ok = template_tools_call(chat, &plain, &encoder->content, encoder->err);
     else
         text_add(&encoder->content, plain.text, plain.len);
     ok = ok &&
@@ -222,10 +228,12 @@ static bool write_answer(struct encoder *encoder, const struct message *answer,
 static bool write_empty_thought(struct encoder *encoder, struct turn *turn)
 {
     bool learned = encoder->options->thinking != CHAT_THINKING_OFF;
+    const char *const *tags = template_thought_tags(encoder->chat);
+    const char *empty = encoder->chat->empty_thought;
 
     encoder->writer.out = learned ? &turn->target : &turn->source;
-    text_adds(&encoder->writer.text, thought_begin);
-    text_adds(&encoder->writer.text, thought_end);
+    text_addf(&encoder->writer.text, "%s%s", empty ? empty : tags[0],
+              empty ? "" : tags[1]);
     return writer_flush(&encoder->writer, encoder->err);
 }
 
@@ -244,8 +252,7 @@ static bool encode_turn(struct encoder *encoder, const struct message *source,
 
     text_init(&both, 0);
     answer = with_thoughts(encoder->chat, source + count, &both);
-    empty = empty && (!thoughts || (!has_tag(&answer, thought_begin) &&
-                                    !has_tag(&answer, thought_end)));
+    empty = empty && (!thoughts || template_takes_thoughts(encoder->chat, &answer));
     turn->weight = answer.weight;
     encoder->writer.out = &turn->source;
     ok = write_source(encoder, source, count, source == encoder->messages) &&
