@@ -3,7 +3,10 @@
 tests/unit/test_architectures.c: loss, logits, the norm of each gradient and ten steps of AdamW, with
 weight decay for the parameters that transformers chooses; and adapters, trained by PEFT.
 
-    python3 tests/golden/architectures.py >tests/golden/architectures.json       (on a CPU)
+    python3 tests/golden/architectures.py               (on a CPU)
+    python3 tests/golden/architectures.py llama llama-lora
+
+The second form makes only the cases with these names, and keeps the others in architectures.json.
 
 The weights come from no file: element i of a tensor, in the order of its file, is a hash of the
 tensor's name and i (`elements`), which the test computes in the same way.  Wherever transformers
@@ -291,15 +294,37 @@ def adapter(name, base, targets, more, batch):
             "losses": losses, "norms": norms}
 
 
+def write(results, path):
+    """Write one case per line, sorted by name, so that changes merge."""
+    parts = [f"{json.dumps(key)}:{json.dumps(value, separators=(',', ':'))}"
+             for key, value in results.items() if key not in ("models", "adapters")]
+    for key in ("models", "adapters"):
+        cases = sorted(results[key], key=lambda one: one["name"])
+        lines = ",\n".join(json.dumps(one, separators=(",", ":")) for one in cases)
+        parts.append(f"{json.dumps(key)}:[\n{lines}\n]")
+    with open(path, "w") as file:
+        file.write("{" + ",\n".join(parts) + "}\n")
+
+
 def main():
     torch.set_num_threads(1)
+    path = os.path.join(os.path.dirname(__file__), "architectures.json")
     batch = [tokens(count, i) for i, count in enumerate(LENGTHS)]
-    json.dump({"made_with": f"transformers {transformers.__version__}, torch "
+    names = sys.argv[1:] or [*CASES, *ADAPTERS]
+    results = {"made_with": f"transformers {transformers.__version__}, torch "
                             f"{torch.__version__.split('+')[0]}",
-               "batch": batch, "lr": LR, "weight_decay": DECAY,
-               "models": [case(n, *c, batch) for n, c in CASES.items()],
-               "adapters": [adapter(n, *a, batch) for n, a in ADAPTERS.items()]},
-              sys.stdout, indent=None, separators=(",", ":"))
+               "batch": batch, "lr": LR, "weight_decay": DECAY, "models": [], "adapters": []}
+    if sys.argv[1:]:
+        with open(path) as file:
+            results = json.load(file)
+    for key in ("models", "adapters"):
+        results[key] = [one for one in results[key] if one["name"] not in names]
+    for name in names:
+        if name in CASES:
+            results["models"].append(case(name, *CASES[name], batch))
+        else:
+            results["adapters"].append(adapter(name, *ADAPTERS[name], batch))
+    write(results, path)
 
 
 if __name__ == "__main__":
