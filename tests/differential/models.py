@@ -165,9 +165,20 @@ def gpt_neox(rng):
     return values
 
 
+def starcoder2(rng):
+    values = llama_like(rng) | rope(rng, rng.random() < 0.3)
+    values.pop("head_dim", None)
+    values["norm_epsilon"] = values.pop("rms_norm_eps")
+    for key, choices in (("use_bias", [False]), ("hidden_act", ACTIVATIONS),
+                         ("sliding_window", [1, 4, 8])):
+        if rng.random() < 0.4:
+            values[key] = rng.choice(choices)
+    return values
+
+
 KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi3": phi3,
          "gemma": gemma, "gemma2": gemma2, "gemma3_text": gemma3, "gpt2": gpt2,
-         "gpt_neo": gpt_neo, "gpt_neox": gpt_neox}
+         "gpt_neo": gpt_neo, "gpt_neox": gpt_neox, "starcoder2": starcoder2}
 
 
 def sequences(rng):

@@ -40,6 +40,7 @@ NEO = {"vocab_size": 40, "hidden_size": 24, "num_layers": 2, "num_heads": 4,
 NEOX = {"vocab_size": 40, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
         "num_attention_heads": 4, "max_position_embeddings": 64}
 GEMMA = dict(LLAMA, head_dim=8, num_hidden_layers=3)
+STARCODER2 = dict(LLAMA, sliding_window=5)
 
 
 def hashed(name, count):
@@ -102,6 +103,12 @@ CASES |= {
     "llama-dropping": ("llama", dict(LLAMA, attention_dropout=0.3)),
     "gemma2-dropping": ("gemma2", dict(CASES["gemma2"][1], attention_dropout=0.2)),
 }
+CASES |= {
+    "starcoder2": ("starcoder2", dict(STARCODER2)),
+    "starcoder2-dropping": ("starcoder2", dict(
+        LLAMA, use_bias=False, tie_word_embeddings=False, embedding_dropout=0.2,
+        residual_dropout=0.1, attention_dropout=0.3)),
+}
 ADAPTERS = {
     "qwen3-lora": ("qwen3", "all-linear", {}),
     "phi3-lora": ("phi3", "all-linear", {}),
@@ -112,6 +119,7 @@ ADAPTERS = {
     "gpt_neo-lora": ("gpt_neo", "all-linear", {}),
     "gpt_neox-lora": ("gpt_neox", "all-linear", {}),
     "gemma2-lora": ("gemma2", "all-linear", {}),
+    "starcoder2-lora": ("starcoder2", "all-linear", {}),
 }
 
 
@@ -146,7 +154,7 @@ class Dropout:
     the attention weights and, in some architectures, for the outputs of attention and MLP."""
     EMBED, ATTENTION, ADDED_O, ADDED_DOWN, LAYER = 0, 4, 6, 10, 12
     RANDOM_DROPOUT, RANDOM_ATTENTION, SEED = 2, 7, 42
-    EMBEDS = ("gpt2", "gpt_neo", "gpt_neox")
+    EMBEDS = ("gpt2", "gpt_neo", "gpt_neox", "starcoder2")
 
     def __init__(self, model):
         config = model.config

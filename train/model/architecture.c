@@ -32,6 +32,18 @@ static const struct config_keys gemma2_keys = {
     .window = "sliding_window",
 };
 
+static const struct config_keys starcoder2_keys = {
+    .hidden_size = "hidden_size",
+    .intermediate_size = "intermediate_size",
+    .layers = "num_hidden_layers",
+    .heads = "num_attention_heads",
+    .kv_heads = "num_key_value_heads",
+    .max_positions = "max_position_embeddings",
+    .norm_eps = "norm_epsilon",
+    .activation = "hidden_act",
+    .window = "sliding_window",
+};
+
 static const struct config_keys gpt2_keys = {
     .hidden_size = "n_embd",
     .intermediate_size = "n_inner",
@@ -93,13 +105,17 @@ static const enum module gpt_neox_order[] = { MODULE_NORM1, MODULE_NORM2, MODULE
                                               MODULES };
 
 /* Common to Llama and its many descendants. */
-#define LLAMA_PATHS                                                            \
+#define LLAMA_FRAME                                                            \
     [MODULE_EMBED] = "model.embed_tokens", [MODULE_NORM1] = "input_layernorm", \
-    [MODULE_Q] = "self_attn.q_proj", [MODULE_K] = "self_attn.k_proj",          \
-    [MODULE_V] = "self_attn.v_proj", [MODULE_O] = "self_attn.o_proj",          \
-    [MODULE_GATE] = "mlp.gate_proj", [MODULE_UP] = "mlp.up_proj",              \
-    [MODULE_DOWN] = "mlp.down_proj", [MODULE_NORM] = "model.norm",             \
-    [MODULE_HEAD] = "lm_head"
+    [MODULE_NORM] = "model.norm", [MODULE_HEAD] = "lm_head"
+#define LLAMA_QKV                                                     \
+    [MODULE_Q] = "self_attn.q_proj", [MODULE_K] = "self_attn.k_proj", \
+    [MODULE_V] = "self_attn.v_proj"
+#define LLAMA_O [MODULE_O] = "self_attn.o_proj"
+#define LLAMA_MLP                                                 \
+    [MODULE_GATE] = "mlp.gate_proj", [MODULE_UP] = "mlp.up_proj", \
+    [MODULE_DOWN] = "mlp.down_proj"
+#define LLAMA_PATHS LLAMA_FRAME, LLAMA_QKV, LLAMA_O, LLAMA_MLP
 #define LLAMA_NORM2 [MODULE_NORM2] = "post_attention_layernorm"
 #define HEAD_NORMS \
     [MODULE_Q_NORM] = "self_attn.q_norm", [MODULE_K_NORM] = "self_attn.k_norm"
@@ -229,10 +245,30 @@ static const struct architecture architectures[] = {
       .activation = "gelu",
       .qkv_bias = BIASES_FROM_CONFIG,
       .output_bias = BIASES_FROM_CONFIG,
-      .attention_bias = true,
+      .bias_keys.default_value = true,
       .mlp_bias = BIASES_ALWAYS,
       .rotary = 0.25,
       .can_be_parallel = true },
+    { .model_type = "starcoder2",
+      .base = "model.",
+      .blocks = "model.layers.",
+      .ignored = llama_ignored,
+      .keys = &starcoder2_keys,
+      .dropouts = { "embedding_dropout", "residual_dropout", "attention_dropout", 0 },
+      .order = llama_order,
+      .paths = { LLAMA_FRAME, LLAMA_QKV, LLAMA_O,
+                 LLAMA_NORM2, [MODULE_UP] = "mlp.c_fc", [MODULE_DOWN] = "mlp.c_proj" },
+      .norm = NORM_LAYER,
+      .norm_eps = 1e-5,
+      .activation = "gelu_pytorch_tanh",
+      .qkv_bias = BIASES_FROM_CONFIG,
+      .output_bias = BIASES_FROM_CONFIG,
+      .mlp_bias = BIASES_FROM_CONFIG,
+      .bias_keys = { "use_bias", "use_bias", "use_bias", true },
+      .tied = true,
+      .uses_padding = true,
+      .pad_token_id = -1,
+      .windows = WINDOWS_ALL },
     { .model_type = "gemma",
       GEMMA_LIKE,
       .keys = &llama_keys,

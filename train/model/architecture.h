@@ -80,6 +80,13 @@ struct dropout_keys {
     double default_value; /* of each key */
 };
 
+/* Keys that say whether linear layers have biases, for BIASES_FROM_CONFIG; NULL:
+ * attention_bias for q, k, v and for the output, mlp_bias for the MLP. */
+struct bias_keys {
+    const char *qkv, *output, *mlp;
+    bool default_value; /* of each key */
+};
+
 struct architecture {
     const char *model_type; /* "llama" */
     /* prefix of all tensor names below the head, "model."; files of the model without its
@@ -96,12 +103,11 @@ struct architecture {
     const struct config_keys *keys;
 
     enum norm_kind norm;
-    enum storage linear, fused;        /* of linear layers; of q, k and v as one matrix */
-    enum biases qkv_bias, output_bias; /* FROM_CONFIG: attention_bias */
-    enum biases mlp_bias;              /* FROM_CONFIG: mlp_bias */
+    enum storage linear, fused; /* of linear layers; of q, k and v as one matrix */
+    enum biases qkv_bias, output_bias, mlp_bias;
+    struct bias_keys bias_keys;
     enum windows windows;
-    bool attention_bias; /* defaults of config.json */
-    bool tied;
+    bool tied;              /* defaults of config.json */
     const char *activation; /* "silu" */
     struct dropout_keys dropouts;
     size_t mlp_ratio; /* size of the MLP in multiples of the hidden size, if it is null */

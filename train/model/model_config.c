@@ -31,6 +31,7 @@ struct reader {
     const char *file; /* in errors */
     const json_t *root;
     const struct config_keys *keys;
+    const struct bias_keys *biases;
     struct arena *arena;
     struct error *err;
 };
@@ -432,11 +433,24 @@ static void read_dropouts(const struct reader *r, struct model_config *out)
 }
 
 static bool has_biases(const struct reader *r, enum biases biases, const char *key,
-                       bool default_value)
+                       const char *default_key)
 {
+    bool default_value = r->biases->default_value;
+
+    key = key ? key : default_key;
     return biases == BIASES_ALWAYS ||
            (biases == BIASES_FROM_CONFIG &&
             json_get_bool(r->root, key, default_value, r->file, r->err));
+}
+
+static void read_biases(const struct reader *r, struct model_config *out)
+{
+    const struct architecture *row = out->architecture;
+    const struct bias_keys *keys = &row->bias_keys;
+
+    out->qkv_bias = has_biases(r, row->qkv_bias, keys->qkv, "attention_bias");
+    out->output_bias = has_biases(r, row->output_bias, keys->output, "attention_bias");
+    out->mlp_bias = has_biases(r, row->mlp_bias, keys->mlp, "mlp_bias");
 }
 
 /* As in torch.nn.Embedding, a negative token counts from the end.  transformers rejects a
@@ -464,6 +478,7 @@ static void read_all(struct reader *r, struct model_config *out)
         return;
     out->architecture = row;
     r->keys = row->keys;
+    r->biases = &row->bias_keys;
     refuse_unsupported(r);
     quantized_config_read(r->root, r->file, r->arena, &out->quantized, r->err);
     read_sizes(r, out);
@@ -473,10 +488,7 @@ static void read_all(struct reader *r, struct model_config *out)
     out->initializer_range =
         json_get_real(r->root, "initializer_range", 0.02, r->file, r->err);
     out->tied = json_get_bool(r->root, "tie_word_embeddings", row->tied, r->file, r->err);
-    out->qkv_bias = has_biases(r, row->qkv_bias, "attention_bias", row->attention_bias);
-    out->output_bias =
-        has_biases(r, row->output_bias, "attention_bias", row->attention_bias);
-    out->mlp_bias = has_biases(r, row->mlp_bias, "mlp_bias", false);
+    read_biases(r, out);
     out->bos_token_id = json_get_int(r->root, "bos_token_id", -1, r->file, r->err);
     out->padding = read_padding(r, out);
     read_rope(r, out);
