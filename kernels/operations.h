@@ -40,9 +40,9 @@
     X(decode, 6, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)         \
     X(swiglu, 3, EACH_ISA, LAUNCH, DOUBLE, WATCHED)              \
     X(swiglu_backward, 6, EACH_ISA, LAUNCH, DOUBLE, WATCHED)     \
-    X(classifier, 5, EACH_ISA, STEPS, DOUBLE, WATCHED)           \
-    X(topk, 3, EACH_ISA, STEPS, NO_DOUBLE, UNWATCHED)            \
-    X(distill, 5, EACH_ISA, STEPS, DOUBLE, WATCHED)              \
+    X(classifier, 7, EACH_ISA, STEPS, DOUBLE, WATCHED)           \
+    X(topk, 4, EACH_ISA, STEPS, NO_DOUBLE, UNWATCHED)            \
+    X(distill, 7, EACH_ISA, STEPS, DOUBLE, WATCHED)              \
     X(preference, 3, ONCE, LAUNCH, DOUBLE, WATCHED)              \
     X(add, 3, EACH_ISA, LAUNCH, DOUBLE, WATCHED)                 \
     X(convert, 2, EACH_ISA, LAUNCH, DOUBLE, WATCHED)             \

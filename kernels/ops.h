@@ -316,9 +316,11 @@ struct op_swiglu_backward {
 /*
  * The last matmul and the loss in one, in chunks of rows, so that the logits of all rows
  * never exist at once:
- *   logits = x W^T;  loss[n] = log sum exp(logits[n]) - logits[n][targets[n]]
+ *   logits = x W^T + b;  loss[n] = log sum exp(logits[n]) - logits[n][targets[n]]
  *   dx (N, C) compute = grad_scale * (softmax - onehot) W       rows without a target: 0
  *   dw (V, C) fp32   += grad_scale * (softmax - onehot)^T x     or absent
+ *   bias (1, V) fp32 = b, or absent;  dbias (1, V) fp32 += the sum over rows of
+ *   grad_scale * (softmax - onehot), or absent
  *   x (N, C), w (V, C) compute; targets (N) int32, negative: no target, the row is not
  *   computed
  *   losses (1, N) fp32: natural log, 0 without a target
@@ -338,7 +340,7 @@ struct op_swiglu_backward {
  * the scratch may then contain either.
  */
 struct op_classifier {
-    struct tensor losses, dx, dw, x, w;
+    struct tensor losses, dx, dw, dbias, x, w, bias;
     /* scratch; dlogits (R, V) compute */
     struct tensor logits, dlogits, gathered, dgathered;
     const int32_t *targets;
@@ -352,13 +354,13 @@ struct op_classifier {
 
 /*
  * The k largest logits of each row that has a target, to store those of a teacher.
- *   logits = x W^T;  ids (N, k) int32, ascending in each row, are the tokens of the k
+ *   logits = x W^T + b;  ids (N, k) int32, ascending in each row, are the tokens of the k
  *   largest, values (N, k) fp32 their logits.  Among equal logits the lower ids win; NaN
  *   is larger than all.  1 <= k <= V, k = values.cols.  Rows without a target are not
- *   written.  x (N, C), w (V, C), targets, softcap and scratch: as in op_classifier
+ *   written.  x (N, C), w (V, C), bias, targets, softcap and scratch: as in op_classifier
  */
 struct op_topk {
-    struct tensor values, x, w;
+    struct tensor values, x, w, bias;
     struct tensor logits, gathered; /* scratch */
     int32_t *ids;
     const int32_t *targets;
@@ -372,7 +374,7 @@ struct op_topk {
  *   loss[n] = (1 - ratio) CE + ratio KD;  CE is student.losses, KD = T^2 D(p, q) is
  *   kd_losses
  *   p = softmax(z / T), q = softmax(t / T), over the first V' tokens, V' <= V;
- *   z the student's logits (CE is over all V of them), t = x W^T the teacher's
+ *   z the student's logits (CE is over all V of them), t = x W^T + b the teacher's
  *   beta 0: D = sum q log(q / p)    1: D = sum p log(p / q)
  *   between: D = beta sum q log(q / m) + (1 - beta) sum p log(p / m),
  *            m = beta q + (1 - beta) p
@@ -380,7 +382,8 @@ struct op_topk {
  *   (Hinton et al., "Distilling the Knowledge in a Neural Network", 2015; Agarwal et al.,
  *   "On-Policy Distillation of Language Models", 2024).  As in TRL, beta 0 is not the
  *   limit of small beta.
- *   x (N, C'), w (V', C') of one format, which may differ from the student's
+ *   x (N, C'), w (V', C') of one format, which may differ from the student's;  bias
+ *   (1, V') fp32, or absent
  *   logits (R', V') fp32, gathered (R', C'): scratch, as the student's
  *   values (N, k) fp32, ids (N, k): output of op_topk for the teacher, in place of x and
  *   w, which are absent; then q is the softmax over these k tokens and 0 elsewhere, p is
@@ -393,7 +396,7 @@ struct op_topk {
  */
 struct op_distill {
     struct op_classifier student;
-    struct tensor kd_losses, x, w, values;
+    struct tensor kd_losses, x, w, bias, values;
     struct tensor logits, gathered; /* scratch */
     const int32_t *ids;
     size_t words;

@@ -381,9 +381,12 @@ static void distill_teach(struct backend *be, struct distill *d)
     d->logits = tensor_rows(op->logits, 0, d->loss.count);
     if (!d->loss.together)
         loss_copy(be, &d->loss, op->x, x, false);
-    be->ops->matmul(
-        be, &(struct op_matmul) {
-                .out = d->logits, .a = x, .b = op->w, .trans_b = true, .alpha = 1 });
+    be->ops->matmul(be, &(struct op_matmul) { .out = d->logits,
+                                              .a = x,
+                                              .b = op->w,
+                                              .bias = op->bias,
+                                              .trans_b = true,
+                                              .alpha = 1 });
 }
 
 static void distill_clear_task(void *context, size_t task, struct pool_worker *worker)

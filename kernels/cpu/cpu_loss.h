@@ -110,20 +110,22 @@ static inline size_t loss_next(struct loss *loss, size_t from, size_t most)
     return row;
 }
 
-/* logits = x W^T of the chunk, gathered if necessary */
+/* logits = x W^T + b of the chunk, gathered if necessary */
 static inline void loss_logits(struct backend *be, const struct loss *loss)
 {
     const struct op_classifier *op = loss->op;
 
     if (!loss->together)
         loss_copy(be, loss, op->x, loss->x, false);
-    be->ops->matmul(
-        be,
-        &(struct op_matmul) {
-            .out = loss->logits, .a = loss->x, .b = op->w, .trans_b = true, .alpha = 1 });
+    be->ops->matmul(be, &(struct op_matmul) { .out = loss->logits,
+                                              .a = loss->x,
+                                              .b = op->w,
+                                              .bias = op->bias,
+                                              .trans_b = true,
+                                              .alpha = 1 });
 }
 
-/* dx = dlogits W, each row at its position;  dw += dlogits^T x */
+/* dx = dlogits W, each row at its position;  dw += dlogits^T x;  dbias += its sums */
 static inline void loss_back(struct backend *be, const struct loss *loss)
 {
     const struct op_classifier *op = loss->op;
@@ -140,6 +142,9 @@ static inline void loss_back(struct backend *be, const struct loss *loss)
                                                   .b = loss->x,
                                                   .alpha = 1,
                                                   .beta = 1 });
+    if (op->dbias.data)
+        be->ops->sum_rows(be,
+                          &(struct op_sum_rows) { .out = op->dbias, .x = loss->dlogits });
     if (!loss->together)
         loss_copy(be, loss, op->dx, loss->dx, true);
 }

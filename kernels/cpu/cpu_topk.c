@@ -127,6 +127,7 @@ void CPU_OP(topk)(struct backend *be, const struct op_topk *op)
     const struct op_classifier classifier = {
         .x = op->x,
         .w = op->w,
+        .bias = op->bias,
         .logits = op->logits,
         .gathered = op->gathered,
         .targets = op->targets,

@@ -80,6 +80,19 @@ static cudaError_t put_dw(struct cuda_backend *cuda, const struct op_classifier 
     return status;
 }
 
+static cudaError_t put_dbias(struct cuda_backend *cuda, const struct op_classifier *op,
+                             struct tensor dlogits)
+{
+    return launch_sum_rows(&cuda->launch,
+                           &(struct op_sum_rows) { .out = op->dbias, .x = dlogits });
+}
+
+/* Return the bias of some tokens, or none. */
+static struct tensor part_of_bias(const struct op_classifier *op, struct part p)
+{
+    return op->bias.data ? tensor_columns(op->bias, p.first, p.count) : op->bias;
+}
+
 cudaError_t cuda_classifier_gradients(struct cuda_backend *cuda,
                                       const struct op_classifier *op, size_t first,
                                       size_t count)
@@ -94,6 +107,8 @@ cudaError_t cuda_classifier_gradients(struct cuda_backend *cuda,
     }
     if (op->dw.data && status == cudaSuccess && cuda_ok(cuda))
         status = put_dw(cuda, op, dlogits);
+    if (op->dbias.data && status == cudaSuccess && cuda_ok(cuda))
+        status = put_dbias(cuda, op, dlogits);
     return status;
 }
 
@@ -114,6 +129,7 @@ cudaError_t cuda_classifier_logits(struct cuda_backend *cuda,
             cuda, &(struct op_matmul) { .out = tensor_columns(logits, p.first, p.count),
                                         .a = x,
                                         .b = tensor_rows(op->w, p.first, p.count),
+                                        .bias = part_of_bias(op, p),
                                         .trans_b = true,
                                         .alpha = 1 });
     }

@@ -12,6 +12,7 @@ static struct op_classifier teacher_of(const struct op_distill *op)
 {
     return (struct op_classifier) { .x = op->x,
                                     .w = op->w,
+                                    .bias = op->bias,
                                     .logits = op->logits,
                                     .gathered = op->gathered,
                                     .targets = op->student.targets,
@@ -59,6 +60,7 @@ cudaError_t cuda_topk_put(struct cuda_backend *cuda, const void *operands)
     const struct op_topk *op = operands;
     const struct op_classifier classifier = { .x = op->x,
                                               .w = op->w,
+                                              .bias = op->bias,
                                               .logits = op->logits,
                                               .gathered = op->gathered,
                                               .targets = op->targets,

@@ -404,6 +404,7 @@ static struct reference_classifier classifier_of(struct backend *be,
         .words = op->w.rows,
         .x = take(be, op->x),
         .w = take(be, op->w),
+        .bias = take(be, op->bias),
         .targets = op->targets,
         .weights = take(be, row_of(op->weights, op->x.rows)),
         .grad_scale = (double)op->grad_scale * (op->scale ? (double)*op->scale : 1),
@@ -414,6 +415,7 @@ static struct reference_classifier classifier_of(struct backend *be,
         .dw = op->dw.data   ? take(be, op->dw)
               : op->dx.data ? room(be, numbers_of(op->w))
                             : NULL,
+        .dbias = take(be, op->dbias),
     };
 }
 
@@ -423,6 +425,7 @@ static void put_classifier(struct backend *be, const struct op_classifier *op,
     put(be, op->losses, r->losses);
     put(be, op->dx, r->dx);
     put(be, op->dw, r->dw);
+    put(be, op->dbias, r->dbias);
 }
 
 void double_classifier(struct backend *be, const struct op_classifier *op)
@@ -445,6 +448,7 @@ void double_distill(struct backend *be, const struct op_distill *op)
         .kept = op->values.cols,
         .x = take(be, op->x),
         .w = take(be, op->w),
+        .bias = take(be, op->bias),
         .values = take(be, op->values),
         .ids = op->ids,
         .ratio = (double)op->ratio,

@@ -123,11 +123,13 @@ void reference_decode(const struct reference_decode *r);
 struct reference_classifier {
     size_t rows, cols, words;
     const double *x, *w;
+    const double *bias; /* or NULL */
     const int32_t *targets;
     const double *weights; /* or NULL */
     double grad_scale, smoothing, softcap;
     double *hits;             /* or NULL */
     double *losses, *dx, *dw; /* dx is written, dw is accumulated; or NULL */
+    double *dbias;            /* is accumulated; or NULL */
 };
 void reference_classifier(const struct reference_classifier *r);
 
@@ -137,6 +139,7 @@ struct reference_distill {
     struct reference_classifier student;
     size_t shared, cols, kept;
     const double *x, *w, *values;
+    const double *bias; /* or NULL */
     const int32_t *ids;
     /* applies to the teacher's logits; not to values */
     double ratio, temperature, beta, softcap;

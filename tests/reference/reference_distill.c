@@ -14,11 +14,11 @@ struct row {
     double *gradient; /* of the loss, with respect to z */
 };
 
-static void put_logits(const double *x, const double *w, size_t words, size_t cols,
-                       double softcap, double *out)
+static void put_logits(const double *x, const double *w, const double *bias, size_t words,
+                       size_t cols, double softcap, double *out)
 {
     for (size_t v = 0; v < words; v++) {
-        out[v] = 0;
+        out[v] = bias ? bias[v] : 0;
         for (size_t c = 0; c < cols; c++)
             out[v] += x[c] * w[v * cols + c];
         if (softcap > 0)
@@ -98,6 +98,8 @@ static void refer_loss(const struct reference_distill *r, size_t n, struct row *
 static void put_gradients(const struct reference_classifier *s, size_t n,
                           const double *gradient)
 {
+    for (size_t v = 0; s->dbias && v < s->words; v++)
+        s->dbias[v] += s->grad_scale * gradient[v];
     for (size_t v = 0; s->dx && v < s->words; v++)
         for (size_t c = 0; c < s->cols; c++) {
             double g = s->grad_scale * gradient[v];
@@ -111,14 +113,15 @@ static void refer_row(const struct reference_distill *r, size_t n, struct row *r
 {
     const struct reference_classifier *s = &r->student;
 
-    put_logits(s->x + n * s->cols, s->w, s->words, s->cols, s->softcap, row->z);
+    put_logits(s->x + n * s->cols, s->w, s->bias, s->words, s->cols, s->softcap, row->z);
     if (r->ids) {
         for (size_t v = 0; v < r->shared; v++)
             row->t[v] = -INFINITY;
         for (size_t k = 0; k < r->kept; k++)
             row->t[r->ids[n * r->kept + k]] = r->values[n * r->kept + k];
     } else {
-        put_logits(r->x + n * r->cols, r->w, r->shared, r->cols, r->softcap, row->t);
+        put_logits(r->x + n * r->cols, r->w, r->bias, r->shared, r->cols, r->softcap,
+                   row->t);
     }
     for (size_t v = 0; v < s->words; v++)
         row->gradient[v] = 0;

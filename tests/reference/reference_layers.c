@@ -111,7 +111,7 @@ static void classifier_logits(const struct reference_classifier *r, size_t n,
                               double *logits)
 {
     for (size_t v = 0; v < r->words; v++) {
-        logits[v] = 0;
+        logits[v] = r->bias ? r->bias[v] : 0;
         for (size_t c = 0; c < r->cols; c++)
             logits[v] += r->x[n * r->cols + c] * r->w[v * r->cols + c];
         if (r->softcap > 0)
@@ -122,6 +122,8 @@ static void classifier_logits(const struct reference_classifier *r, size_t n,
 static void classifier_gradient(const struct reference_classifier *r, size_t n,
                                 size_t word, double dlogit)
 {
+    if (r->dbias)
+        r->dbias[word] += dlogit;
     for (size_t c = 0; c < r->cols; c++) {
         r->dx[n * r->cols + c] += dlogit * r->w[word * r->cols + c];
         if (r->dw)

@@ -275,6 +275,45 @@ static void test_distill_weighs_rows(void **state)
     }
 }
 
+/* Of both heads. */
+static void test_distill_adds_biases(void **state)
+{
+    for (size_t i = 1; i < TS_COUNT(shapes); i += 4) {
+        const struct shape *s = &shapes[i];
+        struct operand bias = operand_random(FORMAT_FP32, 1, s->words, 1, 8);
+        struct operand dbias = operand_random(FORMAT_FP32, 1, s->words, 1, 9);
+        struct operand taught = operand_random(FORMAT_FP32, 1, s->shared, 1, 10);
+        double units = gradient_units(s->format);
+        struct distill_case c;
+
+        case_open(&c, s);
+        memcpy(c.real[3], c.dw.real, c.dw.numbers * sizeof(double));
+        c.op.student.bias = bias.tensor;
+        c.op.student.dbias = dbias.tensor;
+        c.reference.student.bias = bias.real;
+        c.reference.student.dbias = calloc(s->words, sizeof(double));
+        memcpy(c.reference.student.dbias, dbias.real, s->words * sizeof(double));
+        if (!s->kept) {
+            c.op.bias = taught.tensor;
+            c.reference.bias = taught.real;
+        }
+        reference_distill(&c.reference);
+        machines_try(
+            *state, run_distill, &c.op,
+            (struct outcome[]) { { &c.losses, c.real[0], 8, 1 },
+                                 { &c.kd_losses, c.real[1], 32, 1 },
+                                 { &c.dx, c.real[2], units, 0.25 },
+                                 { &c.dw, c.real[3], units, 0.25 },
+                                 { &dbias, c.reference.student.dbias, units, 0.25 } },
+            5);
+        free(c.reference.student.dbias);
+        case_close(&c);
+        operand_clear(&bias);
+        operand_clear(&dbias);
+        operand_clear(&taught);
+    }
+}
+
 /* Logits of both models and their gradients with the model's layout on a GPU: rows on
  * multiples of 64 elements, with padding columns. */
 static void test_distill_accepts_rows_with_gaps(void **state)
@@ -588,6 +627,7 @@ int main(void)
         cmocka_unit_test(test_distill_follows_the_formula),
         cmocka_unit_test(test_distill_reads_factor_and_count_from_memory),
         cmocka_unit_test(test_distill_weighs_rows),
+        cmocka_unit_test(test_distill_adds_biases),
         cmocka_unit_test(test_distill_accepts_rows_with_gaps),
         cmocka_unit_test(test_distill_with_all_logits_kept_equals_full_teacher),
         cmocka_unit_test(test_distill_is_independent_of_chunk_size),

@@ -31,10 +31,11 @@ static const struct shape shapes[] = {
 
 struct loss_case {
     struct operand x, w, losses, dx, dw, logits, dlogits, gathered, dgathered;
+    struct operand bias, dbias; /* of case_bias */
     int32_t *targets, *places;
     float *weights; /* NULL until case_weigh */
     double *real_weights;
-    double *real[3]; /* losses, dx, dw */
+    double *real[4]; /* losses, dx, dw, dbias */
     struct op_classifier op;
     struct reference_classifier reference;
 };
@@ -44,12 +45,14 @@ static void case_refer(struct loss_case *c, const struct shape *s)
     memset(c->real[0], 0, s->rows * sizeof(double));
     memset(c->real[1], 0, s->rows * s->cols * sizeof(double));
     memcpy(c->real[2], c->dw.real, c->dw.numbers * sizeof(double));
+    memcpy(c->real[3], c->dbias.real, c->dbias.numbers * sizeof(double));
     c->reference = (struct reference_classifier) {
         .rows = s->rows,
         .cols = s->cols,
         .words = s->words,
         .x = c->x.real,
         .w = c->w.real,
+        .bias = c->op.bias.data ? c->bias.real : NULL,
         .targets = c->targets,
         .weights = c->real_weights,
         .grad_scale = 0.25,
@@ -58,6 +61,7 @@ static void case_refer(struct loss_case *c, const struct shape *s)
         .losses = c->real[0],
         .dx = c->real[1],
         .dw = c->real[2],
+        .dbias = c->op.bias.data ? c->real[3] : NULL,
     };
     reference_classifier(&c->reference);
 }
@@ -69,6 +73,9 @@ static void case_open(struct loss_case *c, const struct shape *s)
     c->weights = NULL;
     c->real_weights = NULL;
     c->op.softcap = 0;
+    c->op.bias = (struct tensor) { 0 };
+    c->bias = operand_random(FORMAT_FP32, 1, s->words, 1, 4);
+    c->dbias = operand_random(FORMAT_FP32, 1, s->words, 1, 5);
     c->x = operand_random(format, s->rows, s->cols, 1, 1);
     c->w = operand_random(format, s->words, s->cols, 1, 2);
     c->losses = operand_filled(FORMAT_FP32, 1, s->rows, 7);
@@ -87,6 +94,7 @@ static void case_open(struct loss_case *c, const struct shape *s)
     c->real[0] = calloc(s->rows, sizeof(double));
     c->real[1] = calloc(s->rows * s->cols, sizeof(double));
     c->real[2] = calloc(s->words * s->cols, sizeof(double));
+    c->real[3] = calloc(s->words, sizeof(double));
     case_refer(c, s);
     c->op = (struct op_classifier) {
         .losses = c->losses.tensor,
@@ -122,11 +130,18 @@ static void case_cap(struct loss_case *c, const struct shape *s, float softcap)
     case_refer(c, s);
 }
 
+static void case_bias(struct loss_case *c, const struct shape *s)
+{
+    c->op.bias = c->bias.tensor;
+    c->op.dbias = c->dbias.tensor;
+    case_refer(c, s);
+}
+
 static void case_close(struct loss_case *c)
 {
-    struct operand *operands[] = { &c->x,       &c->w,        &c->losses,
-                                   &c->dx,      &c->dw,       &c->logits,
-                                   &c->dlogits, &c->gathered, &c->dgathered };
+    struct operand *operands[] = { &c->x,        &c->w,         &c->losses, &c->dx,
+                                   &c->dw,       &c->logits,    &c->bias,   &c->dlogits,
+                                   &c->gathered, &c->dgathered, &c->dbias };
 
     for (size_t i = 0; i < TS_COUNT(operands); i++)
         operand_clear(operands[i]);
@@ -289,6 +304,29 @@ static void test_classifier_caps_logits(void **state)
                                           { &c.dw, c.real[2], units, 0.25 } },
                      3);
         c.op.dx = c.op.dw = (struct tensor) { 0 };
+        machines_try(*state, run_classifier, &c.op,
+                     (struct outcome[]) { { &c.losses, c.real[0], 8, 1 } }, 1);
+        case_close(&c);
+    }
+}
+
+static void test_classifier_adds_a_bias(void **state)
+{
+    const struct machines *machines = *state;
+
+    for (size_t i = 0; i < TS_COUNT(shapes); i += machines->slow ? 3 : 1) {
+        struct loss_case c;
+        double units = gradient_units(shapes[i].format);
+
+        case_open(&c, &shapes[i]);
+        case_bias(&c, &shapes[i]);
+        machines_try(*state, run_classifier, &c.op,
+                     (struct outcome[]) { { &c.losses, c.real[0], 8, 1 },
+                                          { &c.dx, c.real[1], units, 0.25 },
+                                          { &c.dw, c.real[2], units, 0.25 },
+                                          { &c.dbias, c.real[3], units, 0.25 } },
+                     4);
+        c.op.dx = c.op.dw = c.op.dbias = (struct tensor) { 0 };
         machines_try(*state, run_classifier, &c.op,
                      (struct outcome[]) { { &c.losses, c.real[0], 8, 1 } }, 1);
         case_close(&c);
@@ -500,6 +538,7 @@ int main(void)
         cmocka_unit_test(test_classifier_reads_factor_and_count_from_memory),
         cmocka_unit_test(test_classifier_weighs_rows),
         cmocka_unit_test(test_classifier_caps_logits),
+        cmocka_unit_test(test_classifier_adds_a_bias),
         cmocka_unit_test(test_classifier_finds_few_targets_among_many_rows),
         cmocka_unit_test(test_classifier_may_overwrite_logits_with_gradients),
         cmocka_unit_test(test_classifier_accepts_rows_with_gaps),

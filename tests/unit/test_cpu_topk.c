@@ -25,7 +25,7 @@ static const struct shape shapes[] = {
 };
 
 struct topk_case {
-    struct operand x, w, logits, gathered, values;
+    struct operand x, w, bias, logits, gathered, values;
     int32_t *targets, *places, *ids;
     struct op_topk op;
 };
@@ -34,6 +34,7 @@ static void case_open(struct topk_case *c, const struct shape *s)
 {
     c->x = operand_random(s->format, s->rows, s->cols, 1, 1);
     c->w = operand_random(s->format, s->words, s->cols, 1, 2);
+    c->bias = operand_random(FORMAT_FP32, 1, s->words, 1, 3);
     c->logits = operand_filled(FORMAT_FP32, s->chunk, s->words, 7);
     c->gathered = operand_filled(s->format, s->chunk, s->cols, 7);
     c->values = operand_filled(FORMAT_FP32, s->rows, s->kept, 7);
@@ -58,7 +59,8 @@ static void case_open(struct topk_case *c, const struct shape *s)
 
 static void case_close(struct topk_case *c)
 {
-    struct operand *operands[] = { &c->x, &c->w, &c->logits, &c->gathered, &c->values };
+    struct operand *operands[] = { &c->x,      &c->w,        &c->bias,
+                                   &c->logits, &c->gathered, &c->values };
 
     for (size_t i = 0; i < TS_COUNT(operands); i++)
         operand_clear(operands[i]);
@@ -70,7 +72,7 @@ static void case_close(struct topk_case *c)
 static double logit(const struct topk_case *c, size_t row, size_t word)
 {
     size_t cols = c->x.tensor.cols;
-    double sum = 0;
+    double sum = c->op.bias.data ? c->bias.real[word] : 0;
 
     for (size_t i = 0; i < cols; i++)
         sum += c->x.real[row * cols + i] * c->w.real[word * cols + i];
@@ -98,7 +100,8 @@ static void check_row(const struct topk_case *c, const struct shape *s, size_t r
             assert_true(logit(c, row, v) <= least + close);
 }
 
-/* With rows of logits at any alignment, and on multiples of 64 elements. */
+/* With rows of logits at any alignment, and on multiples of 64 elements; with and without
+ * a bias. */
 static void test_topk_finds_the_largest(void **state)
 {
     struct machines *machines = *state;
@@ -114,6 +117,8 @@ static void test_topk_finds_the_largest(void **state)
                 c.logits = operand_padded(FORMAT_FP32, s->chunk, s->words, 7);
                 c.op.logits = c.logits.tensor;
             }
+            if (i % 2)
+                c.op.bias = c.bias.tensor;
             for (size_t n = 0; i % 2 && n < s->rows; n++)
                 c.op.labeled += c.targets[n] >= 0;
             machine_run(machines->backends[m], run_topk, &c.op);

@@ -355,7 +355,7 @@ static void watched_classifier(struct backend *be, const struct op_classifier *o
     be->ops = &w->ops;
     check_outputs(w, "classifier", &(struct operands) { OUT(op->losses) });
     w->backward = w->backward || op->dx.data || op->dw.data;
-    check_outputs(w, "classifier", &(struct operands) { OUT(op->dx, op->dw) });
+    check_outputs(w, "classifier", &(struct operands) { OUT(op->dx, op->dw, op->dbias) });
 }
 
 static void watched_distill(struct backend *be, const struct op_distill *op)
