@@ -176,9 +176,22 @@ def starcoder2(rng):
     return values
 
 
+def phi(rng):
+    values = llama_like(rng)
+    values.pop("head_dim", None)
+    values["hidden_size"] = 32
+    values["layer_norm_eps"] = values.pop("rms_norm_eps")
+    values["rope_parameters"] = {"rope_type": "default", "rope_theta": 100.0,
+                                 "partial_rotary_factor": rng.choice([0.25, 0.5, 1.0])}
+    if rng.random() < 0.4:
+        values["hidden_act"] = rng.choice(ACTIVATIONS)
+    return values
+
+
 KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi3": phi3,
          "gemma": gemma, "gemma2": gemma2, "gemma3_text": gemma3, "gpt2": gpt2,
-         "gpt_neo": gpt_neo, "gpt_neox": gpt_neox, "starcoder2": starcoder2}
+         "gpt_neo": gpt_neo, "gpt_neox": gpt_neox, "phi": phi,
+         "starcoder2": starcoder2}
 
 
 def sequences(rng):

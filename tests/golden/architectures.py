@@ -41,6 +41,7 @@ NEOX = {"vocab_size": 40, "hidden_size": 32, "intermediate_size": 48, "num_hidde
         "num_attention_heads": 4, "max_position_embeddings": 64}
 GEMMA = dict(LLAMA, head_dim=8, num_hidden_layers=3)
 STARCODER2 = dict(LLAMA, sliding_window=5)
+PHI = dict(LLAMA, hidden_size=32)
 
 
 def hashed(name, count):
@@ -104,6 +105,9 @@ CASES |= {
     "gemma2-dropping": ("gemma2", dict(CASES["gemma2"][1], attention_dropout=0.2)),
 }
 CASES |= {
+    "phi": ("phi", dict(PHI)),
+    "phi-dropping": ("phi", dict(PHI, num_key_value_heads=4, tie_word_embeddings=True,
+                                 embd_pdrop=0.2, resid_pdrop=0.1, attention_dropout=0.3)),
     "starcoder2": ("starcoder2", dict(STARCODER2)),
     "starcoder2-dropping": ("starcoder2", dict(
         LLAMA, use_bias=False, tie_word_embeddings=False, embedding_dropout=0.2,
@@ -119,6 +123,7 @@ ADAPTERS = {
     "gpt_neo-lora": ("gpt_neo", "all-linear", {}),
     "gpt_neox-lora": ("gpt_neox", "all-linear", {}),
     "gemma2-lora": ("gemma2", "all-linear", {}),
+    "phi-lora": ("phi", "all-linear", {}),
     "starcoder2-lora": ("starcoder2", "all-linear", {}),
 }
 
@@ -154,7 +159,7 @@ class Dropout:
     the attention weights and, in some architectures, for the outputs of attention and MLP."""
     EMBED, ATTENTION, ADDED_O, ADDED_DOWN, LAYER = 0, 4, 6, 10, 12
     RANDOM_DROPOUT, RANDOM_ATTENTION, SEED = 2, 7, 42
-    EMBEDS = ("gpt2", "gpt_neo", "gpt_neox", "starcoder2")
+    EMBEDS = ("gpt2", "gpt_neo", "gpt_neox", "phi", "starcoder2")
 
     def __init__(self, model):
         config = model.config

@@ -267,6 +267,7 @@ static struct gathered cases[] = {
     { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, llama, 3 },
       .stage = STAGE_DISTILL,
       .second = true },
+    { .kind = { METHOD_FULL, "sgd", FORMAT_BF16, phi, 3 }, .pure = true },
 };
 
 #define CASE(name, i)                                             \
@@ -292,6 +293,7 @@ int main(int argc, char **argv)
         CASE("lora with dropout", 9),
         CASE("pure 16 bits", 12),
         CASE("a teacher", 14),
+        CASE("phi, pure 16 bits", 15),
         unit_ranks_test(test_model_gather_shares_the_weights),
     };
 

@@ -72,7 +72,13 @@ static const char gemma2[] =
     "\"initializer_range\": 0.2,\"sliding_window\": 5, \"query_pre_attn_scalar\": 6, "
     "\"attn_logit_softcapping\": 1.5,\"final_logit_softcapping\": 2.0}";
 
-static const char *const others[] = { gpt2, gpt_neox, gemma2, gemma3 };
+/* One norm for both parts of a parallel block, a head with a bias. */
+static const char phi[] =
+    "{\"model_type\": \"phi\", \"vocab_size\": 40, \"hidden_size\": "
+    "24,\"intermediate_size\": 36, \"num_hidden_layers\": 2, \"num_attention_heads\": "
+    "3,\"initializer_range\": 0.2}";
+
+static const char *const others[] = { gpt2, gpt_neox, gemma2, gemma3, phi };
 
 enum { VOCABULARY = 40 }; /* of all models */
 
@@ -435,6 +441,7 @@ static void test_model_gradients_additional_target(void **state)
     check_additional(gpt2, "mlp.c_proj", "ln_f,lm_head");
     check_additional(gpt2_drops, "mlp.c_proj", "wte,wpe");
     check_additional(gpt_neox, "dense_h_to_4h", "embed_in,query_key_value");
+    check_additional(phi, "fc1", "lm_head,input_layernorm");
     check_additional(gemma3, "o_proj", "post_attention_layernorm,k_norm");
 }
 
@@ -469,6 +476,9 @@ static void test_model_gradients_of_last_layers(void **state)
         { gpt_neox, "attention" },
         { gpt_neox, "input_layernorm" },
         { gpt_neox, "post_attention_layernorm" },
+        { phi, "mlp" },
+        { phi, "self_attn" },
+        { phi, "input_layernorm" },
         { gemma3, "mlp" },
         { gemma3, "post_attention_layernorm" },
         { gemma3, "post_feedforward_layernorm" },

@@ -262,6 +262,7 @@ static struct kind others[] = {
     { METHOD_FULL, "sgd", FORMAT_FP32, gemma3, 2 },
     { METHOD_FULL, "sgd", FORMAT_FP32, headed, 2 },
     { METHOD_FREEZE, "sgd", FORMAT_FP32, llama, 2 },
+    { METHOD_FULL, "sgd", FORMAT_FP32, phi, 2 },
 };
 
 static void test_model_ranks_train_other_architectures(void **state)
@@ -487,6 +488,7 @@ int main(int argc, char **argv)
         ROUNDED("stage 1", 0),
         ROUNDED("stage 2 of gpt2", 1),
         unit_ranks_test(test_model_ranks_notice_inf_in_bf16),
+        OTHER("sharded gradients of phi", 11),
         unit_ranks_test(test_model_ranks_train_with_frozen_16_bit_weights),
         unit_ranks_test(test_model_ranks_match_with_adamw_and_16_bit_copies),
         unit_ranks_test(test_model_ranks_assemble_the_moments),

@@ -27,6 +27,11 @@ static const char gpt_neox[] =
     "{\"model_type\": \"gpt_neox\", \"vocab_size\": 40, \"hidden_size\": "
     "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 2}";
 
+/* One norm for both parts of a parallel block, a head with a bias. */
+static const char phi[] =
+    "{\"model_type\": \"phi\", \"vocab_size\": 40, \"hidden_size\": "
+    "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 2}";
+
 static const char gemma3[] =
     "{\"model_type\": \"gemma3_text\", \"vocab_size\": 40, \"hidden_size\": "
     "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": "

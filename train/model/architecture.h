@@ -133,9 +133,14 @@ struct architecture {
     bool unscaled_scores; /* scores are not scaled */
     /* embeddings are multiplied by the square root of the hidden size */
     bool embed_scaled;
-    bool can_be_parallel; /* use_parallel_residual applies; it defaults to true */
-    bool small_outputs;   /* o and down are initialized with std / sqrt(2 layers) */
-    bool gelu_is_tanh;    /* "gelu" in config.json means gelu_pytorch_tanh */
+    /* attention and MLP read the same input, always or by default of parallel_key; NULL:
+     * no key */
+    bool parallel;
+    const char *parallel_key;
+    bool one_norm;      /* parallel blocks have only the first norm, for both parts */
+    bool head_bias;     /* the head has a bias */
+    bool small_outputs; /* o and down are initialized with std / sqrt(2 layers) */
+    bool gelu_is_tanh;  /* "gelu" in config.json means gelu_pytorch_tanh */
 };
 
 /* Return NULL if there is no such model_type. */

@@ -395,6 +395,7 @@ static void lay_out(struct model *m)
     m->norm = norm_of(m, MODULE_NORM, 0);
     m->head = m->config->tied ? m->embed : find(m, MODULE_HEAD, PART_WEIGHT, 0);
     m->head_weight = matmul_operand(m->head);
+    m->head_bias = find(m, MODULE_HEAD, PART_BIAS, 0);
     m->embed_weight = m->embed->weight;
     m->embed_scale = embed_scale(m);
     m->blocks = arena_array(m->arena, layers, sizeof(*m->blocks));

@@ -213,18 +213,24 @@ static void apply_norm_backward(const struct pass *pass, const struct norm *norm
                                                     .stats = op.rstd });
 }
 
+/* A norm with its operands. */
+struct norm_place {
+    const struct norm *norm;
+    struct tensor x, rstd, h; /* h: output */
+    bool kept;                /* h is still there from the forward pass */
+};
+
 /* Add the gradient of a norm to the gradient of the residual. */
-static void residual_norm_backward(const struct pass *pass, const struct norm *norm,
-                                   struct tensor dout, struct tensor x,
-                                   struct tensor rstd)
+static void residual_norm_backward(const struct pass *pass, const struct norm_place *at,
+                                   struct tensor dout)
 {
     apply_norm_backward(
-        pass, norm,
+        pass, at->norm,
         (struct op_rmsnorm_backward) { .dx = residual_columns(pass, BUFFER_DX),
                                        .dcopy = residual_columns(pass, BUFFER_DX_COPY),
                                        .dout = dout,
-                                       .x = x,
-                                       .rstd = rstd });
+                                       .x = at->x,
+                                       .rstd = at->rstd });
 }
 
 /* Return the gradient of the residual after the dropout of what is added to it, with room
@@ -299,22 +305,35 @@ static struct tensor activation_backward(const struct pass *pass, size_t layer,
     return kept;
 }
 
+/* Return the norm before a stack. */
+static struct norm_place norm_before(const struct pass *pass, enum stack stack,
+                                     size_t layer)
+{
+    const struct model *m = pass->model;
+    const struct block *b = &m->blocks[layer];
+    bool first = stack == STACK_QKV || m->config->one_norm;
+    struct tensor x_mid = pass_buffer(pass, BUFFER_X_MID, layer);
+
+    return (struct norm_place) {
+        .norm = first ? &b->norm1 : &b->norm2,
+        .x = first || !x_mid.data ? pass_buffer(pass, BUFFER_X_IN, layer) : x_mid,
+        .rstd = pass_buffer(pass, first ? BUFFER_RSTD1 : BUFFER_RSTD2, layer),
+        .h = pass_buffer(pass, first ? BUFFER_H1 : BUFFER_H2, layer),
+        .kept =
+            m->shapes.keeps[first ? STACK_QKV : STACK_GATE_UP] || m->shapes.checkpointing,
+    };
+}
+
 /* The weight gradient of trained layers needs their input.  Unless it was kept, the norm
  * recomputes it to the same bits; after block recomputation it is still in the buffer. */
-static struct tensor norm_output(const struct pass *pass, enum stack stack, size_t layer,
-                                 struct tensor x, struct tensor rstd)
+static struct tensor norm_output(const struct pass *pass, const struct norm_place *at,
+                                 bool trained)
 {
-    const struct shapes *s = &pass->model->shapes;
-    const struct block *b = &pass->model->blocks[layer];
-    bool first = stack == STACK_QKV;
-    const struct norm *norm = first ? &b->norm1 : &b->norm2;
-    struct tensor h = pass_buffer(pass, first ? BUFFER_H1 : BUFFER_H2, layer);
-
-    if ((first ? b->qkv.trained : b->gate_up.trained) && !s->keeps[stack] &&
-        !s->checkpointing)
-        model_norm(pass, norm,
-                   (struct op_rmsnorm) { .out = h, .sum = x, .x = x, .rstd = rstd });
-    return h;
+    if (trained && !at->kept)
+        model_norm(pass, at->norm,
+                   (struct op_rmsnorm) {
+                       .out = at->h, .sum = at->x, .x = at->x, .rstd = at->rstd });
+    return at->h;
 }
 
 /* Return the input of the lowest trained layer, down. */
@@ -353,18 +372,16 @@ static bool gate_up_backward(const struct pass *pass, size_t layer)
 {
     const struct model *m = pass->model;
     const struct block *b = &m->blocks[layer];
-    struct tensor x_mid = pass_buffer(pass, BUFFER_X_MID, layer);
-    struct tensor x = x_mid.data ? x_mid : pass_buffer(pass, BUFFER_X_IN, layer);
-    struct tensor rstd = pass_buffer(pass, BUFFER_RSTD2, layer), h, dh;
+    const struct norm_place norm = norm_before(pass, STACK_GATE_UP, layer);
+    struct tensor h = norm_output(pass, &norm, b->gate_up.trained), dh;
 
-    h = norm_output(pass, STACK_GATE_UP, layer, x, rstd);
     dh = output_gradient(pass, m->config->hidden_size,
                          sublayer_index(layer, SUBLAYER_GATE_UP));
     stack_backward(pass, &b->gate_up, layer, h, pass_buffer(pass, BUFFER_GATE_UP, layer),
                    dh);
     if (!dh.data)
         return false;
-    residual_norm_backward(pass, &b->norm2, dh, x, rstd);
+    residual_norm_backward(pass, &norm, dh);
     return sublayer_index(layer, SUBLAYER_NORM2) > m->first_trained;
 }
 
@@ -437,15 +454,15 @@ static void qkv_backward(const struct pass *pass, size_t layer)
 {
     const struct model *m = pass->model;
     const struct block *b = &m->blocks[layer];
-    struct tensor x = pass_buffer(pass, BUFFER_X_IN, layer);
-    struct tensor rstd = pass_buffer(pass, BUFFER_RSTD1, layer), h, dh;
+    const struct norm_place norm = norm_before(pass, STACK_QKV, layer);
+    bool done = m->config->one_norm && b->gate_up.trained; /* by gate_up_backward */
+    struct tensor h = norm_output(pass, &norm, b->qkv.trained && !done), dh;
 
-    h = norm_output(pass, STACK_QKV, layer, x, rstd);
     dh = output_gradient(pass, m->config->hidden_size,
                          sublayer_index(layer, SUBLAYER_QKV));
     stack_backward(pass, &b->qkv, layer, h, pass_buffer(pass, BUFFER_DQKV, 0), dh);
     if (dh.data)
-        residual_norm_backward(pass, &b->norm1, dh, x, rstd);
+        residual_norm_backward(pass, &norm, dh);
 }
 
 /* In a parallel block, both parts read the gradient of the residual before either adds to
@@ -490,11 +507,13 @@ static void last_norm_backward(const struct pass *pass)
 {
     const struct model *m = pass->model;
     size_t index = sublayer_index(m->config->layers, 0);
+    const struct norm_place last = { .norm = &m->norm,
+                                     .x = pass_buffer(pass, BUFFER_X_LAST, 0),
+                                     .rstd = pass_buffer(pass, BUFFER_RSTD, 0) };
 
     zero(pass, residual_columns(pass, BUFFER_DX));
-    residual_norm_backward(
-        pass, &m->norm, output_gradient(pass, m->config->hidden_size, index + 1),
-        pass_buffer(pass, BUFFER_X_LAST, 0), pass_buffer(pass, BUFFER_RSTD, 0));
+    residual_norm_backward(pass, &last,
+                           output_gradient(pass, m->config->hidden_size, index + 1));
 }
 
 static void embeddings_backward(const struct pass *pass)

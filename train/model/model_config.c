@@ -346,7 +346,7 @@ static void read_dtype(const struct reader *r, struct model_config *out)
 static void refuse_unsupported(const struct reader *r)
 {
     static const char *const off[] = { "add_cross_attention",
-                                       "use_bidirectional_attention" };
+                                       "use_bidirectional_attention", "qk_layernorm" };
 
     for (size_t i = 0; i < TS_COUNT(off); i++)
         if (json_is_true(json_object_get(r->root, off[i])))
@@ -406,9 +406,17 @@ static void read_scores(const struct reader *r, struct model_config *out)
             read_softcap(r, "final_logit_softcapping", row->logit_softcap);
     if (row->embed_scaled)
         out->embed_scale = sqrt((double)out->hidden_size);
-    out->parallel =
-        row->can_be_parallel &&
-        json_get_bool(r->root, "use_parallel_residual", true, r->file, r->err);
+}
+
+static void read_blocks(const struct reader *r, struct model_config *out)
+{
+    const struct architecture *row = out->architecture;
+
+    out->parallel = row->parallel;
+    if (row->parallel_key)
+        out->parallel =
+            json_get_bool(r->root, row->parallel_key, row->parallel, r->file, r->err);
+    out->one_norm = out->parallel && row->one_norm;
 }
 
 /* Return a dropout probability, from 0 to below 1. */
@@ -451,6 +459,7 @@ static void read_biases(const struct reader *r, struct model_config *out)
     out->qkv_bias = has_biases(r, row->qkv_bias, keys->qkv, "attention_bias");
     out->output_bias = has_biases(r, row->output_bias, keys->output, "attention_bias");
     out->mlp_bias = has_biases(r, row->mlp_bias, keys->mlp, "mlp_bias");
+    out->head_bias = row->head_bias;
 }
 
 /* As in torch.nn.Embedding, a negative token counts from the end.  transformers rejects a
@@ -484,6 +493,7 @@ static void read_all(struct reader *r, struct model_config *out)
     read_sizes(r, out);
     read_activation(r, out);
     read_scores(r, out);
+    read_blocks(r, out);
     out->norm_eps = read_positive(r, r->root, row->keys->norm_eps, row->norm_eps);
     out->initializer_range =
         json_get_real(r->root, "initializer_range", 0.02, r->file, r->err);

@@ -27,6 +27,7 @@ struct model_config {
     double initializer_range;
     enum activation activation;
     bool parallel;                       /* attention and MLP read the same input */
+    bool one_norm;                       /* and the output of the same norm */
     double embed_scale;                  /* factor of the embeddings; 0: none */
     double score_scale;                  /* factor of q k */
     bool score_by_layer;                 /* divide scores by the layer's number, from 1 */
@@ -39,7 +40,7 @@ struct model_config {
     /* 0 to below 1; dropout_keys */
     double embed_dropout, residual_dropout, attention_dropout;
     bool tied; /* lm_head shares embed_tokens */
-    bool qkv_bias, output_bias, mlp_bias;
+    bool qkv_bias, output_bias, mlp_bias, head_bias;
     /* torch_dtype / dtype; FORMAT_COUNT if absent */
     enum format dtype;
     /* whether the files have linear layers of blocks in 4 bits */

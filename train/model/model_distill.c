@@ -53,6 +53,13 @@ static struct tensor shared_head(const struct pass *teacher, size_t vocabulary)
     return tensor_rows(pass_weight(teacher, teacher->model->head_weight), 0, vocabulary);
 }
 
+static struct tensor shared_bias(const struct pass *teacher, size_t vocabulary)
+{
+    struct tensor bias = pass_head_bias(teacher);
+
+    return bias.data ? tensor_columns(bias, 0, vocabulary) : bias;
+}
+
 static struct tensor shared_logits(const struct pass *teacher, size_t vocabulary)
 {
     return tensor_columns(pass_buffer(teacher, BUFFER_LOGITS, 0), 0, vocabulary);
@@ -66,6 +73,7 @@ static void keep_top_logits(const struct pass *teacher, const struct pass *to,
         .values = kept_buffer(to, BUFFER_TEACHER_LOGITS, kept),
         .x = pass_buffer(teacher, BUFFER_H_LAST, 0),
         .w = shared_head(teacher, vocabulary),
+        .bias = shared_bias(teacher, vocabulary),
         .logits = shared_logits(teacher, vocabulary),
         .gathered = pass_buffer(teacher, BUFFER_GATHERED, 0),
         .ids = kept_buffer(to, BUFFER_TEACHER_IDS, kept).data,
@@ -100,6 +108,7 @@ void model_distill_loss(const struct pass *pass)
     } else {
         op.x = pass_buffer(teacher, BUFFER_H_LAST, 0);
         op.w = shared_head(teacher, m->shared_tokens);
+        op.bias = shared_bias(teacher, m->shared_tokens);
         op.logits = shared_logits(teacher, m->shared_tokens);
         op.gathered = pass_buffer(teacher, BUFFER_GATHERED, 0);
         op.softcap = (float)teacher->model->config->logit_softcap;

@@ -59,6 +59,13 @@ struct tensor pass_bias(const struct pass *pass, struct tensor bias)
     return scratch;
 }
 
+struct tensor pass_head_bias(const struct pass *pass)
+{
+    const struct parameter *bias = pass->model->head_bias;
+
+    return bias ? pass_bias(pass, bias->weight) : (struct tensor) { 0 };
+}
+
 void pass_dropout(const struct pass *pass, double p, uint32_t stream, struct tensor x,
                   struct tensor out)
 {
@@ -405,19 +412,30 @@ struct tensor model_activate(const struct pass *pass, size_t layer)
     return act;
 }
 
+/* Return the input of the MLP. */
+static struct tensor forward_norm2(const struct pass *pass, size_t layer)
+{
+    struct tensor x_mid = pass_buffer(pass, BUFFER_X_MID, layer);
+    struct op_rmsnorm norm2 = { .out = pass_buffer(pass, BUFFER_H2, layer),
+                                .sum = x_mid,
+                                .x = pass_buffer(pass, BUFFER_X_IN, layer),
+                                .rstd = pass_buffer(pass, BUFFER_RSTD2, layer) };
+
+    if (pass->model->config->one_norm)
+        return pass_buffer(pass, BUFFER_H1, layer);
+    if (x_mid.data)
+        norm2.delta = residual_delta(pass);
+    model_norm(pass, &pass->model->blocks[layer].norm2, norm2);
+    return norm2.out;
+}
+
 static void forward_mlp(const struct pass *pass, size_t layer, bool recompute)
 {
     const struct block *b = &pass->model->blocks[layer];
-    struct tensor x_in = pass_buffer(pass, BUFFER_X_IN, layer);
     struct tensor x_mid = pass_buffer(pass, BUFFER_X_MID, layer);
-    struct tensor h2 = pass_buffer(pass, BUFFER_H2, layer), act;
+    struct tensor h2 = forward_norm2(pass, layer), act;
     struct tensor gate_up = pass_buffer(pass, BUFFER_GATE_UP, layer);
-    struct op_rmsnorm norm2 = { .out = h2, .sum = x_mid, .x = x_in };
 
-    norm2.rstd = pass_buffer(pass, BUFFER_RSTD2, layer);
-    if (x_mid.data)
-        norm2.delta = residual_delta(pass);
-    model_norm(pass, &b->norm2, norm2);
     stack_forward(pass, &b->gate_up, layer, h2, gate_up, 0);
     if (recompute && !b->post2.weight && b->down.lora_a_count == 0)
         return; /* the backward pass computes the activation with its gradient */
@@ -540,6 +558,7 @@ struct op_classifier model_classifier_op(const struct pass *pass)
         .losses = tensor_rows(pass_buffer(pass, BUFFER_LOSSES, 0), 0, 1),
         .x = x,
         .w = pass_weight(pass, m->head_weight),
+        .bias = pass_head_bias(pass),
         .logits = logits,
         .dlogits = dlogits.data ? dlogits : logits,
         .gathered = pass_buffer(pass, BUFFER_GATHERED, 0),
@@ -557,6 +576,8 @@ struct op_classifier model_classifier_op(const struct pass *pass)
         op.scale = &pass->scalars->grad_scale;
         op.dx = tensor_of(dh.data, dh.format, x.rows, x.cols);
         op.dw = m->head->grad;
+        if (m->head_bias)
+            op.dbias = m->head_bias->grad;
     } else {
         op.hits = pass_buffer(pass, BUFFER_CORRECT, 0).data;
     }

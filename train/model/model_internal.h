@@ -13,7 +13,7 @@
  *
  * In training, dropout applies to a, d, the embeddings and the attention weights, as the
  * model configures it.  A parallel block has no x_mid: h2 = norm2(x_in), next x_in =
- * x_in + a + d.
+ * x_in + a + d.  If it has one norm, h2 is h1.
  */
 #ifndef TRAIN_MODEL_MODEL_INTERNAL_H
 #define TRAIN_MODEL_MODEL_INTERNAL_H
@@ -135,6 +135,7 @@ struct model {
     size_t trained_count;
     struct parameter **slots;       /* by layer, module and part; NULL: does not exist */
     struct parameter *embed, *head; /* head is embed if they are tied */
+    struct parameter *head_bias;    /* NULL: none */
     struct parameter *positions;    /* NULL: no learned positions */
     struct norm norm;               /* after the last block */
     struct tensor head_weight, embed_weight; /* operands of the matmul and the lookup */
@@ -237,6 +238,8 @@ struct tensor pass_buffer(const struct pass *pass, enum buffer buffer, size_t la
  * the result is valid until the next call. */
 struct tensor pass_weight(const struct pass *pass, struct tensor weight);
 struct tensor pass_bias(const struct pass *pass, struct tensor bias);
+/* The same for the bias of the head, or absent. */
+struct tensor pass_head_bias(const struct pass *pass);
 /* Like pass_weight, for a linear layer: dequantizes 4-bit weights first. */
 struct tensor pass_linear_weight(const struct pass *pass, const struct linear *linear);
 /* Return the input of the adapters: x, or x after dropout in scratch. */

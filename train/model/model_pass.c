@@ -497,6 +497,7 @@ void pass_logits(const struct pass *pass, struct tensor h, float *out)
 {
     const struct tensor all = pass_buffer(pass, BUFFER_LOGITS, 0);
     struct tensor head = pass_weight(pass, pass->model->head_weight);
+    struct tensor bias = pass_head_bias(pass);
 
     for (size_t row = 0; row < h.rows; row += all.rows) {
         size_t rows = h.rows - row < all.rows ? h.rows - row : all.rows;
@@ -506,6 +507,7 @@ void pass_logits(const struct pass *pass, struct tensor h, float *out)
         pass->ops->matmul(pass->be, &(struct op_matmul) { .out = logits,
                                                           .a = tensor_rows(h, row, rows),
                                                           .b = head,
+                                                          .bias = bias,
                                                           .trans_b = true,
                                                           .alpha = 1 });
         pass->ops->download(pass->be, out + row * logits.cols, logits.data,

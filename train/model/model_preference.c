@@ -44,7 +44,7 @@ static struct op_classifier classifier_of(const struct pass *pass)
 /* Compute only the loss of each token, without gradients. */
 static void compute_token_losses(const struct pass *pass, struct op_classifier op)
 {
-    op.dx = op.dw = (struct tensor) { 0 };
+    op.dx = op.dw = op.dbias = (struct tensor) { 0 };
     pass->ops->classifier(pass->be, &op);
 }
 

@@ -84,6 +84,8 @@ static void dims_model(struct shapes_builder *m, const struct model_config *c)
     d[DIM_WIDE] = max(d[DIM_C], d[DIM_Q]);
     d[DIM_MID] = c->parallel ? 0 : d[DIM_C];
     d[DIM_STATS] = c->architecture->norm == NORM_LAYER ? 2 : 1;
+    d[DIM_C_2] = c->one_norm ? 0 : d[DIM_C];
+    d[DIM_STATS_2] = c->one_norm ? 0 : d[DIM_STATS];
     d[DIM_ROTARY] = c->rotary;
     d[DIM_ROTARY_LOCAL] = c->has_local ? c->rotary : 0;
     d[DIM_P] = has[MODULE_POSITIONS] ? c->max_positions : 0;
@@ -181,7 +183,8 @@ static void dims_convert(struct shapes_builder *m, enum format frozen)
         d[DIM_WEIGHT] = max(d[DIM_WEIGHT], shapes_times(m, d[DIM_V], d[DIM_C]));
     }
     if (s->trainable != FORMAT_FP32)
-        d[DIM_BIAS] = max(d[DIM_QKV], max(d[DIM_GATE_UP], d[DIM_C]));
+        d[DIM_BIAS] = max(max(d[DIM_QKV], d[DIM_GATE_UP]),
+                          m->config->head_bias ? d[DIM_V] : d[DIM_C]);
 }
 
 static size_t min(size_t a, size_t b)

@@ -23,13 +23,15 @@ enum dim {
     DIM_Q,
     DIM_KV,
     DIM_QKV,
-    DIM_QK,     /* q and k in a separate buffer; 0: no separate buffer */
-    DIM_K,      /* key heads, if QK exists */
-    DIM_HEADS,  /* query heads, if QK exists */
-    DIM_P,      /* learned positions */
-    DIM_STATS,  /* values that a norm keeps per row: 1; layer norm 2 */
-    DIM_MID,    /* C; 0 in parallel blocks */
-    DIM_ROTARY, /* columns of a head that are rotated */
+    DIM_QK,      /* q and k in a separate buffer; 0: no separate buffer */
+    DIM_K,       /* key heads, if QK exists */
+    DIM_HEADS,   /* query heads, if QK exists */
+    DIM_P,       /* learned positions */
+    DIM_STATS,   /* values that a norm keeps per row: 1; layer norm 2 */
+    DIM_MID,     /* C; 0 in parallel blocks */
+    DIM_C_2,     /* C; 0 if blocks have one norm */
+    DIM_STATS_2, /* DIM_STATS; 0 if blocks have one norm */
+    DIM_ROTARY,  /* columns of a head that are rotated */
     /* the same in layers with a window, if their rotation differs */
     DIM_ROTARY_LOCAL,
     DIM_WIDE,           /* max(C, H D) */

@@ -83,6 +83,7 @@ static const struct group after_blocks[] = {
     { PART_WEIGHT, MODULE_NORM, MODULE_NORM },
     { PART_BIAS, MODULE_NORM, MODULE_NORM },
     { PART_WEIGHT, MODULE_HEAD, MODULE_HEAD },
+    { PART_BIAS, MODULE_HEAD, MODULE_HEAD },
 };
 
 enum dim shapes_inputs(enum module module)
@@ -147,6 +148,8 @@ static bool has_bias(const struct model_config *c, enum module module)
     case STACKS:
         break;
     }
+    if (module == MODULE_HEAD)
+        return c->head_bias;
     return c->architecture->norm == NORM_LAYER && module_rows[module].rows == DIM_ONE;
 }
 
@@ -155,7 +158,8 @@ static bool exists(const struct shapes_builder *m, enum module module, enum part
 {
     const struct model_config *c = m->config;
 
-    if (!c->architecture->paths[module] || (module == MODULE_HEAD && c->tied))
+    if (!c->architecture->paths[module] || (module == MODULE_NORM2 && c->one_norm) ||
+        (module == MODULE_HEAD && part == PART_WEIGHT && c->tied))
         return false;
     switch (part) {
     case PART_WEIGHT:
