@@ -12,7 +12,7 @@ torch.set_num_threads(1)
 
 SIZES = {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_layers",
          "num_attention_heads", "num_heads", "num_key_value_heads", "max_position_embeddings",
-         "n_embd", "n_layer", "n_head", "n_positions", "head_dim"}
+         "ffn_dim", "n_embd", "n_layer", "n_head", "n_positions", "head_dim"}
 ACTIVATIONS = ["silu", "gelu", "gelu_new", "gelu_pytorch_tanh", "relu"]
 
 
@@ -176,6 +176,17 @@ def starcoder2(rng):
     return values
 
 
+def opt(rng):
+    values = {"vocab_size": 40, "hidden_size": 24, "ffn_dim": rng.choice([20, 36]),
+              "num_hidden_layers": rng.randrange(1, 4), "num_attention_heads": 4,
+              "max_position_embeddings": 32, "dropout": 0.0}
+    for key, choices in (("enable_bias", [False]), ("activation_function", ACTIVATIONS),
+                         ("tie_word_embeddings", [False]), ("pad_token_id", [0, 7, None])):
+        if rng.random() < 0.4:
+            values[key] = rng.choice(choices)
+    return values
+
+
 def phi(rng):
     values = llama_like(rng)
     values.pop("head_dim", None)
@@ -190,7 +201,7 @@ def phi(rng):
 
 KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi3": phi3,
          "gemma": gemma, "gemma2": gemma2, "gemma3_text": gemma3, "gpt2": gpt2,
-         "gpt_neo": gpt_neo, "gpt_neox": gpt_neox, "phi": phi,
+         "gpt_neo": gpt_neo, "gpt_neox": gpt_neox, "opt": opt, "phi": phi,
          "starcoder2": starcoder2}
 
 

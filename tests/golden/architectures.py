@@ -41,6 +41,8 @@ NEOX = {"vocab_size": 40, "hidden_size": 32, "intermediate_size": 48, "num_hidde
         "num_attention_heads": 4, "max_position_embeddings": 64}
 GEMMA = dict(LLAMA, head_dim=8, num_hidden_layers=3)
 STARCODER2 = dict(LLAMA, sliding_window=5)
+OPT = {"vocab_size": 40, "hidden_size": 24, "ffn_dim": 36, "num_hidden_layers": 2,
+       "num_attention_heads": 4, "max_position_embeddings": 16, "dropout": 0.0}
 PHI = dict(LLAMA, hidden_size=32)
 
 
@@ -105,6 +107,10 @@ CASES |= {
     "gemma2-dropping": ("gemma2", dict(CASES["gemma2"][1], attention_dropout=0.2)),
 }
 CASES |= {
+    "opt": ("opt", dict(OPT)),
+    "opt-dropping": ("opt", dict(OPT, enable_bias=False, activation_function="gelu",
+                                 tie_word_embeddings=False, dropout=0.1,
+                                 attention_dropout=0.2)),
     "phi": ("phi", dict(PHI)),
     "phi-dropping": ("phi", dict(PHI, num_key_value_heads=4, tie_word_embeddings=True,
                                  embd_pdrop=0.2, resid_pdrop=0.1, attention_dropout=0.3)),
@@ -123,6 +129,7 @@ ADAPTERS = {
     "gpt_neo-lora": ("gpt_neo", "all-linear", {}),
     "gpt_neox-lora": ("gpt_neox", "all-linear", {}),
     "gemma2-lora": ("gemma2", "all-linear", {}),
+    "opt-lora": ("opt", "all-linear", {}),
     "phi-lora": ("phi", "all-linear", {}),
     "starcoder2-lora": ("starcoder2", "all-linear", {}),
 }
@@ -164,7 +171,7 @@ class Dropout:
     def __init__(self, model):
         config = model.config
         layer = [self.ATTENTION]
-        if config.model_type in (*self.EMBEDS, "phi3"):
+        if config.model_type in (*self.EMBEDS, "phi3", "opt"):
             layer += [self.ADDED_O, self.ADDED_DOWN]
         self.sites = [self.EMBED] if config.model_type in self.EMBEDS else []
         self.sites += [n * self.LAYER + site for n in range(config.num_hidden_layers)
@@ -185,12 +192,12 @@ class Dropout:
             share = round(p * 65536) / 65536
             return (word >> (key % 2 * 16).astype(numpy.uint64) & numpy.uint64(0xFFFF)
                     >= round(p * 65536)), 1 / (1 - share)
-        index = numpy.arange(self.row * x.shape[-1], (self.row + x.shape[1]) * x.shape[-1])
+        index = numpy.arange(self.row * x.shape[-1], (self.row + x.shape[-2]) * x.shape[-1])
         zero = 0 * index
         words = philox((self.SEED, 0), (index // 4, zero, stream + zero,
                                         zero + self.RANDOM_DROPOUT))
         bits = numpy.take_along_axis(words, (index % 4)[:, None], -1)[:, 0]
-        return (bits / 2**32 >= numpy.float32(p)).reshape(x.shape[1:]), 1 / (1 - p)
+        return (bits / 2**32 >= numpy.float32(p)).reshape(x.shape[-2:]), 1 / (1 - p)
 
     def __call__(self, x, p=0.5, training=True, inplace=False):
         if not training:
@@ -200,7 +207,7 @@ class Dropout:
         if p == 0:
             return x
         kept, factor = self.kept(x, p, stream)
-        return x * torch.tensor(kept, dtype=x.dtype)[None] * factor
+        return x * torch.tensor(kept, dtype=x.dtype) * factor
 
 
 def loss_of(model, batch):

@@ -11,6 +11,7 @@
     "\"vocab_size\": 100, \"hidden_size\": 64, \"intermediate_size\": 96," \
     "\"num_hidden_layers\": 3, \"num_attention_heads\": 4"
 
+#define OPT  SIZES ", \"ffn_dim\": 48, \"max_position_embeddings\": 8"
 #define GPT2 "\"vocab_size\": 100, \"n_embd\": 64, \"n_layer\": 3, \"n_head\": 4"
 #define NEO                                                                          \
     "\"vocab_size\": 100, \"hidden_size\": 64, \"num_layers\": 3, \"num_heads\": 4," \
@@ -353,6 +354,18 @@ static void test_model_config_gpt_neox(void **state)
     assert_true(c.rope.theta == 7);
 }
 
+static void test_model_config_opt(void **state)
+{
+    struct model_config c =
+        parsed("{\"model_type\": \"opt\", " OPT ", \"word_embed_proj_dim\": 64}");
+
+    (void)state;
+    assert_true(c.norm_eps == 1e-5 && c.tied && c.padding == 1 && c.rotary == 0);
+    assert_true(c.qkv_bias && c.output_bias && c.mlp_bias && !c.head_bias);
+    assert_true(c.embed_dropout == 0 && c.residual_dropout == 0.1);
+    assert_true(c.attention_dropout == 0 && c.intermediate_size == 48);
+}
+
 static void test_model_config_phi3(void **state)
 {
     struct model_config c = parsed("{\"model_type\": \"phi3\", " SIZES "}");
@@ -471,6 +484,11 @@ static void test_model_config_rejects(void **state)
         { "{\"model_type\": \"gpt2\", " GPT2
           ", \"n_positions\": 8, \"add_cross_attention\": true}",
           "add_cross_attention" },
+        { "{\"model_type\": \"opt\", " OPT ", \"do_layer_norm_before\": false}",
+          "do_layer_norm_before: false is not supported" },
+        { "{\"model_type\": \"opt\", " OPT ", \"word_embed_proj_dim\": 32}",
+          "word_embed_proj_dim must be hidden_size" },
+        { "{\"model_type\": \"opt\", " OPT ", \"layerdrop\": 0.1}", "layerdrop" },
         { "{\"model_type\": \"mistral\", " SIZES
           ", \"sliding_window\": null" LISTED("sliding_attention") "}",
           "sliding_window is not set" },
@@ -573,6 +591,7 @@ int main(void)
         cmocka_unit_test(test_model_config_gpt2),
         cmocka_unit_test(test_model_config_gpt_neo_local_layers),
         cmocka_unit_test(test_model_config_gpt_neox),
+        cmocka_unit_test(test_model_config_opt),
         cmocka_unit_test(test_model_config_phi3),
         cmocka_unit_test(test_model_config_gemma),
         cmocka_unit_test(test_model_config_gemma2),

@@ -55,6 +55,15 @@ static const struct config_keys phi_keys = {
     .activation = "hidden_act",
 };
 
+static const struct config_keys opt_keys = {
+    .hidden_size = "hidden_size",
+    .intermediate_size = "ffn_dim",
+    .layers = "num_hidden_layers",
+    .heads = "num_attention_heads",
+    .max_positions = "max_position_embeddings",
+    .activation = "activation_function",
+};
+
 static const struct config_keys gpt2_keys = {
     .hidden_size = "n_embd",
     .intermediate_size = "n_inner",
@@ -88,6 +97,7 @@ static const struct config_keys gpt_neox_keys = {
 
 /* Masks and frequencies that follow from config.json. */
 static const char *const llama_ignored[] = { ".rotary_emb.inv_freq", NULL };
+static const char *const none_ignored[] = { NULL };
 static const char *const gpt2_ignored[] = { ".attn.bias", ".attn.masked_bias", NULL };
 static const char *const gpt_neo_ignored[] = { ".attn.attention.bias",
                                                ".attn.attention.masked_bias", NULL };
@@ -114,6 +124,10 @@ static const enum module gpt_neo_order[] = { MODULE_NORM1, MODULE_K,    MODULE_V
 static const enum module gpt_neox_order[] = { MODULE_NORM1, MODULE_NORM2, MODULE_QKV,
                                               MODULE_O,     MODULE_UP,    MODULE_DOWN,
                                               MODULES };
+
+static const enum module opt_order[] = { MODULE_K,    MODULE_V,     MODULE_Q,
+                                         MODULE_O,    MODULE_NORM1, MODULE_UP,
+                                         MODULE_DOWN, MODULE_NORM2, MODULES };
 
 /* Common to Llama and its many descendants. */
 #define LLAMA_FRAME                                                            \
@@ -214,7 +228,7 @@ static const struct architecture architectures[] = {
       GPT2_LIKE,
       .keys = &gpt2_keys,
       .ignored = gpt2_ignored,
-      .dropouts = { "embd_pdrop", "resid_pdrop", "attn_pdrop", 0.1 },
+      .dropouts = { "embd_pdrop", "resid_pdrop", "attn_pdrop", 0.1, 0.1 },
       .order = gpt2_order,
       .paths = { GPT2_PATHS, [MODULE_QKV] = "attn.c_attn", [MODULE_O] = "attn.c_proj" },
       .linear = STORED_COLUMNS,
@@ -225,7 +239,7 @@ static const struct architecture architectures[] = {
       GPT2_LIKE,
       .keys = &gpt_neo_keys,
       .ignored = gpt_neo_ignored,
-      .dropouts = { "embed_dropout", "resid_dropout", "attention_dropout", 0 },
+      .dropouts = { "embed_dropout", "resid_dropout", "attention_dropout", 0, 0 },
       .order = gpt_neo_order,
       .paths = { GPT2_PATHS, [MODULE_Q] = "attn.attention.q_proj",
                  [MODULE_K] = "attn.attention.k_proj",
@@ -239,7 +253,7 @@ static const struct architecture architectures[] = {
       .blocks = "gpt_neox.layers.",
       .keys = &gpt_neox_keys,
       .ignored = gpt_neox_ignored,
-      .dropouts = { "hidden_dropout", "hidden_dropout", "attention_dropout", 0 },
+      .dropouts = { "hidden_dropout", "hidden_dropout", "attention_dropout", 0, 0 },
       .order = gpt_neox_order,
       .paths = { [MODULE_EMBED] = "gpt_neox.embed_in",
                  [MODULE_NORM1] = "input_layernorm",
@@ -261,12 +275,41 @@ static const struct architecture architectures[] = {
       .rotary = 0.25,
       .parallel = true,
       .parallel_key = "use_parallel_residual" },
+    { .model_type = "opt",
+      .base = "model.",
+      .blocks = "model.decoder.layers.",
+      .keys = &opt_keys,
+      .ignored = none_ignored,
+      .dropouts = { NULL, "dropout", "attention_dropout", 0.1, 0 },
+      .order = opt_order,
+      .paths = { [MODULE_EMBED] = "model.decoder.embed_tokens",
+                 [MODULE_POSITIONS] = "model.decoder.embed_positions",
+                 [MODULE_NORM1] = "self_attn_layer_norm",
+                 LLAMA_QKV,
+                 [MODULE_O] = "self_attn.out_proj",
+                 [MODULE_NORM2] = "final_layer_norm",
+                 [MODULE_UP] = "fc1",
+                 [MODULE_DOWN] = "fc2",
+                 [MODULE_NORM] = "model.decoder.final_layer_norm",
+                 [MODULE_HEAD] = "lm_head" },
+      .norm = NORM_LAYER,
+      .norm_eps = 1e-5,
+      .activation = "relu",
+      .qkv_bias = BIASES_FROM_CONFIG,
+      .output_bias = BIASES_FROM_CONFIG,
+      .mlp_bias = BIASES_FROM_CONFIG,
+      .bias_keys = { "enable_bias", "enable_bias", "enable_bias", true },
+      .tied = true,
+      .uses_padding = true,
+      .pad_token_id = 1,
+      .position_offset = 2,
+      .norm_first = true },
     { .model_type = "phi",
       .base = "model.",
       .blocks = "model.layers.",
       .ignored = llama_ignored,
       .keys = &phi_keys,
-      .dropouts = { "embd_pdrop", "resid_pdrop", "attention_dropout", 0 },
+      .dropouts = { "embd_pdrop", "resid_pdrop", "attention_dropout", 0, 0 },
       .order = llama_order,
       .paths = { [MODULE_EMBED] = "model.embed_tokens",
                  [MODULE_NORM1] = "input_layernorm",
@@ -293,7 +336,7 @@ static const struct architecture architectures[] = {
       .blocks = "model.layers.",
       .ignored = llama_ignored,
       .keys = &starcoder2_keys,
-      .dropouts = { "embedding_dropout", "residual_dropout", "attention_dropout", 0 },
+      .dropouts = { "embedding_dropout", "residual_dropout", "attention_dropout", 0, 0 },
       .order = llama_order,
       .paths = { LLAMA_FRAME, LLAMA_QKV, LLAMA_O,
                  LLAMA_NORM2, [MODULE_UP] = "mlp.c_fc", [MODULE_DOWN] = "mlp.c_proj" },

@@ -70,14 +70,16 @@ enum storage {
 /* Keys of config.json for the settings that every transformer has; NULL: no key. */
 struct config_keys {
     const char *hidden_size, *intermediate_size, *layers, *heads, *kv_heads;
-    const char *max_positions, *norm_eps, *activation, *window;
+    const char *max_positions, *activation, *window;
+    const char *norm_eps; /* NULL: always the default */
 };
 
 /* Keys of the dropout probabilities in training: of the embeddings, of the attention and
  * MLP outputs, of the attention weights.  NULL: no dropout. */
 struct dropout_keys {
     const char *embed, *residual, *attention;
-    double default_value; /* of each key */
+    double default_value; /* of the first two keys */
+    double attention_default;
 };
 
 /* Keys that say whether linear layers have biases, for BIASES_FROM_CONFIG; NULL:
@@ -137,6 +139,9 @@ struct architecture {
      * no key */
     bool parallel;
     const char *parallel_key;
+    /* rows of the learned positions before that of position 0, which nothing looks up */
+    size_t position_offset;
+    bool norm_first;    /* named_parameters() has the last norm before the blocks */
     bool one_norm;      /* parallel blocks have only the first norm, for both parts */
     bool head_bias;     /* the head has a bias */
     bool small_outputs; /* o and down are initialized with std / sqrt(2 layers) */

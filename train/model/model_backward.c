@@ -487,19 +487,26 @@ static void block_backward(const struct pass *pass, size_t layer)
         qkv_backward(pass, layer);
 }
 
-/* padding: the token whose embedding gets no gradient; -1: none */
-static void embed_backward(const struct pass *pass, const struct parameter *table,
-                           enum buffer ids, float scale, int64_t padding)
+static void embed_backward(const struct pass *pass)
 {
-    if (table && table->trainable)
+    const struct model *m = pass->model;
+    int64_t padding = m->config->padding; /* gets no gradient; -1: none */
+
+    if (m->embed->trainable)
         pass->ops->embedding_backward(
-            pass->be,
-            &(struct op_embedding_backward) { .dtable = table->grad,
-                                              .dout = residual_columns(pass, BUFFER_DX),
-                                              .tokens = pass_buffer(pass, ids, 0).data,
-                                              .scale = scale,
-                                              .padding = (int32_t)padding,
-                                              .padded = padding >= 0 });
+            pass->be, &(struct op_embedding_backward) {
+                          .dtable = m->embed->grad,
+                          .dout = residual_columns(pass, BUFFER_DX),
+                          .tokens = pass_buffer(pass, BUFFER_TOKENS, 0).data,
+                          .scale = m->embed_scale,
+                          .padding = (int32_t)padding,
+                          .padded = padding >= 0 });
+    if (m->positions && m->positions->trainable)
+        pass->ops->embedding_backward(
+            pass->be, &(struct op_embedding_backward) {
+                          .dtable = model_positions(m, true),
+                          .dout = residual_columns(pass, BUFFER_DX),
+                          .tokens = pass_buffer(pass, BUFFER_POSITIONS, 0).data });
 }
 
 /* The gradient of the residual starts at the last norm. */
@@ -526,8 +533,7 @@ static void embeddings_backward(const struct pass *pass)
         pass_dropout(pass, m->config->embed_dropout, dropout_stream(0, DROP_EMBED),
                      residual_columns(pass, BUFFER_DX),
                      residual_columns(pass, BUFFER_DX));
-    embed_backward(pass, m->embed, BUFFER_TOKENS, m->embed_scale, m->config->padding);
-    embed_backward(pass, m->positions, BUFFER_POSITIONS, 0, -1);
+    embed_backward(pass);
 }
 
 /* Make the block of level `to`, the lowest of a piece, ready.  `lowest`: of all. */

@@ -346,11 +346,28 @@ static void read_dtype(const struct reader *r, struct model_config *out)
 static void refuse_unsupported(const struct reader *r)
 {
     static const char *const off[] = { "add_cross_attention",
-                                       "use_bidirectional_attention", "qk_layernorm" };
+                                       "use_bidirectional_attention", "qk_layernorm",
+                                       "_remove_final_layer_norm" };
+    static const char *const on[] = { "do_layer_norm_before",
+                                      "layer_norm_elementwise_affine" };
+    const json_t *width = json_object_get(r->root, "word_embed_proj_dim");
+    const json_t *hidden = json_object_get(r->root, r->keys->hidden_size);
 
     for (size_t i = 0; i < TS_COUNT(off); i++)
         if (json_is_true(json_object_get(r->root, off[i])))
             error_set(r->err, ERROR_DATA, "%s: %s is not supported", r->file, off[i]);
+    for (size_t i = 0; i < TS_COUNT(on); i++)
+        if (json_is_false(json_object_get(r->root, on[i])))
+            error_set(r->err, ERROR_DATA, "%s: %s: false is not supported", r->file,
+                      on[i]);
+    if (json_is_integer(width) && json_integer_value(width) != json_integer_value(hidden))
+        error_set(r->err, ERROR_DATA,
+                  "%s: word_embed_proj_dim must be %s; embeddings of another width are "
+                  "not supported",
+                  r->file, r->keys->hidden_size);
+    if (json_number_value(json_object_get(r->root, "layerdrop")) > 0)
+        error_set(r->err, ERROR_DATA, "%s: layerdrop is not supported; set it to 0",
+                  r->file);
 }
 
 static void read_activation(const struct reader *r, struct model_config *out)
@@ -437,7 +454,7 @@ static void read_dropouts(const struct reader *r, struct model_config *out)
 
     out->embed_dropout = read_dropout(r, keys->embed, keys->default_value);
     out->residual_dropout = read_dropout(r, keys->residual, keys->default_value);
-    out->attention_dropout = read_dropout(r, keys->attention, keys->default_value);
+    out->attention_dropout = read_dropout(r, keys->attention, keys->attention_default);
 }
 
 static bool has_biases(const struct reader *r, enum biases biases, const char *key,
@@ -494,7 +511,9 @@ static void read_all(struct reader *r, struct model_config *out)
     read_activation(r, out);
     read_scores(r, out);
     read_blocks(r, out);
-    out->norm_eps = read_positive(r, r->root, row->keys->norm_eps, row->norm_eps);
+    out->norm_eps = row->norm_eps;
+    if (row->keys->norm_eps)
+        out->norm_eps = read_positive(r, r->root, row->keys->norm_eps, row->norm_eps);
     out->initializer_range =
         json_get_real(r->root, "initializer_range", 0.02, r->file, r->err);
     out->tied = json_get_bool(r->root, "tie_word_embeddings", row->tied, r->file, r->err);

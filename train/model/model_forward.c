@@ -452,6 +452,17 @@ void model_forward_block(const struct pass *pass, size_t layer, bool recompute)
     forward_mlp(pass, layer, recompute);
 }
 
+struct tensor model_positions(const struct model *model, bool gradients)
+{
+    const struct parameter *p = model->positions;
+    size_t offset = model->config->architecture->position_offset;
+    struct tensor whole = { 0 };
+
+    if (p)
+        whole = gradients ? p->grad : p->weight;
+    return whole.data ? tensor_rows(whole, offset, whole.rows - offset) : whole;
+}
+
 /* Look up the tokens' embeddings, and those of their positions. */
 static void embed(const struct pass *pass)
 {
@@ -467,7 +478,7 @@ static void embed(const struct pass *pass)
     if (m->positions)
         pass->ops->embedding(pass->be, &(struct op_embedding) {
                                            .out = delta,
-                                           .table = m->positions->weight,
+                                           .table = model_positions(m, false),
                                            .tokens = pass_ids(pass, BUFFER_POSITIONS) });
     if (!pass_uses_dropout(pass, m->config->embed_dropout))
         return;

@@ -303,6 +303,9 @@ void model_rotate(const struct pass *pass, size_t layer, struct tensor qkv, bool
 /* Update the residual from x to sum = x + delta and write its norm, of either kind, to
  * out; rstd keeps what the backward pass needs. */
 void model_norm(const struct pass *pass, const struct norm *norm, struct op_rmsnorm op);
+/* Return the rows of the learned positions, or of their gradients, from position 0 on;
+ * absent without them. */
+struct tensor model_positions(const struct model *model, bool gradients);
 /* Return the offset added to RMSNorm weights: 1 in Gemma. */
 float model_norm_offset(const struct model *model);
 /* Return the operands of the activation in their buffer: gate (absent without one) and

@@ -19,18 +19,20 @@ static size_t position_in_block(const struct architecture *a, enum module module
     return position;
 }
 
-/* Modules of transformers' models outside blocks are in the order of our enum.  A module
- * has its weight, its bias, and, of PEFT, A and B. */
+/* Modules of transformers' models outside blocks are in the order of our enum, except for
+ * the last norm of some.  A module has its weight, its bias, and, of PEFT, A and B. */
 static size_t sort_key(const struct model *m, size_t index)
 {
     const struct shape_parameter *p = &m->shapes.parameters[index];
-    size_t before = p->module, layer = 0, position = 0;
+    size_t before = 2 * (size_t)p->module, layer = 0, position = 0;
 
     if (module_in_block(p->module)) {
-        before = MODULE_NORM1;
+        before = 2 * (size_t)MODULE_NORM1;
         layer = p->layer;
         position = position_in_block(m->config->architecture, p->module);
     }
+    if (p->module == MODULE_NORM && m->config->architecture->norm_first)
+        before = 2 * (size_t)MODULE_NORM1 - 1;
     return ((before * m->config->layers + layer) * (MODULES + 1) + position) * PARTS +
            p->part;
 }

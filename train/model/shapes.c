@@ -88,7 +88,8 @@ static void dims_model(struct shapes_builder *m, const struct model_config *c)
     d[DIM_STATS_2] = c->one_norm ? 0 : d[DIM_STATS];
     d[DIM_ROTARY] = c->rotary;
     d[DIM_ROTARY_LOCAL] = c->has_local ? c->rotary : 0;
-    d[DIM_P] = has[MODULE_POSITIONS] ? c->max_positions : 0;
+    if (has[MODULE_POSITIONS])
+        d[DIM_P] = c->max_positions + c->architecture->position_offset;
     if (has[MODULE_POST1]) {
         d[DIM_POST] = d[DIM_C];
         d[DIM_POST_STATS] = 1;
