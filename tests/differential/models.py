@@ -138,6 +138,17 @@ def gpt2(rng):
     return values
 
 
+def gptj(rng):
+    values = {"vocab_size": 40, "n_embd": rng.choice([16, 24]), "n_layer": rng.randrange(1, 4),
+              "n_head": 2, "n_positions": 32, "rotary_dim": rng.choice([2, 4, 8]),
+              "layer_norm_epsilon": rng.choice([1e-5, 1e-2])}
+    for key, choices in (("n_inner", [20, None]), ("activation_function", ACTIVATIONS),
+                         ("tie_word_embeddings", [True])):
+        if rng.random() < 0.3:
+            values[key] = rng.choice(choices)
+    return values
+
+
 def gpt_neo(rng):
     layers = rng.randrange(1, 4)
     values = {"vocab_size": 40, "hidden_size": 24, "num_layers": layers, "num_heads": 4,
@@ -201,7 +212,7 @@ def phi(rng):
 
 KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi3": phi3,
          "gemma": gemma, "gemma2": gemma2, "gemma3_text": gemma3, "gpt2": gpt2,
-         "gpt_neo": gpt_neo, "gpt_neox": gpt_neox, "opt": opt, "phi": phi,
+         "gpt_neo": gpt_neo, "gpt_neox": gpt_neox, "gptj": gptj, "opt": opt, "phi": phi,
          "starcoder2": starcoder2}
 
 

@@ -107,6 +107,9 @@ CASES |= {
     "gemma2-dropping": ("gemma2", dict(CASES["gemma2"][1], attention_dropout=0.2)),
 }
 CASES |= {
+    "gptj": ("gptj", dict(GPT2, rotary_dim=4)),
+    "gptj-dropping": ("gptj", dict(GPT2, n_head=2, rotary_dim=12, n_inner=40, embd_pdrop=0.1,
+                                   resid_pdrop=0.2, attn_pdrop=0.3)),
     "opt": ("opt", dict(OPT)),
     "opt-dropping": ("opt", dict(OPT, enable_bias=False, activation_function="gelu",
                                  tie_word_embeddings=False, dropout=0.1,
@@ -129,6 +132,7 @@ ADAPTERS = {
     "gpt_neo-lora": ("gpt_neo", "all-linear", {}),
     "gpt_neox-lora": ("gpt_neox", "all-linear", {}),
     "gemma2-lora": ("gemma2", "all-linear", {}),
+    "gptj-lora": ("gptj", "all-linear", {}),
     "opt-lora": ("opt", "all-linear", {}),
     "phi-lora": ("phi", "all-linear", {}),
     "starcoder2-lora": ("starcoder2", "all-linear", {}),
@@ -166,7 +170,7 @@ class Dropout:
     the attention weights and, in some architectures, for the outputs of attention and MLP."""
     EMBED, ATTENTION, ADDED_O, ADDED_DOWN, LAYER = 0, 4, 6, 10, 12
     RANDOM_DROPOUT, RANDOM_ATTENTION, SEED = 2, 7, 42
-    EMBEDS = ("gpt2", "gpt_neo", "gpt_neox", "phi", "starcoder2")
+    EMBEDS = ("gpt2", "gptj", "gpt_neo", "gpt_neox", "phi", "starcoder2")
 
     def __init__(self, model):
         config = model.config

@@ -488,6 +488,8 @@ static void test_model_config_rejects(void **state)
           "do_layer_norm_before: false is not supported" },
         { "{\"model_type\": \"opt\", " OPT ", \"word_embed_proj_dim\": 32}",
           "word_embed_proj_dim must be hidden_size" },
+        { "{\"model_type\": \"gptj\", " GPT2 ", \"rotary_dim\": 18}",
+          "rotary_dim must be an even number up to 16, not 18" },
         { "{\"model_type\": \"opt\", " OPT ", \"layerdrop\": 0.1}", "layerdrop" },
         { "{\"model_type\": \"mistral\", " SIZES
           ", \"sliding_window\": null" LISTED("sliding_attention") "}",

@@ -121,6 +121,7 @@ struct architecture {
     size_t original_positions;
     double norm_eps;
     double rotary;      /* share of a head that is rotated; 0: all */
+    size_t rotary_size; /* default of rotary_dim, its columns; 0: there is no such key */
     double theta;       /* default of rope_theta; 0: 10000 */
     double local_theta; /* of layers with a window; 0: like the others */
     /* columns 2 i and 2 i + 1 of a head turn together, not i and i + half of them */

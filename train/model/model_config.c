@@ -92,6 +92,14 @@ static size_t read_rotary(const struct reader *r, const struct model_config *con
     double share = config->architecture->rotary;
     size_t columns = 0;
 
+    if (config->architecture->rotary_size > 0) {
+        columns = read_size(r, "rotary_dim", config->architecture->rotary_size);
+        if (columns % 2 != 0 || columns > config->head_size)
+            error_set(r->err, ERROR_DATA,
+                      "%s: rotary_dim must be an even number up to %zu, not %zu", r->file,
+                      config->head_size, columns);
+        return columns;
+    }
     if (share == 0)
         return config->head_size;
     share = read_positive(r, r->root, "rotary_pct", share);
