@@ -176,6 +176,14 @@ def gpt_neox(rng):
     return values
 
 
+def stablelm(rng):
+    values = phi(rng)
+    for key, choices in (("use_parallel_residual", [True]), ("use_qkv_bias", [True])):
+        if rng.random() < 0.5:
+            values[key] = rng.choice(choices)
+    return values
+
+
 def starcoder2(rng):
     values = llama_like(rng) | rope(rng, rng.random() < 0.3)
     values.pop("head_dim", None)
@@ -213,7 +221,7 @@ def phi(rng):
 KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi3": phi3,
          "gemma": gemma, "gemma2": gemma2, "gemma3_text": gemma3, "gpt2": gpt2,
          "gpt_neo": gpt_neo, "gpt_neox": gpt_neox, "gptj": gptj, "opt": opt, "phi": phi,
-         "starcoder2": starcoder2}
+         "stablelm": stablelm, "starcoder2": starcoder2}
 
 
 def sequences(rng):

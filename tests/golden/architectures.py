@@ -40,6 +40,7 @@ NEO = {"vocab_size": 40, "hidden_size": 24, "num_layers": 2, "num_heads": 4,
 NEOX = {"vocab_size": 40, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
         "num_attention_heads": 4, "max_position_embeddings": 64}
 GEMMA = dict(LLAMA, head_dim=8, num_hidden_layers=3)
+STABLELM = dict(LLAMA, hidden_size=32)
 STARCODER2 = dict(LLAMA, sliding_window=5)
 OPT = {"vocab_size": 40, "hidden_size": 24, "ffn_dim": 36, "num_hidden_layers": 2,
        "num_attention_heads": 4, "max_position_embeddings": 16, "dropout": 0.0}
@@ -117,6 +118,13 @@ CASES |= {
     "phi": ("phi", dict(PHI)),
     "phi-dropping": ("phi", dict(PHI, num_key_value_heads=4, tie_word_embeddings=True,
                                  embd_pdrop=0.2, resid_pdrop=0.1, attention_dropout=0.3)),
+    "stablelm": ("stablelm", dict(STABLELM)),
+    "stablelm-parallel": ("stablelm", dict(STABLELM, use_parallel_residual=True,
+                                           use_qkv_bias=True, pad_token_id=5)),
+    "stablelm-dropping": ("stablelm", dict(STABLELM, hidden_dropout=0.2,
+                                           attention_dropout=0.3)),
+    "stablelm-parallel-dropping": ("stablelm", dict(STABLELM, use_parallel_residual=True,
+                                                    hidden_dropout=0.2)),
     "starcoder2": ("starcoder2", dict(STARCODER2)),
     "starcoder2-dropping": ("starcoder2", dict(
         LLAMA, use_bias=False, tie_word_embeddings=False, embedding_dropout=0.2,
@@ -135,6 +143,7 @@ ADAPTERS = {
     "gptj-lora": ("gptj", "all-linear", {}),
     "opt-lora": ("opt", "all-linear", {}),
     "phi-lora": ("phi", "all-linear", {}),
+    "stablelm-parallel-lora": ("stablelm-parallel", "all-linear", {}),
     "starcoder2-lora": ("starcoder2", "all-linear", {}),
 }
 
@@ -177,6 +186,8 @@ class Dropout:
         layer = [self.ATTENTION]
         if config.model_type in (*self.EMBEDS, "phi3", "opt"):
             layer += [self.ADDED_O, self.ADDED_DOWN]
+        if config.model_type == "stablelm":
+            layer += [self.ADDED_DOWN]
         self.sites = [self.EMBED] if config.model_type in self.EMBEDS else []
         self.sites += [n * self.LAYER + site for n in range(config.num_hidden_layers)
                        for site in layer]

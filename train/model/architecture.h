@@ -80,6 +80,7 @@ struct dropout_keys {
     const char *embed, *residual, *attention;
     double default_value; /* of the first two keys */
     double attention_default;
+    bool mlp_only; /* the residual key applies to the MLP outputs alone */
 };
 
 /* Keys that say whether linear layers have biases, for BIASES_FROM_CONFIG; NULL:

@@ -233,32 +233,37 @@ static void residual_norm_backward(const struct pass *pass, const struct norm_pl
                                        .rstd = at->rstd });
 }
 
-/* Return the gradient of the residual after the dropout of what is added to it, with room
- * for folded adapters after it. */
-static struct tensor gradient_through_dropout(const struct pass *pass, uint32_t stream)
+/* Return the gradient of the residual after the dropout of what layer o, or down, adds to
+ * it, with room for folded adapters after it.  A probability of 0 only converts it. */
+static struct tensor gradient_through_dropout(const struct pass *pass, size_t layer,
+                                              bool o)
 {
+    enum dropout_site site = o ? DROP_RESIDUAL_O : DROP_RESIDUAL_DOWN;
     struct tensor dx = residual_columns(pass, BUFFER_DX);
     struct tensor whole = pass_buffer(pass, BUFFER_DROPPED, 0);
 
-    pass_dropout(pass, pass->model->config->residual_dropout, stream, dx,
+    pass_dropout(pass, pass_residual_dropout(pass, o), dropout_stream(layer, site), dx,
                  tensor_columns(whole, 0, dx.cols));
     return whole;
 }
 
-/* Return the gradient of the output of layers o and down: that of the residual, through
+/* Return the gradient of the output of layer o, or down: that of the residual, through
  * the dropout or the norm of what is added to it. */
-static struct tensor delta_gradient(const struct pass *pass, const struct norm *post,
-                                    uint32_t stream, struct tensor x, struct tensor rstd)
+static struct tensor delta_gradient(const struct pass *pass, size_t layer, bool o)
 {
+    const struct block *b = &pass->model->blocks[layer];
+    const struct norm *post = o ? &b->post1 : &b->post2;
     struct tensor copy = pass_buffer(pass, BUFFER_DPOST_COPY, 0);
-    struct op_rmsnorm_backward op = { .dx = residual_columns(pass, BUFFER_DPOST),
-                                      .dcopy = residual_columns(pass, BUFFER_DPOST_COPY),
-                                      .dout = residual_gradient(pass),
-                                      .x = x,
-                                      .rstd = rstd };
+    struct op_rmsnorm_backward op = {
+        .dx = residual_columns(pass, BUFFER_DPOST),
+        .dcopy = residual_columns(pass, BUFFER_DPOST_COPY),
+        .dout = residual_gradient(pass),
+        .x = pass_buffer(pass, o ? BUFFER_POST1 : BUFFER_POST2, layer),
+        .rstd = pass_buffer(pass, o ? BUFFER_RSTD_POST1 : BUFFER_RSTD_POST2, layer),
+    };
 
     if (pass_uses_dropout(pass, pass->model->config->residual_dropout))
-        return gradient_through_dropout(pass, stream);
+        return gradient_through_dropout(pass, layer, o);
     if (!post->weight)
         return residual_gradient(pass);
     zero(pass, op.dx);
@@ -359,9 +364,7 @@ static bool down_backward(const struct pass *pass, size_t layer)
         dact = pass_buffer(pass, BUFFER_ACT, layer);
     if (sublayer_index(layer, SUBLAYER_DOWN) <= m->first_trained)
         dact = (struct tensor) { 0 };
-    dy = delta_gradient(pass, &b->post2, dropout_stream(layer, DROP_RESIDUAL_DOWN),
-                        pass_buffer(pass, BUFFER_POST2, layer),
-                        pass_buffer(pass, BUFFER_RSTD_POST2, layer));
+    dy = delta_gradient(pass, layer, false);
     stack_backward_to_input(pass, &b->down, layer, dy, dact);
     act = dact.data ? activation_backward(pass, layer, dact) : activation(pass, layer);
     stack_backward_to_weights(pass, &b->down, act, dy);
@@ -440,9 +443,7 @@ static bool o_backward(const struct pass *pass, size_t layer)
 
     datt =
         output_gradient(pass, c->heads * c->head_size, sublayer_index(layer, SUBLAYER_O));
-    dy = delta_gradient(pass, &b->post1, dropout_stream(layer, DROP_RESIDUAL_O),
-                        pass_buffer(pass, BUFFER_POST1, layer),
-                        pass_buffer(pass, BUFFER_RSTD_POST1, layer));
+    dy = delta_gradient(pass, layer, true);
     stack_backward(pass, &b->o, layer, pass_buffer(pass, BUFFER_ATT, layer), dy, datt);
     if (!datt.data)
         return false;

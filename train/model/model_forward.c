@@ -306,7 +306,6 @@ static struct tensor residual_after_block(const struct pass *pass, size_t layer)
 static void add_with_dropout(const struct pass *pass, const struct linear_stack *l,
                              size_t layer, struct tensor x, struct tensor out, float beta)
 {
-    const struct model_config *c = pass->model->config;
     bool first = l == &pass->model->blocks[layer].o;
     uint32_t stream = dropout_stream(layer, first ? DROP_RESIDUAL_O : DROP_RESIDUAL_DOWN);
     struct tensor to = out;
@@ -314,7 +313,7 @@ static void add_with_dropout(const struct pass *pass, const struct linear_stack 
     if (beta > 0)
         to = tensor_columns(pass_buffer(pass, BUFFER_DROPPED, 0), 0, out.cols);
     stack_forward(pass, l, layer, x, to, 0);
-    pass_dropout(pass, c->residual_dropout, stream, to, to);
+    pass_dropout(pass, pass_residual_dropout(pass, first), stream, to, to);
     if (beta > 0)
         pass->ops->add(pass->be, &(struct op_add) { .out = out, .a = out, .b = to });
 }
@@ -329,7 +328,7 @@ static void add_to_residual(const struct pass *pass, const struct linear_stack *
     struct tensor to = pass_buffer(pass, first ? BUFFER_POST1 : BUFFER_POST2, layer);
     struct op_rmsnorm norm = { .out = residual_delta(pass), .x = to };
 
-    if (pass_uses_dropout(pass, pass->model->config->residual_dropout)) {
+    if (pass_uses_dropout(pass, pass_residual_dropout(pass, first))) {
         assert(!to.data);
         add_with_dropout(pass, l, layer, x, norm.out, beta);
         return;

@@ -257,6 +257,14 @@ static inline bool pass_uses_dropout(const struct pass *pass, double p)
     return pass->training && p > 0 && !pass->model->plan->disable_dropout;
 }
 
+/* Return the probability of dropout of what layer o, or down, adds to the residual. */
+static inline double pass_residual_dropout(const struct pass *pass, bool o)
+{
+    const struct model_config *c = pass->model->config;
+
+    return o && c->architecture->dropouts.mlp_only ? 0 : c->residual_dropout;
+}
+
 /* Check a micro-batch and upload it to the device. */
 bool pass_open(struct model *model, const struct batch *batch, struct pass *out,
                struct error *err);
