@@ -486,14 +486,16 @@ struct quantized {
 /*
  * out (rows, cols) any format = the elements of x, first rounded to `through` (FP32, FP16
  * or BF16), as in the 4-bit layers of a model loaded in that format.
- *   heads  0, or those of a fused q, k, v: row (3 h + part) D + d of x is row
- *          (part H + h) D + d of out (train/model/matrix_layout.h)
+ *   heads, kv_heads  0, or those of a fused q, k, v: x has the rows of the query heads
+ *          that share key head 0, of that key head and of its value head, then those of
+ *          key head 1 and so on; out has all of q, then k, then v
+ *          (train/model/matrix_layout.h)
  */
 struct op_dequantize {
     struct tensor out;
     struct quantized x;
     enum format through;
-    size_t heads;
+    size_t heads, kv_heads;
 };
 
 /* out = 0 */

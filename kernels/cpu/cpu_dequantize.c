@@ -8,14 +8,17 @@
 /* Return the row of `out` that corresponds to row `row` of x. */
 static size_t dequantize_row(const struct op_dequantize *op, size_t row)
 {
-    size_t size, part, head;
+    size_t size, group, unit, at;
 
     if (op->heads == 0)
         return row;
-    size = op->out.rows / (3 * op->heads);
-    head = row / size / 3;
-    part = row / size % 3;
-    return (part * op->heads + head) * size + row % size;
+    group = op->heads / op->kv_heads;
+    size = op->out.rows / (op->heads + 2 * op->kv_heads);
+    unit = row / size / (group + 2);
+    at = row / size % (group + 2);
+    if (at < group)
+        return (unit * group + at) * size + row % size;
+    return (op->heads + (at - group) * op->kv_heads + unit) * size + row % size;
 }
 
 static float dequantize_absmax(const struct quantized *x, size_t block)

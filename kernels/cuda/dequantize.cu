@@ -18,7 +18,7 @@ template <typename O> struct dequantize_cells {
     view<O> out;
     struct quantized x;
     enum format through;
-    size_t rows, cols, heads;
+    size_t rows, cols, heads, kv_heads;
 
     template <int n> struct input {
         uint8_t codes[n];
@@ -27,12 +27,17 @@ template <typename O> struct dequantize_cells {
 
     __device__ size_t row_of(size_t row) const
     {
-        size_t size;
+        size_t size, group, unit, at;
 
         if (heads == 0)
             return row;
-        size = rows / (3 * heads);
-        return (row / size % 3 * heads + row / size / 3) * size + row % size;
+        group = heads / kv_heads;
+        size = rows / (heads + 2 * kv_heads);
+        unit = row / size / (group + 2);
+        at = row / size % (group + 2);
+        if (at < group)
+            return (unit * group + at) * size + row % size;
+        return (heads + (at - group) * kv_heads + unit) * size + row % size;
     }
 
     __device__ float absmax_of(size_t block) const
@@ -86,7 +91,7 @@ static cudaError_t dequantize_typed(const struct cuda_launch *to,
     constexpr int n = 16 / sizeof(O);
     size_t rows = op->out.rows, cols = op->out.cols;
     dequantize_cells<O> cells = {
-        view_of<O>(op->out), op->x, op->through, rows, cols, op->heads
+        view_of<O>(op->out), op->x, op->through, rows, cols, op->heads, op->kv_heads
     };
 
     if (elementwise_is_aligned(op->out, n) && cols % n == 0)

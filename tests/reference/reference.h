@@ -160,7 +160,7 @@ void reference_preference(const struct reference_preference *r);
 
 /* bytes NULL: absmax is that of the blocks; heads as in op_dequantize.  fp32 values. */
 struct reference_dequantize {
-    size_t rows, cols, heads;
+    size_t rows, cols, heads, kv_heads;
     const uint8_t *codes, *bytes;
     const float *map, *absmax;
     double *out;

@@ -5,22 +5,38 @@
 
 #include "precision/nf4.h"
 
+/* Return the row of x for block `block` of D rows of the output: a head of q, k or v. */
+static size_t block_in_x(const struct reference_dequantize *r, size_t block)
+{
+    size_t group = r->heads / r->kv_heads;
+
+    if (block < r->heads)
+        return block / group * (group + 2) + block % group;
+    block -= r->heads;
+    return block % r->kv_heads * (group + 2) + group + block / r->kv_heads;
+}
+
+static size_t row_in_x(const struct reference_dequantize *r, size_t row)
+{
+    size_t size;
+
+    if (r->heads == 0)
+        return row;
+    size = r->rows / (r->heads + 2 * r->kv_heads);
+    return block_in_x(r, row / size) * size + row % size;
+}
+
 void reference_dequantize(const struct reference_dequantize *r)
 {
-    size_t heads = r->heads ? r->heads : 1, parts = r->heads ? 3 : 1;
-    size_t size = r->rows / (parts * heads);
-
-    for (size_t i = 0; i < r->rows * r->cols; i++) {
+    for (size_t n = 0; n < r->rows * r->cols; n++) {
+        size_t i = row_in_x(r, n / r->cols) * r->cols + n % r->cols, block = i / 64;
         unsigned code = i % 2 ? r->codes[i / 2] % 16 : r->codes[i / 2] / 16;
-        size_t block = i / 64, row = i / r->cols;
-        size_t head = row / (parts * size), part = row / size % parts;
         volatile float absmax = r->absmax[r->bytes ? block / 256 : block];
 
         if (r->bytes) { /* rounded twice: nothing fused */
             absmax = r->map[r->bytes[block]] * absmax;
             absmax = absmax + r->map[256];
         }
-        row = (part * heads + head) * size + row % size;
-        r->out[row * r->cols + i % r->cols] = nf4_numbers[code] * absmax;
+        r->out[n] = nf4_numbers[code] * absmax;
     }
 }

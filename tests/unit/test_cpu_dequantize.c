@@ -91,12 +91,13 @@ static void test_dequantize_matches_bitsandbytes_bit_for_bit(void **state)
 
 /* The codes of a case used as a matrix of another shape. */
 struct shape {
-    size_t rows, cols, heads;
+    size_t rows, cols, heads, kv_heads;
 };
 
 static const struct shape shapes[] = {
-    { 1, 1, 0 },   { 3, 17, 0 },   { 24, 64, 2 },
-    { 24, 70, 4 }, { 33, 63, 11 }, { 48, 128, 0 },
+    { 1, 1, 0, 0 },   { 3, 17, 0, 0 },    { 24, 64, 2, 2 },
+    { 24, 70, 4, 4 }, { 33, 63, 11, 11 }, { 48, 128, 0, 0 },
+    { 32, 64, 4, 2 }, { 40, 30, 6, 2 },   { 21, 70, 5, 1 },
 };
 
 static void try_shape(struct machines *machines, const struct unit_nf4 *c,
@@ -108,10 +109,12 @@ static void try_shape(struct machines *machines, const struct unit_nf4 *c,
     const struct op_dequantize op = { .out = out.tensor,
                                       .x = quantized_of(p, mix / 9),
                                       .through = through,
-                                      .heads = s->heads };
+                                      .heads = s->heads,
+                                      .kv_heads = s->kv_heads };
     struct reference_dequantize r = { .rows = s->rows,
                                       .cols = s->cols,
                                       .heads = s->heads,
+                                      .kv_heads = s->kv_heads,
                                       .codes = op.x.codes,
                                       .bytes = op.x.bytes,
                                       .map = op.x.map,

@@ -28,7 +28,7 @@ static void fill_file(enum storage storage, uint32_t *file)
 
 static struct matrix_layout layout_of(enum storage storage, size_t item)
 {
-    return (struct matrix_layout) { storage, ROWS, COLS, HEADS, item };
+    return (struct matrix_layout) { storage, ROWS, COLS, HEADS, HEADS, item };
 }
 
 static void test_stored_rows_are_in_the_model_s_order(void **state)
@@ -94,7 +94,7 @@ static void test_stored_at_odd_addresses(void **state)
 /* A bias counts as a column: it is ordered by head like the rows of its matrix. */
 static void test_stored_biases_are_ordered_by_head(void **state)
 {
-    const struct matrix_layout layout = { STORED_HEADS, 6, 1, 2, sizeof(float) };
+    const struct matrix_layout layout = { STORED_HEADS, 6, 1, 2, 2, sizeof(float) };
     const float file[] = { 0, 2, 4, 1, 3, 5 }; /* q, k, v of two heads of size 1 */
     float bias[6];
 
@@ -104,6 +104,24 @@ static void test_stored_biases_are_ordered_by_head(void **state)
         assert_true(bias[i] == (float)i);
 }
 
+/* Two query heads for each of two key heads, and three for one. */
+static void test_stored_rows_are_ordered_by_key_head(void **state)
+{
+    const struct matrix_layout two = { STORED_HEADS, 8, 1, 4, 2, sizeof(float) };
+    const struct matrix_layout one = { STORED_HEADS, 5, 1, 3, 1, sizeof(float) };
+    const float file[] = { 0, 1, 4, 6, 2, 3, 5, 7 }, plain[] = { 0, 1, 2, 3, 4 };
+    float rows[8], again[8];
+
+    (void)state;
+    matrix_layout_gather(&two, file, 0, 8, rows);
+    for (size_t i = 0; i < 8; i++)
+        assert_true(rows[i] == (float)i);
+    matrix_layout_scatter(&two, rows, 0, 8, again);
+    assert_memory_equal(again, file, sizeof(file));
+    matrix_layout_gather(&one, plain, 0, 5, rows);
+    assert_memory_equal(rows, plain, sizeof(plain));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -111,6 +129,7 @@ int main(void)
         cmocka_unit_test(test_stored_scatter_restores_the_file),
         cmocka_unit_test(test_stored_at_odd_addresses),
         cmocka_unit_test(test_stored_biases_are_ordered_by_head),
+        cmocka_unit_test(test_stored_rows_are_ordered_by_key_head),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

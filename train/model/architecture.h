@@ -64,7 +64,9 @@ enum norm_kind {
 enum storage {
     STORED_ROWS,    /* [out][in], as matmuls use it */
     STORED_COLUMNS, /* [in][out], transformers' Conv1D */
-    STORED_HEADS,   /* rows of q, k and v of one head, then of the next */
+    /* rows of the query heads of a key head, of this and of its value head; then those of
+     * the next */
+    STORED_HEADS,
 };
 
 /* Keys of config.json for the settings that every transformer has; NULL: no key. */

@@ -7,18 +7,19 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { FUSED = 3 }; /* q, k, v */
-
 /* Return the row of the file that holds row i of the model. */
 static size_t file_row(const struct matrix_layout *s, size_t i)
 {
-    size_t size = s->rows / (FUSED * s->heads), part, head;
+    size_t size, group, head, unit, at;
 
     if (s->storage != STORED_HEADS)
         return i;
-    part = i / (s->heads * size);
-    head = i / size % s->heads;
-    return (FUSED * head + part) * size + i % size;
+    size = s->rows / (s->heads + 2 * s->kv_heads);
+    group = s->heads / s->kv_heads;
+    head = i / size;
+    unit = head < s->heads ? head / group : (head - s->heads) % s->kv_heads;
+    at = head < s->heads ? head % group : group + (head - s->heads) / s->kv_heads;
+    return (unit * (group + 2) + at) * size + i % size;
 }
 
 /* out[j * to] = in[j * from], in elements. */

@@ -3,8 +3,9 @@
  * in the layout that matmuls use.
  *
  * A matrix of the model has `rows` outputs with `cols` elements each; a bias is a column
- * of outputs here. In a file it may be transposed, or its rows may be ordered by head:
- * row (3 h + part) D + d there is row (part H + h) D + d here, part 0 to 2 for q, k, v.
+ * of outputs here. In a file it may be transposed, or its rows may be ordered by key head:
+ * there, the query heads that share a key head come first, then that key head and its
+ * value head; here, all of q, then k, then v.
  */
 #ifndef TRAIN_MODEL_MATRIX_LAYOUT_H
 #define TRAIN_MODEL_MATRIX_LAYOUT_H
@@ -14,8 +15,9 @@
 struct matrix_layout {
     enum storage storage;
     size_t rows, cols; /* of the whole matrix in the model */
-    size_t heads;      /* for STORED_HEADS: heads of each of q, k and v */
-    size_t item;       /* bytes per element */
+    size_t heads;      /* for STORED_HEADS: those of q, and of k and v */
+    size_t kv_heads;
+    size_t item; /* bytes per element */
 };
 
 /* Copy rows first .. first + count of the model from the bytes of a file, at any

@@ -41,6 +41,7 @@ struct matrix_layout model_matrix_layout(const struct model *model,
                                     .rows = vector ? p->cols : p->rows,
                                     .cols = vector ? 1 : p->cols,
                                     .heads = model->config->heads,
+                                    .kv_heads = model->config->kv_heads,
                                     .item = item };
 }
 

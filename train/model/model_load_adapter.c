@@ -70,6 +70,7 @@ bool model_add_merged(const struct model *m, const struct model_rows *rows,
     if (p->stored == STORED_HEADS)
         layout.storage = STORED_HEADS;
     layout.heads = m->config->heads;
+    layout.kv_heads = m->config->kv_heads;
     layout.item = format_info(b->format)->bytes;
     lora_a = memory_alloc((p->cols + rows->count) * rank * sizeof(*lora_a));
     lora_b = lora_a + rank * p->cols;

@@ -17,6 +17,7 @@ void model_dequantize(const struct model *model, const struct parameter *p)
         .x = p->quantized,
         .through = p->dequantized_format,
         .heads = p->stored == STORED_HEADS ? model->config->heads : 0,
+        .kv_heads = model->config->kv_heads,
     };
 
     model->be->ops->dequantize(model->be, &op);
