@@ -12,7 +12,7 @@ torch.set_num_threads(1)
 
 SIZES = {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_layers",
          "num_attention_heads", "num_heads", "num_key_value_heads", "max_position_embeddings",
-         "ffn_dim", "n_embd", "n_layer", "n_head", "n_positions", "head_dim"}
+         "ffn_dim", "num_kv_heads", "n_embd", "n_layer", "n_head", "n_positions", "head_dim"}
 ACTIVATIONS = ["silu", "gelu", "gelu_new", "gelu_pytorch_tanh", "relu"]
 
 
@@ -138,6 +138,23 @@ def gpt2(rng):
     return values
 
 
+def falcon(rng):
+    values = {"vocab_size": 40, "hidden_size": 32, "num_hidden_layers": rng.randrange(1, 4),
+              "num_attention_heads": 4, "max_position_embeddings": 64} | rope(rng, False)
+    if rng.random() < 0.5:
+        values |= {"new_decoder_architecture": True, "num_kv_heads": rng.choice([1, 2, 4])}
+        if rng.random() < 0.3:
+            values["num_ln_in_parallel_attn"] = 1
+    else:
+        values["multi_query"] = rng.random() < 0.6
+        values["parallel_attn"] = rng.random() < 0.6
+    for key, choices in (("bias", [True]), ("ffn_hidden_size", [20]), ("activation", ["relu"]),
+                         ("tie_word_embeddings", [False]), ("layer_norm_epsilon", [1e-2])):
+        if rng.random() < 0.3:
+            values[key] = rng.choice(choices)
+    return values
+
+
 def gptj(rng):
     values = {"vocab_size": 40, "n_embd": rng.choice([16, 24]), "n_layer": rng.randrange(1, 4),
               "n_head": 2, "n_positions": 32, "rotary_dim": rng.choice([2, 4, 8]),
@@ -220,7 +237,7 @@ def phi(rng):
 
 KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi3": phi3,
          "gemma": gemma, "gemma2": gemma2, "gemma3_text": gemma3, "gpt2": gpt2,
-         "gpt_neo": gpt_neo, "gpt_neox": gpt_neox, "gptj": gptj, "opt": opt, "phi": phi,
+         "gpt_neo": gpt_neo, "gpt_neox": gpt_neox, "falcon": falcon, "gptj": gptj, "opt": opt, "phi": phi,
          "stablelm": stablelm, "starcoder2": starcoder2}
 
 

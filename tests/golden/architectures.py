@@ -42,6 +42,8 @@ NEOX = {"vocab_size": 40, "hidden_size": 32, "intermediate_size": 48, "num_hidde
 GEMMA = dict(LLAMA, head_dim=8, num_hidden_layers=3)
 STABLELM = dict(LLAMA, hidden_size=32)
 STARCODER2 = dict(LLAMA, sliding_window=5)
+FALCON = {"vocab_size": 40, "hidden_size": 24, "num_hidden_layers": 2,
+          "num_attention_heads": 4, "max_position_embeddings": 64}
 OPT = {"vocab_size": 40, "hidden_size": 24, "ffn_dim": 36, "num_hidden_layers": 2,
        "num_attention_heads": 4, "max_position_embeddings": 16, "dropout": 0.0}
 PHI = dict(LLAMA, hidden_size=32)
@@ -108,6 +110,13 @@ CASES |= {
     "gemma2-dropping": ("gemma2", dict(CASES["gemma2"][1], attention_dropout=0.2)),
 }
 CASES |= {
+    "falcon": ("falcon", dict(FALCON)),
+    "falcon-sequential": ("falcon", dict(FALCON, parallel_attn=False, multi_query=False,
+                                         bias=True, tie_word_embeddings=False)),
+    "falcon-40b": ("falcon", dict(FALCON, new_decoder_architecture=True, num_kv_heads=2,
+                                  bias=True, ffn_hidden_size=40)),
+    "falcon-11b": ("falcon", dict(FALCON, new_decoder_architecture=True, num_kv_heads=2,
+                                  num_ln_in_parallel_attn=1)),
     "gptj": ("gptj", dict(GPT2, rotary_dim=4)),
     "gptj-dropping": ("gptj", dict(GPT2, n_head=2, rotary_dim=12, n_inner=40, embd_pdrop=0.1,
                                    resid_pdrop=0.2, attn_pdrop=0.3)),
@@ -140,6 +149,8 @@ ADAPTERS = {
     "gpt_neo-lora": ("gpt_neo", "all-linear", {}),
     "gpt_neox-lora": ("gpt_neox", "all-linear", {}),
     "gemma2-lora": ("gemma2", "all-linear", {}),
+    "falcon-lora": ("falcon", "all-linear", {}),
+    "falcon-40b-lora": ("falcon-40b", "all-linear", {}),
     "gptj-lora": ("gptj", "all-linear", {}),
     "opt-lora": ("opt", "all-linear", {}),
     "phi-lora": ("phi", "all-linear", {}),
@@ -188,6 +199,8 @@ class Dropout:
             layer += [self.ADDED_O, self.ADDED_DOWN]
         if config.model_type == "stablelm":
             layer += [self.ADDED_DOWN]
+        if config.model_type == "falcon": # not called for the attention weights
+            layer = [self.ADDED_DOWN] if config.parallel_attn else [self.ADDED_O, self.ADDED_DOWN]
         self.sites = [self.EMBED] if config.model_type in self.EMBEDS else []
         self.sites += [n * self.LAYER + site for n in range(config.num_hidden_layers)
                        for site in layer]

@@ -55,6 +55,17 @@ static const struct config_keys phi_keys = {
     .activation = "hidden_act",
 };
 
+static const struct config_keys falcon_keys = {
+    .hidden_size = "hidden_size",
+    .intermediate_size = "ffn_hidden_size",
+    .layers = "num_hidden_layers",
+    .heads = "num_attention_heads",
+    .kv_heads = "num_kv_heads",
+    .max_positions = "max_position_embeddings",
+    .norm_eps = "layer_norm_epsilon",
+    .activation = "activation",
+};
+
 static const struct config_keys opt_keys = {
     .hidden_size = "hidden_size",
     .intermediate_size = "ffn_dim",
@@ -97,6 +108,9 @@ static const struct config_keys gpt_neox_keys = {
 
 /* Masks and frequencies that follow from config.json. */
 static const char *const llama_ignored[] = { ".rotary_emb.inv_freq", NULL };
+static const char *const falcon_ignored[] = { ".self_attention.rotary_emb.inv_freq",
+                                              ".self_attention.maybe_rotary.inv_freq",
+                                              NULL };
 static const char *const none_ignored[] = { NULL };
 static const char *const gpt2_ignored[] = { ".attn.bias", ".attn.masked_bias", NULL };
 static const char *const gpt_neo_ignored[] = { ".attn.attention.bias",
@@ -130,6 +144,13 @@ static const enum module gpt_neox_order[] = { MODULE_NORM1, MODULE_NORM2, MODULE
 static const enum module opt_order[] = { MODULE_K,    MODULE_V,     MODULE_Q,
                                          MODULE_O,    MODULE_NORM1, MODULE_UP,
                                          MODULE_DOWN, MODULE_NORM2, MODULES };
+
+static const enum module falcon_order[] = { MODULE_QKV,  MODULE_O,     MODULE_UP,
+                                            MODULE_DOWN, MODULE_NORM2, MODULE_NORM1,
+                                            MODULES };
+static const enum module falcon_40b_order[] = { MODULE_QKV,  MODULE_O,     MODULE_UP,
+                                                MODULE_DOWN, MODULE_NORM1, MODULE_NORM2,
+                                                MODULES };
 
 /* Common to Llama and its many descendants. */
 #define LLAMA_FRAME                                                            \
@@ -168,6 +189,22 @@ static const enum module opt_order[] = { MODULE_K,    MODULE_V,     MODULE_Q,
     [MODULE_EMBED] = "transformer.wte", [MODULE_POSITIONS] = "transformer.wpe", \
     [MODULE_NORM1] = "ln_1", [MODULE_NORM2] = "ln_2", [MODULE_UP] = "mlp.c_fc", \
     [MODULE_DOWN] = "mlp.c_proj", [MODULE_NORM] = "transformer.ln_f",           \
+    [MODULE_HEAD] = "lm_head"
+
+#define FALCON_LIKE                                                                    \
+    .base = "transformer.", .blocks = "transformer.h.", .keys = &falcon_keys,          \
+    .ignored = falcon_ignored, .norms_key = "num_ln_in_parallel_attn",                 \
+    .norm = NORM_LAYER, .norm_eps = 1e-5, .fused = STORED_HEADS, .activation = "gelu", \
+    .mlp_ratio = 4, .qkv_bias = BIASES_FROM_CONFIG, .output_bias = BIASES_FROM_CONFIG, \
+    .mlp_bias = BIASES_FROM_CONFIG, .bias_keys = { "bias", "bias", "bias", false },    \
+    .zero_keys = { "hidden_dropout", "attention_dropout" }, .tied = true,              \
+    .one_kv_head_key = "multi_query", .groups_key = "new_decoder_architecture",        \
+    .parallel = true, .parallel_key = "parallel_attn"
+#define FALCON_PATHS                                                         \
+    [MODULE_EMBED] = "transformer.word_embeddings",                          \
+    [MODULE_QKV] = "self_attention.query_key_value",                         \
+    [MODULE_O] = "self_attention.dense", [MODULE_UP] = "mlp.dense_h_to_4h",  \
+    [MODULE_DOWN] = "mlp.dense_4h_to_h", [MODULE_NORM] = "transformer.ln_f", \
     [MODULE_HEAD] = "lm_head"
 
 /* Sources: transformers/models/NAME/configuration_NAME.py and modeling_NAME.py. */
@@ -277,6 +314,17 @@ static const struct architecture architectures[] = {
       .rotary = 0.25,
       .parallel = true,
       .parallel_key = "use_parallel_residual" },
+    { .model_type = "falcon",
+      FALCON_LIKE,
+      .norms = 1,
+      .order = falcon_order,
+      .paths = { FALCON_PATHS, [MODULE_NORM1] = "input_layernorm", LLAMA_NORM2 },
+      .one_norm = true },
+    { .model_type = "falcon",
+      FALCON_LIKE,
+      .norms = 2,
+      .order = falcon_40b_order,
+      .paths = { FALCON_PATHS, [MODULE_NORM1] = "ln_attn", [MODULE_NORM2] = "ln_mlp" } },
     { .model_type = "gptj",
       .base = "transformer.",
       .blocks = "transformer.h.",
@@ -329,6 +377,7 @@ static const struct architecture architectures[] = {
       .mlp_bias = BIASES_FROM_CONFIG,
       .bias_keys = { "enable_bias", "enable_bias", "enable_bias", true },
       .tied = true,
+      .zero_keys = { "layerdrop" },
       .uses_padding = true,
       .pad_token_id = 1,
       .position_offset = 2,

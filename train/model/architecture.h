@@ -92,8 +92,15 @@ struct bias_keys {
     bool default_value; /* of each key */
 };
 
+/* At most this many keys that must be 0. */
+enum { ZERO_KEYS = 2 };
+
 struct architecture {
     const char *model_type; /* "llama" */
+    /* rows of one model_type differ by the value of this key, which is next to it; NULL:
+     * there is one row */
+    const char *norms_key;
+    size_t norms; /* of a parallel block */
     /* prefix of all tensor names below the head, "model."; files of the model without its
      * head lack it */
     const char *base;
@@ -115,6 +122,10 @@ struct architecture {
     bool tied;              /* defaults of config.json */
     const char *activation; /* "silu" */
     struct dropout_keys dropouts;
+    const char *zero_keys[ZERO_KEYS]; /* keys that must be 0 or missing; NULL: none */
+    /* key that says whether there is one key head, which is the default, unless the key
+     * of groups is true; then keys->kv_heads has their number.  NULL: no such keys */
+    const char *one_kv_head_key, *groups_key;
     size_t mlp_ratio; /* size of the MLP in multiples of the hidden size, if it is null */
     size_t window, window_pattern;
     size_t window_first; /* default of max_window_layers */

@@ -62,6 +62,27 @@ static double read_positive(const struct reader *r, const json_t *object, const 
     return value;
 }
 
+/* Return the row of a model_type with several that config.json describes.  Falcon: blocks
+ * of the new architecture have two norms by default. */
+static const struct architecture *choose_row(const struct reader *r,
+                                             const struct architecture *row)
+{
+    bool groups = row->groups_key &&
+                  json_get_bool(r->root, row->groups_key, false, r->file, r->err);
+    const struct architecture *other;
+    size_t norms;
+
+    if (!row->norms_key)
+        return row;
+    norms = read_size(r, row->norms_key, groups ? 2 : 1);
+    for (size_t i = 0; (other = architecture_at(i)); i++)
+        if (strcmp(other->model_type, row->model_type) == 0 && other->norms == norms)
+            return other;
+    error_set(r->err, ERROR_DATA, "%s: %s must be 1 or 2, not %zu", r->file,
+              row->norms_key, norms);
+    return row;
+}
+
 static const struct architecture *find_architecture(const struct reader *r)
 {
     const char *type = json_get_string(r->root, "model_type", NULL, r->file, r->err);
@@ -69,10 +90,11 @@ static const struct architecture *find_architecture(const struct reader *r)
     struct text known;
 
     if (found)
-        return found;
+        return choose_row(r, found);
     text_init(&known, 0);
     for (size_t i = 0; architecture_at(i); i++)
-        text_addf(&known, "%s%s", i ? ", " : "", architecture_at(i)->model_type);
+        if (architecture_find(architecture_at(i)->model_type) == architecture_at(i))
+            text_addf(&known, "%s%s", i ? ", " : "", architecture_at(i)->model_type);
     if (type)
         error_set(r->err, ERROR_DATA,
                   "%s: model_type \"%s\" is not supported; supported: %s", r->file, type,
@@ -300,6 +322,18 @@ static void read_window(const struct reader *r, struct model_config *out)
     out->windowed = windowed;
 }
 
+static size_t read_kv_heads(const struct reader *r, const struct architecture *row,
+                            size_t heads)
+{
+    if (row->one_kv_head_key &&
+        !(row->groups_key &&
+          json_get_bool(r->root, row->groups_key, false, r->file, r->err)))
+        return json_get_bool(r->root, row->one_kv_head_key, true, r->file, r->err)
+                   ? 1
+                   : heads;
+    return r->keys->kv_heads ? read_size(r, r->keys->kv_heads, heads) : heads;
+}
+
 static void read_sizes(const struct reader *r, struct model_config *out)
 {
     const struct config_keys *keys = r->keys;
@@ -310,9 +344,8 @@ static void read_sizes(const struct reader *r, struct model_config *out)
     out->intermediate_size =
         read_size(r, keys->intermediate_size, row->mlp_ratio * out->hidden_size);
     out->layers = read_size(r, keys->layers, 0);
-    out->heads = out->kv_heads = read_size(r, keys->heads, 0);
-    if (keys->kv_heads)
-        out->kv_heads = read_size(r, keys->kv_heads, out->heads);
+    out->heads = read_size(r, keys->heads, 0);
+    out->kv_heads = read_kv_heads(r, row, out->heads);
     out->max_positions =
         read_size(r, keys->max_positions, row->paths[MODULE_POSITIONS] ? 0 : 2048);
     if (out->layers > LAYERS_MAX)
@@ -351,11 +384,11 @@ static void read_dtype(const struct reader *r, struct model_config *out)
 }
 
 /* Reject settings that change the arithmetic and are not supported. */
-static void refuse_unsupported(const struct reader *r)
+static void refuse_unsupported(const struct reader *r, const struct architecture *row)
 {
     static const char *const off[] = { "add_cross_attention",
                                        "use_bidirectional_attention", "qk_layernorm",
-                                       "_remove_final_layer_norm" };
+                                       "_remove_final_layer_norm", "alibi" };
     static const char *const on[] = { "do_layer_norm_before",
                                       "layer_norm_elementwise_affine" };
     const json_t *width = json_object_get(r->root, "word_embed_proj_dim");
@@ -373,9 +406,10 @@ static void refuse_unsupported(const struct reader *r)
                   "%s: word_embed_proj_dim must be %s; embeddings of another width are "
                   "not supported",
                   r->file, r->keys->hidden_size);
-    if (json_number_value(json_object_get(r->root, "layerdrop")) > 0)
-        error_set(r->err, ERROR_DATA, "%s: layerdrop is not supported; set it to 0",
-                  r->file);
+    for (size_t i = 0; i < ZERO_KEYS && row->zero_keys[i]; i++)
+        if (json_number_value(json_object_get(r->root, row->zero_keys[i])) > 0)
+            error_set(r->err, ERROR_DATA, "%s: %s is not supported; set it to 0", r->file,
+                      row->zero_keys[i]);
 }
 
 static void read_activation(const struct reader *r, struct model_config *out)
@@ -513,7 +547,7 @@ static void read_all(struct reader *r, struct model_config *out)
     out->architecture = row;
     r->keys = row->keys;
     r->biases = &row->bias_keys;
-    refuse_unsupported(r);
+    refuse_unsupported(r, row);
     quantized_config_read(r->root, r->file, r->arena, &out->quantized, r->err);
     read_sizes(r, out);
     read_activation(r, out);
