@@ -159,6 +159,17 @@ ADAPTERS = {
 }
 
 
+# Models that transformers does not have: a Llama with other names is equivalent.
+RENAMED = {
+    "internlm2": ("internlm2", {"bias": False}, {}),
+    "internlm2-biased": ("internlm2", {"bias": True, "rope_theta": 100.0},
+                         {"attention_bias": True, "rope_parameters": {
+                             "rope_type": "default", "rope_theta": 100.0}}),
+    "internlm3": ("internlm3", {"qkv_bias": True, "bias": True, "head_dim": 8},
+                  {"attention_bias": True, "mlp_bias": True, "head_dim": 8}),
+}
+
+
 def elements(name, shape, offset):
     """Return matrices in +-0.35, and vectors within 0.2 of the initial weight of a norm or of zero."""
     x = hashed(name, int(numpy.prod(shape)))
@@ -320,6 +331,54 @@ def case(name, model_type, values, batch):
             "undecayed": sorted(n for n in norms if n not in decayed)}
 
 
+def internlm2_name(name):
+    """Return the name in InternLM 2 of a tensor of a Llama; q, k and v are parts of one."""
+    for old, new in (("self_attn.o_proj", "attention.wo"), ("self_attn.q_proj", "attention.wqkv"),
+                     ("self_attn.k_proj", "attention.wqkv"), ("self_attn.v_proj", "attention.wqkv"),
+                     ("mlp.gate_proj", "feed_forward.w1"), ("mlp.up_proj", "feed_forward.w3"),
+                     ("mlp.down_proj", "feed_forward.w2"), ("input_layernorm", "attention_norm"),
+                     ("post_attention_layernorm", "ffn_norm"), ("lm_head", "output"),
+                     ("embed_tokens", "tok_embeddings")):
+        name = name.replace(old, new)
+    return name
+
+
+def split(tensor, config):
+    """Return q, k and v of a wqkv: for each key head its query heads, itself and its value head."""
+    groups = config.num_attention_heads // config.num_key_value_heads
+    heads = tensor.reshape(config.num_key_value_heads, groups + 2, config.head_dim, -1)
+    shape = (-1, *tensor.shape[1:])
+    return {"q_proj": heads[:, :groups].reshape(shape), "k_proj": heads[:, groups].reshape(shape),
+            "v_proj": heads[:, groups + 1].reshape(shape)}
+
+
+def renamed_case(name, model_type, values, llama_values, batch):
+    label = internlm2_name if model_type == "internlm2" else str
+    config = transformers.LlamaConfig(**(LLAMA | {"pad_token_id": 0}), **llama_values)
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    named, shapes, norms = dict(model.named_parameters()), {}, {}
+    for n, p in named.items():
+        shape = shapes.setdefault(label(n), [0, *p.shape[1:]])
+        shape[0] += len(p)
+    with torch.no_grad():
+        for n, p in named.items():
+            whole, part = elements(label(n), shapes[label(n)], 0), n.split(".")[-2]
+            p.copy_(split(whole, config)[part] if label(n) != n and part in ("q_proj", "k_proj", "v_proj")
+                    else whole)
+    logits = logits_of(model, batch)
+    decayed = {label(n) for n in decayed_names(model, str)}
+    losses, squares = train(model, batch, decayed_names(model, str), str)
+    for n, norm in squares.items():
+        norms[label(n)] = norms.get(label(n), 0) + norm**2
+    keys = {"model_type": model_type, "vocab_size": 40, "hidden_size": 24, "intermediate_size": 36,
+            "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+            "max_position_embeddings": 64, "pad_token_id": 0}
+    return {"name": name, "config": keys | values, "offset": 0, "tensors": dict(sorted(shapes.items())),
+            "logits": logits, "losses": losses,
+            "norms": {n: rounded(x**0.5) for n, x in norms.items()},
+            "undecayed": sorted(n for n in norms if n not in decayed)}
+
+
 def adapter(name, base, targets, more, batch):
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as to:
         make(*CASES[base], folder)
@@ -358,7 +417,7 @@ def main():
     torch.set_num_threads(1)
     path = os.path.join(os.path.dirname(__file__), "architectures.json")
     batch = [tokens(count, i) for i, count in enumerate(LENGTHS)]
-    names = sys.argv[1:] or [*CASES, *ADAPTERS]
+    names = sys.argv[1:] or [*CASES, *RENAMED, *ADAPTERS]
     results = {"made_with": f"transformers {transformers.__version__}, torch "
                             f"{torch.__version__.split('+')[0]}",
                "batch": batch, "lr": LR, "weight_decay": DECAY, "models": [], "adapters": []}
@@ -370,6 +429,8 @@ def main():
     for name in names:
         if name in CASES:
             results["models"].append(case(name, *CASES[name], batch))
+        elif name in RENAMED:
+            results["models"].append(renamed_case(name, *RENAMED[name], batch))
         else:
             results["adapters"].append(adapter(name, *ADAPTERS[name], batch))
     write(results, path)

@@ -366,6 +366,18 @@ static void test_model_config_opt(void **state)
     assert_true(c.attention_dropout == 0 && c.intermediate_size == 48);
 }
 
+static void test_model_config_internlm(void **state)
+{
+    struct model_config c = parsed("{\"model_type\": \"internlm2\", " SIZES "}");
+
+    (void)state;
+    assert_true(c.qkv_bias && c.output_bias && !c.mlp_bias && c.padding == 0);
+    c = parsed("{\"model_type\": \"internlm2\", " SIZES ", \"bias\": false}");
+    assert_true(!c.qkv_bias && !c.output_bias);
+    c = parsed("{\"model_type\": \"internlm3\", " SIZES ", \"qkv_bias\": true}");
+    assert_true(c.qkv_bias && !c.output_bias && !c.mlp_bias && c.padding == -1);
+}
+
 static void test_model_config_phi3(void **state)
 {
     struct model_config c = parsed("{\"model_type\": \"phi3\", " SIZES "}");
@@ -600,6 +612,7 @@ int main(void)
         cmocka_unit_test(test_model_config_gpt_neo_local_layers),
         cmocka_unit_test(test_model_config_gpt_neox),
         cmocka_unit_test(test_model_config_opt),
+        cmocka_unit_test(test_model_config_internlm),
         cmocka_unit_test(test_model_config_phi3),
         cmocka_unit_test(test_model_config_gemma),
         cmocka_unit_test(test_model_config_gemma2),

@@ -27,6 +27,14 @@ static const char *const copied[] = {
     "merges.txt",
     CHAT_TEMPLATE,
     "additional_chat_templates/tool_use.jinja",
+    /* the code of models that transformers does not have */
+    "configuration_internlm2.py",
+    "configuration_internlm3.py",
+    "modeling_internlm2.py",
+    "modeling_internlm3.py",
+    "tokenization_internlm2.py",
+    "tokenization_internlm2_fast.py",
+    "tokenization_internlm3.py",
 };
 
 static bool write_file(const char *dir, const char *name, const struct text *text,
