@@ -276,13 +276,15 @@ struct op_decode {
  *   GELU       x Phi(x), Phi the normal distribution: x (1 + erf(x / sqrt 2)) / 2
  *   GELU_TANH  x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
  *   RELU       x, or 0 below 0
+ *   RELU2      the square of RELU (So et al., "Primer", 2021)
  * GELU, GELU_TANH: Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016.
  */
 enum activation {
     ACTIVATION_SILU,
     ACTIVATION_GELU,
     ACTIVATION_GELU_TANH,
-    ACTIVATION_RELU
+    ACTIVATION_RELU,
+    ACTIVATION_RELU2
 };
 
 /* out (N, I) = act(x);  x, out compute; out may be x */

@@ -4,8 +4,9 @@
  * use.
  *
  * Errors, in units of 2^-23 of the result, down to the smallest value: SILU 2, GELU 5;
- * GELU by tanh 6 and 2 |2z|, whose rounding is in an exponent. Of slopes, in units of
- * 2^-23: SILU 10 (it has x times the rounding of a share, at most 17), the others 3.
+ * GELU by tanh 6 and 2 |2z|, whose rounding is in an exponent; RELU2 1. Of slopes, in
+ * units of 2^-23: SILU 10 (it has x times the rounding of a share, at most 17), the
+ * others 3.
  */
 #ifndef KERNELS_CPU_CPU_ACTIVATION_H
 #define KERNELS_CPU_CPU_ACTIVATION_H
@@ -70,6 +71,13 @@ CPU_INLINE struct activated activation_relu(vec x)
                                 vec_all(1) };
 }
 
+CPU_INLINE struct activated activation_relu2(vec x)
+{
+    vec share = vec_select(x <= 0, (vec) {}, x);
+
+    return (struct activated) { share * share, share, share, vec_all(2) };
+}
+
 /* `kind` is a constant at the call sites: ACTIVATION_BY_KIND. */
 CPU_INLINE struct activated activated_by(enum activation kind, vec x)
 {
@@ -80,6 +88,8 @@ CPU_INLINE struct activated activated_by(enum activation kind, vec x)
         return activation_gelu_tanh(x);
     case ACTIVATION_RELU:
         return activation_relu(x);
+    case ACTIVATION_RELU2:
+        return activation_relu2(x);
     default:
         return activation_silu(x);
     }
@@ -95,6 +105,8 @@ CPU_INLINE struct activated activated_by(enum activation kind, vec x)
             VEC_BY_FORMAT(format, function, __VA_ARGS__, ACTIVATION_GELU_TANH); \
         else if ((kind) == ACTIVATION_RELU)                                     \
             VEC_BY_FORMAT(format, function, __VA_ARGS__, ACTIVATION_RELU);      \
+        else if ((kind) == ACTIVATION_RELU2)                                    \
+            VEC_BY_FORMAT(format, function, __VA_ARGS__, ACTIVATION_RELU2);     \
         else                                                                    \
             VEC_BY_FORMAT(format, function, __VA_ARGS__, ACTIVATION_SILU);      \
     } while (0)

@@ -69,12 +69,20 @@ __device__ static inline struct activated activation_relu(float x)
     return { x <= 0 ? 0 : x, share, share, 1 };
 }
 
+__device__ static inline struct activated activation_relu2(float x)
+{
+    float share = x <= 0 ? 0 : x;
+
+    return { share * share, share, share, 2 };
+}
+
 template <enum activation kind, typename T>
 __device__ static inline struct activated activated_by(float x)
 {
     return kind == ACTIVATION_GELU        ? activation_gelu<T>(x)
            : kind == ACTIVATION_GELU_TANH ? activation_gelu_tanh<T>(x)
            : kind == ACTIVATION_RELU      ? activation_relu(x)
+           : kind == ACTIVATION_RELU2     ? activation_relu2(x)
                                           : activation_silu<T>(x);
 }
 
@@ -89,6 +97,7 @@ __device__ static inline struct activated activated_by(float x)
      : (kind) == ACTIVATION_GELU      ? KIND_IS(ACTIVATION_GELU, K, __VA_ARGS__)      \
      : (kind) == ACTIVATION_GELU_TANH ? KIND_IS(ACTIVATION_GELU_TANH, K, __VA_ARGS__) \
      : (kind) == ACTIVATION_RELU      ? KIND_IS(ACTIVATION_RELU, K, __VA_ARGS__)      \
+     : (kind) == ACTIVATION_RELU2     ? KIND_IS(ACTIVATION_RELU2, K, __VA_ARGS__)     \
                                       : cudaErrorNotSupported)
 
 #endif

@@ -89,6 +89,10 @@ void reference_activation(enum activation kind, double x, double *value, double 
         *value = x > 0 ? x : 0;
         *slope = x > 0 ? 1 : 0;
         break;
+    case ACTIVATION_RELU2:
+        *value = x > 0 ? x * x : 0;
+        *slope = x > 0 ? 2 * x : 0;
+        break;
     }
 }
 

@@ -1,5 +1,5 @@
-/* tests/unit/test_cpu_activation.c - SiLU, GELU, tanh GELU, ReLU and their gradients
- * follow the formulas for every value. */
+/* tests/unit/test_cpu_activation.c - SiLU, GELU, tanh GELU, ReLU, its square and their
+ * gradients follow the formulas for every value. */
 #include "config.h"
 
 #include "kernels/backend.h"
@@ -15,7 +15,8 @@ OPERATION(activation)
 OPERATION(activation_backward)
 
 static const enum activation kinds[] = { ACTIVATION_SILU, ACTIVATION_GELU,
-                                         ACTIVATION_GELU_TANH, ACTIVATION_RELU };
+                                         ACTIVATION_GELU_TANH, ACTIVATION_RELU,
+                                         ACTIVATION_RELU2 };
 static const enum format formats[] = { FORMAT_FP32, FORMAT_BF16, FORMAT_FP16 };
 static const size_t sizes[][2] = {
     { 1, 1 }, { 3, 17 }, { 17, 1536 }, { 257, 100 }, { 1, 20000 }
@@ -172,7 +173,9 @@ static double units_of(enum activation kind, double x, bool gpu)
                    : kind == ACTIVATION_GELU ? 5
                                              : 6 + 2 * fabs(twice);
 
-    return kind == ACTIVATION_RELU ? 0 : units + (gpu ? 3 : 0);
+    if (kind == ACTIVATION_RELU || kind == ACTIVATION_RELU2)
+        return kind == ACTIVATION_RELU2;
+    return units + (gpu ? 3 : 0);
 }
 
 static void check_range(enum activation kind, bool gpu, const struct operand *x,
@@ -232,7 +235,10 @@ static void check_extremes(enum activation kind, const float *out, const float *
     assert_true(isnan(out[0]) && (isnan(dx[0]) || kind == ACTIVATION_RELU));
     assert_true(out[1] == INFINITY);
     assert_true(out[2] == 0 && dx[2] == 0);
-    assert_true(out[3] == 1e30f && dx[3] == 1);
+    if (kind == ACTIVATION_RELU2)
+        assert_true(out[3] == INFINITY && dx[3] == 2e30f);
+    else
+        assert_true(out[3] == 1e30f && dx[3] == 1);
     assert_true(out[4] == 0);
     assert_true(isnan(out[5]) || out[5] == 0); /* -inf: 0 times it, or the limit */
     assert_true(isnan(dx[6]));                 /* dout is NaN */

@@ -263,7 +263,8 @@ static void activation_backward(struct trial *t)
 static void test_activations(void **state)
 {
     static const enum activation kinds[] = { ACTIVATION_SILU, ACTIVATION_GELU,
-                                             ACTIVATION_GELU_TANH, ACTIVATION_RELU };
+                                             ACTIVATION_GELU_TANH, ACTIVATION_RELU,
+                                             ACTIVATION_RELU2 };
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(kinds); i++) {

@@ -19,7 +19,7 @@ static const struct activation_row {
     { "silu", ACTIVATION_SILU },           { "swish", ACTIVATION_SILU },
     { "gelu", ACTIVATION_GELU },           { "gelu_new", ACTIVATION_GELU_TANH },
     { "gelu_fast", ACTIVATION_GELU_TANH }, { "gelu_pytorch_tanh", ACTIVATION_GELU_TANH },
-    { "relu", ACTIVATION_RELU },
+    { "relu", ACTIVATION_RELU },           { "relu2", ACTIVATION_RELU2 },
 };
 
 #define CONFIG_BYTES_MAX ((size_t)4 << 20)
