@@ -45,6 +45,7 @@
     X(distill, 7, EACH_ISA, STEPS, DOUBLE, WATCHED)              \
     X(preference, 3, ONCE, LAUNCH, DOUBLE, WATCHED)              \
     X(add, 3, EACH_ISA, LAUNCH, DOUBLE, WATCHED)                 \
+    X(scale, 2, EACH_ISA, LAUNCH, DOUBLE, WATCHED)               \
     X(convert, 2, EACH_ISA, LAUNCH, DOUBLE, WATCHED)             \
     X(dequantize, 1, EACH_ISA, LAUNCH, NO_DOUBLE, WATCHED)       \
     X(zero, 1, EACH_ISA, LAUNCH, DOUBLE, UNWATCHED)              \

@@ -466,6 +466,12 @@ struct op_add {
     struct tensor out, a, b;
 };
 
+/* out = factor * x, any of the three formats each, same shape; out may be x */
+struct op_scale {
+    struct tensor out, x;
+    float factor;
+};
+
 /* out = x converted to another format, or copied if the format is the same */
 struct op_convert {
     struct tensor out, x;

@@ -90,6 +90,40 @@ void CPU_OP(add)(struct backend *be, const struct op_add *op)
     cpu_backend_run(be, add.cells.tasks, add_task, &add);
 }
 
+struct scale {
+    struct op_scale op;
+    struct cells cells;
+};
+
+static void scale_task(void *context, size_t task, struct pool_worker *worker)
+{
+    const struct scale *scale = context;
+    const struct op_scale *op = &scale->op;
+    struct cell cell = cell_of(&scale->cells, task);
+
+    (void)worker;
+    for (size_t row = cell.row; row < cell.last_row; row++) {
+        const void *x = cpu_row(op->x, row);
+        void *out = cpu_row(op->out, row);
+
+        for (size_t i = cell.first; i < cell.last; i += LANES) {
+            size_t count = vec_count(i, cell.last);
+
+            vec_store(out, op->out.format, i, count,
+                      op->factor * vec_load(x, op->x.format, i, count));
+        }
+    }
+}
+
+void CPU_OP(scale)(struct backend *be, const struct op_scale *op)
+{
+    struct scale scale = { .op = *op };
+
+    elementwise_flatten(&scale.op.out, &scale.op.x);
+    scale.cells = cells_of(scale.op.out.rows, scale.op.out.cols);
+    cpu_backend_run(be, scale.cells.tasks, scale_task, &scale);
+}
+
 struct convert {
     struct tensor out, x;
     size_t copy; /* bytes of an element if both formats are the same, else 0 */

@@ -503,6 +503,16 @@ void double_add(struct backend *be, const struct op_add *op)
     done(be);
 }
 
+void double_scale(struct backend *be, const struct op_scale *op)
+{
+    double *x = take(be, op->x);
+
+    for (size_t i = 0; i < numbers_of(op->out); i++)
+        x[i] *= (double)op->factor;
+    put(be, op->out, x);
+    done(be);
+}
+
 void double_convert(struct backend *be, const struct op_convert *op)
 {
     put(be, op->out, take(be, op->x));

@@ -1,4 +1,4 @@
-/* tests/unit/test_cpu_elementwise.c - sums, copies, conversions, zeros and dropout. */
+/* tests/unit/test_cpu_elementwise.c - sums, multiples, copies, conversions, zeros and dropout. */
 #include "config.h"
 
 #include "kernels/backend.h"
@@ -11,6 +11,7 @@
 #include "tests/unit/unit.h"
 
 OPERATION(add)
+OPERATION(scale)
 OPERATION(convert)
 OPERATION(zero)
 OPERATION(dropout)
@@ -48,6 +49,30 @@ static void test_add_mixes_formats(void **state)
         for (size_t i = 0; i < TS_COUNT(sizes); i++)
             if (!machines->slow || mix % 4 == 0 || sizes[i][0] * sizes[i][1] < 10000)
                 try_add(*state, mix, sizes[i]);
+}
+
+static void try_scale(struct machines *machines, size_t mix, const size_t size[2])
+{
+    struct operand x = operand_random(formats[mix % 3], size[0], size[1], 1, 1);
+    struct operand out = operand_filled(formats[mix / 3], size[0], size[1], 7);
+    double *wanted = calloc(x.numbers, sizeof(double));
+
+    for (size_t i = 0; i < x.numbers; i++)
+        wanted[i] = (double)0.22f * x.real[i];
+    machines_try(machines, run_scale, &(struct op_scale) { out.tensor, x.tensor, 0.22f },
+                 (struct outcome[]) { { &out, wanted, 1, 0 } }, 1);
+    machines_try(machines, run_scale, &(struct op_scale) { x.tensor, x.tensor, 0.22f },
+                 (struct outcome[]) { { &x, wanted, 1, 0 } }, 1); /* in place */
+    operand_clear(&x);
+    operand_clear(&out);
+    free(wanted);
+}
+
+static void test_scale_mixes_formats(void **state)
+{
+    for (size_t mix = 0; mix < 9; mix++)
+        for (size_t i = 0; i < TS_COUNT(sizes); i++)
+            try_scale(*state, mix, sizes[i]);
 }
 
 /* Copy the bits of a NaN where one is expected. */
@@ -296,6 +321,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_add_mixes_formats),
+        cmocka_unit_test(test_scale_mixes_formats),
         cmocka_unit_test(test_convert_is_exact_for_every_pattern),
         cmocka_unit_test(test_convert_and_zero_stay_in_their_columns),
         cmocka_unit_test(test_sum_rows_adds_every_row),

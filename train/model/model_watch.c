@@ -327,6 +327,7 @@ WATCHED(activation_backward, OUT(op->dx, op->out), IN(op->dout, op->x))
 WATCHED(swiglu, OUT(op->out), IN(op->gate))
 WATCHED(swiglu_backward, OUT(op->dgate, op->dup, op->out), IN(op->dout))
 WATCHED(add, OUT(op->out), IN(op->a, op->b))
+WATCHED(scale, OUT(op->out), IN(op->x))
 WATCHED(convert, OUT(op->out), IN(op->x))
 WATCHED(dropout, OUT(op->out), IN(op->x))
 
