@@ -235,10 +235,20 @@ def phi(rng):
     return values
 
 
+def granite(rng):
+    values = llama(rng)
+    for key, choices in (("embedding_multiplier", [12.0, 0.5]), ("attention_multiplier", [0.1, 0.7]),
+                         ("residual_multiplier", [0.22, 1.4]), ("logits_scaling", [8.0, 0.6])):
+        if rng.random() < 0.7:
+            values[key] = rng.choice(choices)
+    return values
+
+
 KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi3": phi3,
          "gemma": gemma, "gemma2": gemma2, "gemma3_text": gemma3, "gpt2": gpt2,
          "gpt_neo": gpt_neo, "gpt_neox": gpt_neox, "falcon": falcon, "gptj": gptj, "opt": opt, "phi": phi,
-         "stablelm": stablelm, "starcoder2": starcoder2}
+         "stablelm": stablelm, "starcoder2": starcoder2,
+         "granite": granite}
 
 
 def sequences(rng):

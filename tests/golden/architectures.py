@@ -138,6 +138,9 @@ CASES |= {
     "starcoder2-dropping": ("starcoder2", dict(
         LLAMA, use_bias=False, tie_word_embeddings=False, embedding_dropout=0.2,
         residual_dropout=0.1, attention_dropout=0.3)),
+    "granite": ("granite", dict(LLAMA, attention_bias=True, mlp_bias=True, embedding_multiplier=3.0,
+                                attention_multiplier=0.3, residual_multiplier=0.4,
+                                logits_scaling=1.7)),
 }
 ADAPTERS = {
     "qwen3-lora": ("qwen3", "all-linear", {}),
@@ -149,6 +152,7 @@ ADAPTERS = {
     "gpt_neo-lora": ("gpt_neo", "all-linear", {}),
     "gpt_neox-lora": ("gpt_neox", "all-linear", {}),
     "gemma2-lora": ("gemma2", "all-linear", {}),
+    "granite-lora": ("granite", "all-linear", {}),
     "falcon-lora": ("falcon", "all-linear", {}),
     "falcon-40b-lora": ("falcon-40b", "all-linear", {}),
     "gptj-lora": ("gptj", "all-linear", {}),

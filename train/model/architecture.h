@@ -95,6 +95,13 @@ struct bias_keys {
 /* At most this many keys that must be 0. */
 enum { ZERO_KEYS = 2 };
 
+/* Keys of factors in config.json: of the embeddings, of the attention scores in place of 1
+ * / the square root of the head size, of what attention and MLP add to the residual.  The
+ * last one divides the logits.  Each defaults to 1.  NULL: no factor. */
+struct factor_keys {
+    const char *embed, *scores, *residual, *logits;
+};
+
 struct architecture {
     const char *model_type; /* "llama" */
     /* rows of one model_type differ by the value of this key, which is next to it; NULL:
@@ -126,6 +133,7 @@ struct architecture {
     /* key that says whether there is one key head, which is the default, unless the key
      * of groups is true; then keys->kv_heads has their number.  NULL: no such keys */
     const char *one_kv_head_key, *groups_key;
+    struct factor_keys factors;
     size_t mlp_ratio; /* size of the MLP in multiples of the hidden size, if it is null */
     size_t window, window_pattern;
     size_t window_first; /* default of max_window_layers */

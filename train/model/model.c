@@ -342,7 +342,8 @@ static size_t first_trained_index(const struct model *m)
     return sublayer_index(m->config->layers + (is_trained(&m->norm) ? 0 : 1), 0);
 }
 
-/* transformers keeps the factor in the format that the embedding table is loaded in. */
+/* transformers keeps Gemma's factor in the format that the embedding table is loaded in;
+ * others are numbers. */
 static float embed_scale(const struct model *m)
 {
     const struct precision *p = &m->plan->precision;
@@ -350,7 +351,8 @@ static float embed_scale(const struct model *m)
     float scale = (float)m->config->embed_scale;
     uint16_t narrow;
 
-    if (format != FORMAT_FP16 && format != FORMAT_BF16)
+    if (!m->config->architecture->embed_scaled ||
+        (format != FORMAT_FP16 && format != FORMAT_BF16))
         return scale;
     format_convert(&narrow, format, &scale, FORMAT_FP32, 1);
     format_convert(&scale, FORMAT_FP32, &narrow, format, 1);

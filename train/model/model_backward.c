@@ -247,8 +247,18 @@ static struct tensor gradient_through_dropout(const struct pass *pass, size_t la
     return whole;
 }
 
+static struct tensor scaled_gradient(const struct pass *pass)
+{
+    struct tensor dx = residual_columns(pass, BUFFER_DX);
+    struct tensor whole = pass_buffer(pass, BUFFER_DROPPED, 0);
+
+    pass_scale(pass, pass->model->config->residual_scale, dx,
+               tensor_columns(whole, 0, dx.cols));
+    return whole;
+}
+
 /* Return the gradient of the output of layer o, or down: that of the residual, through
- * the dropout or the norm of what is added to it. */
+ * the dropout, the factor or the norm of what is added to it. */
 static struct tensor delta_gradient(const struct pass *pass, size_t layer, bool o)
 {
     const struct block *b = &pass->model->blocks[layer];
@@ -264,6 +274,8 @@ static struct tensor delta_gradient(const struct pass *pass, size_t layer, bool 
 
     if (pass_uses_dropout(pass, pass->model->config->residual_dropout))
         return gradient_through_dropout(pass, layer, o);
+    if (!post->weight && pass->model->config->residual_scale != 1)
+        return scaled_gradient(pass);
     if (!post->weight)
         return residual_gradient(pass);
     zero(pass, op.dx);
@@ -518,10 +530,12 @@ static void last_norm_backward(const struct pass *pass)
     const struct norm_place last = { .norm = &m->norm,
                                      .x = pass_buffer(pass, BUFFER_X_LAST, 0),
                                      .rstd = pass_buffer(pass, BUFFER_RSTD, 0) };
+    struct tensor dh = output_gradient(pass, m->config->hidden_size, index + 1);
 
     zero(pass, residual_columns(pass, BUFFER_DX));
-    residual_norm_backward(pass, &last,
-                           output_gradient(pass, m->config->hidden_size, index + 1));
+    if (dh.data)
+        pass_scale(pass, m->config->logit_scale, dh, dh);
+    residual_norm_backward(pass, &last, dh);
 }
 
 static void embeddings_backward(const struct pass *pass)

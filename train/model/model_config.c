@@ -444,6 +444,12 @@ static double read_softcap(const struct reader *r, const char *key, double defau
     return read_positive(r, r->root, key, default_value);
 }
 
+/* Return the factor that config.json has for a key; 1 without a key. */
+static double read_factor(const struct reader *r, const char *key)
+{
+    return key ? read_positive(r, r->root, key, 1) : 1;
+}
+
 static void read_scores(const struct reader *r, struct model_config *out)
 {
     const struct architecture *row = out->architecture;
@@ -452,6 +458,8 @@ static void read_scores(const struct reader *r, struct model_config *out)
     if (row->score_scalar > 0)
         scalar = read_positive(r, r->root, "query_pre_attn_scalar", row->score_scalar);
     out->score_scale = 1 / sqrt(scalar);
+    if (row->factors.scores)
+        out->score_scale = read_factor(r, row->factors.scores);
     if (row->unscaled_scores ||
         !json_get_bool(r->root, "scale_attn_weights", true, r->file, r->err))
         out->score_scale = 1;
@@ -465,6 +473,10 @@ static void read_scores(const struct reader *r, struct model_config *out)
             read_softcap(r, "final_logit_softcapping", row->logit_softcap);
     if (row->embed_scaled)
         out->embed_scale = sqrt((double)out->hidden_size);
+    if (row->factors.embed)
+        out->embed_scale = read_factor(r, row->factors.embed);
+    out->residual_scale = read_factor(r, row->factors.residual);
+    out->logit_scale = 1 / read_factor(r, row->factors.logits);
 }
 
 static void read_blocks(const struct reader *r, struct model_config *out)

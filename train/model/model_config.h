@@ -26,11 +26,13 @@ struct model_config {
     double norm_eps;
     double initializer_range;
     enum activation activation;
-    bool parallel;                       /* attention and MLP read the same input */
-    bool one_norm;                       /* and the output of the same norm */
-    double embed_scale;                  /* factor of the embeddings; 0: none */
-    double score_scale;                  /* factor of q k */
-    bool score_by_layer;                 /* divide scores by the layer's number, from 1 */
+    bool parallel;         /* attention and MLP read the same input */
+    bool one_norm;         /* and the output of the same norm */
+    double embed_scale;    /* factor of the embeddings; 0: none */
+    double residual_scale; /* factor of what is added to the residual; 1: none */
+    double logit_scale;    /* factor of the logits; 1: none */
+    double score_scale;    /* factor of q k */
+    bool score_by_layer;   /* divide scores by the layer's number, from 1 */
     double score_softcap, logit_softcap; /* 0: none */
     /* columns of a head that are rotated; 0: none, positions are learned */
     size_t rotary;

@@ -82,6 +82,14 @@ void pass_dropout(const struct pass *pass, double p, uint32_t stream, struct ten
     pass->ops->dropout(pass->be, &op);
 }
 
+void pass_scale(const struct pass *pass, double factor, struct tensor x,
+                struct tensor out)
+{
+    if (factor != 1 || x.data != out.data)
+        pass->ops->scale(
+            pass->be, &(struct op_scale) { .out = out, .x = x, .factor = (float)factor });
+}
+
 struct tensor pass_lora_input(const struct pass *pass, const struct linear_stack *stack,
                               struct tensor x)
 {
@@ -335,6 +343,7 @@ static void add_to_residual(const struct pass *pass, const struct linear_stack *
     }
     if (!to.data) {
         stack_forward(pass, l, layer, x, norm.out, beta);
+        pass_scale(pass, pass->model->config->residual_scale, norm.out, norm.out);
         return;
     }
     stack_forward(pass, l, layer, x, to, 0);
@@ -491,6 +500,7 @@ static void forward_level(const struct pass *pass, size_t layer)
 {
     const struct model *m = pass->model;
     size_t last = m->config->layers - 1;
+    struct tensor h;
 
     if (layer == 0)
         embed(pass);
@@ -505,6 +515,8 @@ static void forward_level(const struct pass *pass, size_t layer)
                                      .rstd = pass_buffer(pass, BUFFER_RSTD, 0),
                                      .x = residual_after_block(pass, last),
                                      .delta = residual_delta(pass) });
+    h = pass_buffer(pass, BUFFER_H_LAST, 0);
+    pass_scale(pass, m->config->logit_scale, h, h); /* so it scales the logits */
 }
 
 void model_forward(const struct pass *pass)

@@ -11,7 +11,8 @@
  *     act = f(gate) up or f(up)
  *     d = act Wd^T [+ b] [, norm]            next x_in = x_mid + d
  *
- * In training, dropout applies to a, d, the embeddings and the attention weights, as the
+ * Some architectures multiply a, d and the logits by constants (struct factor_keys).  In
+ * training, dropout applies to a, d, the embeddings and the attention weights, as the
  * model configures it.  A parallel block has no x_mid: h2 = norm2(x_in), next x_in =
  * x_in + a + d.  If it has one norm, h2 is h1.
  */
@@ -251,6 +252,9 @@ struct tensor pass_u(const struct pass *pass, const struct linear_stack *stack,
 /* out = dropout(x), or the gradient of dropout for x = its output's gradient. */
 void pass_dropout(const struct pass *pass, double p, uint32_t stream, struct tensor x,
                   struct tensor out);
+/* out = factor * x, unless the factor is 1 and both are the same. */
+void pass_scale(const struct pass *pass, double factor, struct tensor x,
+                struct tensor out);
 /* Return whether this pass applies dropout with probability p. */
 static inline bool pass_uses_dropout(const struct pass *pass, double p)
 {

@@ -153,6 +153,8 @@ static void dims_lora(struct shapes_builder *m, const struct lora *lora)
              folded_columns(m, STACK_DOWN, d[DIM_C]));
     d[DIM_DROPPED] =
         m->config->residual_dropout > 0 && !m->plan->disable_dropout ? dy : 0;
+    if (m->config->residual_scale != 1)
+        d[DIM_DROPPED] = dy;
     d[DIM_DX] = d[DIM_POST] || d[DIM_DROPPED] ? d[DIM_C] : dy;
     d[DIM_POST_DX] = d[DIM_POST] ? dy : 0;
     for (enum module i = 0; lora->dropout > 0 && i < MODULES; i++)

@@ -126,8 +126,8 @@ enum buffer {
     BUFFER_DPOST_COPY, /* like DX_COPY */
     BUFFER_DLSE,       /* (H, N) scratch of the attention backward pass */
     BUFFER_LORA_G,     /* gradient of x A^T if not folded */
-    /* gradient of the residual after dropout, as matmuls read it; in parallel blocks, the
-     * output of the MLP before it is added */
+    /* gradient of the residual after dropout or a factor, as matmuls read it; in parallel
+     * blocks, the output of the MLP before it is added */
     BUFFER_DROPPED,
     BUFFER_LORA_X, /* input of an adapter after dropout, or its gradient before dropout */
     /* frozen weights that are stored in another format, while they are used */

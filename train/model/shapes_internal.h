@@ -60,7 +60,7 @@ enum dim {
     DIM_POST_COPY,
     DIM_DX,     /* C, with folded adapters if matmuls read it */
     DIM_LORA_X, /* widest adapter input under dropout */
-    /* C, with folded adapters; 0: no dropout before the residual */
+    /* C, with folded adapters; 0: no dropout and no factor before the residual */
     DIM_DROPPED,
     DIM_COPY, /* the same if the compute format is not fp32 */
     DIM_DACT, /* I, or 0 if the gradient of the activation overwrites it */
