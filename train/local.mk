@@ -121,6 +121,7 @@ libtrain_a_SOURCES += %D%/model/companion_files.c %D%/model/companion_files.h
 libtrain_a_SOURCES += %D%/model/lora.c %D%/model/lora.h
 libtrain_a_SOURCES += %D%/model/lora_config.c %D%/model/lora_config.h
 libtrain_a_SOURCES += %D%/model/adapter_targets.c %D%/model/adapter_targets.h
+libtrain_a_SOURCES += %D%/model/layer_rotation.c %D%/model/layer_rotation.h
 libtrain_a_SOURCES += %D%/model/matrix_layout.c %D%/model/matrix_layout.h
 libtrain_a_SOURCES += %D%/model/model.c %D%/model/model.h
 libtrain_a_SOURCES += %D%/model/model_backward.c

@@ -244,11 +244,21 @@ def granite(rng):
     return values
 
 
+def smollm3(rng):
+    values = llama(rng)
+    values["pad_token_id"] = rng.choice([0, 7, None])
+    windows(rng, values, ("use_sliding_window", [True, False]), ("no_rope_layer_interval", [1, 2]))
+    if rng.random() < 0.4:
+        values["no_rope_layers"] = [rng.choice([0, 1]) for _ in range(values["num_hidden_layers"])]
+    return values
+
+
 KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi3": phi3,
          "gemma": gemma, "gemma2": gemma2, "gemma3_text": gemma3, "gpt2": gpt2,
          "gpt_neo": gpt_neo, "gpt_neox": gpt_neox, "falcon": falcon, "gptj": gptj, "opt": opt, "phi": phi,
          "stablelm": stablelm, "starcoder2": starcoder2,
-         "granite": granite}
+         "granite": granite,
+         "smollm3": smollm3}
 
 
 def sequences(rng):

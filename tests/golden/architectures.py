@@ -141,6 +141,8 @@ CASES |= {
     "granite": ("granite", dict(LLAMA, attention_bias=True, mlp_bias=True, embedding_multiplier=3.0,
                                 attention_multiplier=0.3, residual_multiplier=0.4,
                                 logits_scaling=1.7)),
+    "smollm3": ("smollm3", dict(LLAMA, num_hidden_layers=3, no_rope_layers=[1, 0, 1],
+                                use_sliding_window=True, sliding_window=4, pad_token_id=None)),
 }
 ADAPTERS = {
     "qwen3-lora": ("qwen3", "all-linear", {}),

@@ -52,6 +52,15 @@ enum windows {
     WINDOWS_LOCAL,  /* those that attention_types (attention_layers) calls local */
     /* all but every sliding_window_pattern-th, or according to layer_types */
     WINDOWS_PATTERN,
+    /* use_sliding_window, those whose q and k are not rotated, or layer_types */
+    WINDOWS_UNROTATED,
+};
+
+/* The layers that do not rotate q and k, so have no positions of their own. */
+enum unrotated {
+    UNROTATED_NONE,
+    /* zeros of no_rope_layers, or every no_rope_layer_interval-th */
+    UNROTATED_LISTED,
 };
 
 enum norm_kind {
@@ -126,6 +135,7 @@ struct architecture {
     enum biases qkv_bias, output_bias, mlp_bias;
     struct bias_keys bias_keys;
     enum windows windows;
+    enum unrotated unrotated;
     bool tied;              /* defaults of config.json */
     const char *activation; /* "silu" */
     struct dropout_keys dropouts;
@@ -137,6 +147,7 @@ struct architecture {
     size_t mlp_ratio; /* size of the MLP in multiples of the hidden size, if it is null */
     size_t window, window_pattern;
     size_t window_first; /* default of max_window_layers */
+    size_t unrotated_interval; /* default of no_rope_layer_interval */
     size_t head_size;    /* 0: hidden size / heads */
     /* default of original_max_position_embeddings, which has precedence over that of
      * rope_parameters; 0: none */

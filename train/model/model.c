@@ -302,6 +302,7 @@ static void make_block(const struct model *m, size_t layer, struct block *out)
         .gate_up = stack_of(m, STACK_GATE_UP, BUFFER_U_GATE_UP, BUFFER_GATE_UP),
         .down = stack_of(m, STACK_DOWN, BUFFER_U_DOWN, BUFFER_U_DOWN),
         .window = windowed ? c->sliding_window : 0,
+        .rotates = c->rotary > 0 && (!c->rotated || c->rotated[layer]),
         .rope = windowed && c->has_local ? BUFFER_ROPE_LOCAL : BUFFER_ROPE,
         .scale = (float)scale,
     };

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/size.h"
+#include "train/model/layer_rotation.h"
 
 /* transformers/activations.py; gelu_fast is gelu_new with its factors in another order */
 static const struct activation_row {
@@ -261,9 +262,10 @@ static const json_t *read_layer_types(const struct reader *r,
 
 /* Return whether a layer attends to only `window` rows back.  `types` decides if it is
  * given. */
-static bool is_windowed(const struct reader *r, const struct architecture *row,
+static bool is_windowed(const struct reader *r, const struct model_config *config,
                         const json_t *types, size_t layer)
 {
+    const struct architecture *row = config->architecture;
     const char *type = json_string_value(json_array_get(types, layer));
     int64_t first, pattern = (int64_t)row->window_pattern;
 
@@ -273,6 +275,8 @@ static bool is_windowed(const struct reader *r, const struct architecture *row,
         return true;
     if (row->windows == WINDOWS_LOCAL)
         return is_local(r, layer);
+    if (row->windows == WINDOWS_UNROTATED)
+        return !config->rotated[layer];
     if (row->windows == WINDOWS_UPPER) {
         first = json_get_int(r->root, "max_window_layers", (int64_t)row->window_first,
                              r->file, r->err);
@@ -291,7 +295,7 @@ static int64_t read_window_size(const struct reader *r, const struct architectur
         json_is_null(json_object_get(r->root, key)) ? 0 : (int64_t)row->window;
 
     if (row->windows == WINDOWS_NONE ||
-        (row->windows == WINDOWS_UPPER &&
+        ((row->windows == WINDOWS_UPPER || row->windows == WINDOWS_UNROTATED) &&
          !json_get_bool(r->root, "use_sliding_window", false, r->file, r->err)))
         return 0;
     return json_get_int(r->root, key, default_value, r->file, r->err);
@@ -308,7 +312,7 @@ static void read_window(const struct reader *r, struct model_config *out)
         return;
     if (window <= 0 || window > SIZE_VALUE_MAX) {
         for (size_t l = 0; types && l < out->layers; l++)
-            if (is_windowed(r, row, types, l))
+            if (is_windowed(r, out, types, l))
                 error_set(r->err, ERROR_DATA,
                           "%s: layer_types says sliding_attention for layer %zu, but "
                           "sliding_window is not set",
@@ -317,7 +321,7 @@ static void read_window(const struct reader *r, struct model_config *out)
     }
     windowed = arena_array(r->arena, out->layers, sizeof(*windowed));
     for (size_t l = 0; l < out->layers; l++)
-        windowed[l] = is_windowed(r, row, types, l);
+        windowed[l] = is_windowed(r, out, types, l);
     out->sliding_window = (size_t)window;
     out->windowed = windowed;
 }
@@ -576,6 +580,7 @@ static void read_all(struct reader *r, struct model_config *out)
     out->padding = read_padding(r, out);
     read_rope(r, out);
     read_eos(r, out);
+    layer_rotation_read(r->root, r->file, r->arena, out, r->err);
     read_window(r, out);
     read_dropouts(r, out);
 }

@@ -36,6 +36,7 @@ struct model_config {
     double score_softcap, logit_softcap; /* 0: none */
     /* columns of a head that are rotated; 0: none, positions are learned */
     size_t rotary;
+    const bool *rotated; /* by layer, whether they are; NULL: in all */
     struct rope rope;
     struct rope rope_local; /* for layers with a window, if has_local */
     bool has_local;

@@ -220,7 +220,7 @@ void model_rotate(const struct pass *pass, size_t layer, struct tensor qkv, bool
         .inverse = inverse,
     };
 
-    if (c->rotary > 0)
+    if (pass->model->blocks[layer].rotates)
         pass->ops->rope(pass->be, &op);
 }
 

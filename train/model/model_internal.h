@@ -86,6 +86,7 @@ struct block {
     struct norm post1, post2;   /* of a and d, before they are added to the residual */
     struct linear_stack qkv, o, gate_up, down;
     size_t window;
+    bool rotates; /* q and k */
     enum buffer rope;
     float scale; /* of the attention scores */
 };
