@@ -253,12 +253,21 @@ def smollm3(rng):
     return values
 
 
+def seed_oss(rng):
+    values = llama_like(rng) | rope(rng, False) | {"attention_dropout": 0.0, "residual_dropout": 0.0}
+    values["head_dim"] = rng.choice([4, 8])
+    for key in ("attention_bias", "attention_out_bias", "mlp_bias"):
+        values[key] = rng.random() < 0.4
+    return values
+
+
 KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi3": phi3,
          "gemma": gemma, "gemma2": gemma2, "gemma3_text": gemma3, "gpt2": gpt2,
          "gpt_neo": gpt_neo, "gpt_neox": gpt_neox, "falcon": falcon, "gptj": gptj, "opt": opt, "phi": phi,
          "stablelm": stablelm, "starcoder2": starcoder2,
          "granite": granite,
-         "smollm3": smollm3}
+         "smollm3": smollm3,
+         "seed_oss": seed_oss}
 
 
 def sequences(rng):

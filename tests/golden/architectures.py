@@ -143,6 +143,10 @@ CASES |= {
                                 logits_scaling=1.7)),
     "smollm3": ("smollm3", dict(LLAMA, num_hidden_layers=3, no_rope_layers=[1, 0, 1],
                                 use_sliding_window=True, sliding_window=4, pad_token_id=None)),
+    "seed_oss": ("seed_oss", dict(LLAMA, head_dim=8, attention_out_bias=True, mlp_bias=True,
+                                  attention_dropout=0.0, residual_dropout=0.0)),
+    "seed_oss-dropping": ("seed_oss", dict(LLAMA, head_dim=8, pad_token_id=None,
+                                           attention_dropout=0.2, residual_dropout=0.1)),
 }
 ADAPTERS = {
     "qwen3-lora": ("qwen3", "all-linear", {}),
@@ -154,6 +158,7 @@ ADAPTERS = {
     "gpt_neo-lora": ("gpt_neo", "all-linear", {}),
     "gpt_neox-lora": ("gpt_neox", "all-linear", {}),
     "gemma2-lora": ("gemma2", "all-linear", {}),
+    "seed_oss-dropping-lora": ("seed_oss-dropping", "all-linear", {}),
     "granite-lora": ("granite", "all-linear", {}),
     "falcon-lora": ("falcon", "all-linear", {}),
     "falcon-40b-lora": ("falcon-40b", "all-linear", {}),
@@ -212,7 +217,7 @@ class Dropout:
     def __init__(self, model):
         config = model.config
         layer = [self.ATTENTION]
-        if config.model_type in (*self.EMBEDS, "phi3", "opt"):
+        if config.model_type in (*self.EMBEDS, "phi3", "seed_oss", "opt"):
             layer += [self.ADDED_O, self.ADDED_DOWN]
         if config.model_type == "stablelm":
             layer += [self.ADDED_DOWN]

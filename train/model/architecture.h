@@ -39,8 +39,9 @@ enum module {
     MODULES
 };
 
-/* How to determine whether layers have biases; FROM_CONFIG: by a key of config.json. */
-enum biases { BIASES_NONE, BIASES_ALWAYS, BIASES_FROM_CONFIG };
+/* How to determine whether layers have biases; FROM_CONFIG: by a key of config.json;
+ * BY_DEFAULT: by a key that defaults to true. */
+enum biases { BIASES_NONE, BIASES_ALWAYS, BIASES_FROM_CONFIG, BIASES_BY_DEFAULT };
 
 /* The layers that have an attention window. */
 enum windows {
@@ -146,9 +147,9 @@ struct architecture {
     struct factor_keys factors;
     size_t mlp_ratio; /* size of the MLP in multiples of the hidden size, if it is null */
     size_t window, window_pattern;
-    size_t window_first; /* default of max_window_layers */
+    size_t window_first;       /* default of max_window_layers */
     size_t unrotated_interval; /* default of no_rope_layer_interval */
-    size_t head_size;    /* 0: hidden size / heads */
+    size_t head_size;          /* 0: hidden size / heads */
     /* default of original_max_position_embeddings, which has precedence over that of
      * rope_parameters; 0: none */
     size_t original_positions;

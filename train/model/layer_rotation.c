@@ -20,8 +20,8 @@ static const json_t *listed_layers(const json_t *root, const char *file, size_t 
     if (ok)
         return list;
     error_set(err, ERROR_DATA,
-              "%s: no_rope_layers must be a list of %zu numbers, one for each layer", file,
-              layers);
+              "%s: no_rope_layers must be a list of %zu numbers, one for each layer",
+              file, layers);
     return NULL;
 }
 

@@ -518,11 +518,11 @@ static void read_dropouts(const struct reader *r, struct model_config *out)
 static bool has_biases(const struct reader *r, enum biases biases, const char *key,
                        const char *default_key)
 {
-    bool default_value = r->biases->default_value;
+    bool default_value = r->biases->default_value || biases == BIASES_BY_DEFAULT;
 
     key = key ? key : default_key;
     return biases == BIASES_ALWAYS ||
-           (biases == BIASES_FROM_CONFIG &&
+           (biases != BIASES_NONE &&
             json_get_bool(r->root, key, default_value, r->file, r->err));
 }
 
