@@ -174,10 +174,14 @@ static const enum module falcon_40b_order[] = { MODULE_QKV,  MODULE_O,     MODUL
     [MODULE_POST1] = "post_attention_layernorm",  \
     [MODULE_NORM2] = "pre_feedforward_layernorm", \
     [MODULE_POST2] = "post_feedforward_layernorm"
-#define LLAMA_LIKE                                                         \
+#define LLAMA_BASE                                                         \
     .base = "model.", .blocks = "model.layers.", .ignored = llama_ignored, \
     .order = llama_order, .dropouts.attention = "attention_dropout",       \
-    .activation = "silu", .norm_eps = 1e-6, .uses_padding = true, .pad_token_id = -1
+    .uses_padding = true
+#define LLAMA_LIKE LLAMA_BASE, .activation = "silu", .norm_eps = 1e-6, .pad_token_id = -1
+#define BIASES_LISTED                                                  \
+    .qkv_bias = BIASES_FROM_CONFIG, .output_bias = BIASES_FROM_CONFIG, \
+    .mlp_bias = BIASES_FROM_CONFIG
 #define GEMMA_LIKE                                                                       \
     .base = "model.", .blocks = "model.layers.", .ignored = llama_ignored,               \
     .order = llama_order, .dropouts.attention = "attention_dropout", .norm = NORM_RMS_1, \
@@ -216,9 +220,7 @@ static const struct architecture architectures[] = {
       LLAMA_LIKE,
       .keys = &llama_keys,
       .paths = { LLAMA_PATHS, LLAMA_NORM2 },
-      .qkv_bias = BIASES_FROM_CONFIG,
-      .output_bias = BIASES_FROM_CONFIG,
-      .mlp_bias = BIASES_FROM_CONFIG },
+      BIASES_LISTED },
     { .model_type = "mistral",
       LLAMA_LIKE,
       .keys = &llama_keys,
@@ -247,9 +249,7 @@ static const struct architecture architectures[] = {
       LLAMA_LIKE,
       .keys = &llama_keys,
       .paths = { LLAMA_PATHS, LLAMA_NORM2 },
-      .qkv_bias = BIASES_FROM_CONFIG,
-      .output_bias = BIASES_FROM_CONFIG,
-      .mlp_bias = BIASES_FROM_CONFIG,
+      BIASES_LISTED,
       .factors = { .embed = "embedding_multiplier",
                    .scores = "attention_multiplier",
                    .residual = "residual_multiplier",
@@ -297,12 +297,12 @@ static const struct architecture architectures[] = {
       .uses_padding = true,
       .pad_token_id = 1 },
     { .model_type = "smollm3",
-      LLAMA_LIKE,
+      LLAMA_BASE,
       .keys = &llama_keys,
+      .activation = "silu",
+      .norm_eps = 1e-6,
       .paths = { LLAMA_PATHS, LLAMA_NORM2 },
-      .qkv_bias = BIASES_FROM_CONFIG,
-      .output_bias = BIASES_FROM_CONFIG,
-      .mlp_bias = BIASES_FROM_CONFIG,
+      BIASES_LISTED,
       .windows = WINDOWS_UNROTATED,
       .unrotated = UNROTATED_LISTED,
       .unrotated_interval = 4,
