@@ -267,7 +267,8 @@ KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi
          "stablelm": stablelm, "starcoder2": starcoder2,
          "granite": granite,
          "smollm3": smollm3,
-         "seed_oss": seed_oss}
+         "seed_oss": seed_oss,
+         "arcee": llama}
 
 
 def sequences(rng):

@@ -147,6 +147,7 @@ CASES |= {
                                   attention_dropout=0.0, residual_dropout=0.0)),
     "seed_oss-dropping": ("seed_oss", dict(LLAMA, head_dim=8, pad_token_id=None,
                                            attention_dropout=0.2, residual_dropout=0.1)),
+    "arcee": ("arcee", dict(LLAMA, mlp_bias=True)),
 }
 ADAPTERS = {
     "qwen3-lora": ("qwen3", "all-linear", {}),
@@ -158,6 +159,7 @@ ADAPTERS = {
     "gpt_neo-lora": ("gpt_neo", "all-linear", {}),
     "gpt_neox-lora": ("gpt_neox", "all-linear", {}),
     "gemma2-lora": ("gemma2", "all-linear", {}),
+    "arcee-lora": ("arcee", "all-linear", {}),
     "seed_oss-dropping-lora": ("seed_oss-dropping", "all-linear", {}),
     "granite-lora": ("granite", "all-linear", {}),
     "falcon-lora": ("falcon", "all-linear", {}),
