@@ -261,6 +261,13 @@ def seed_oss(rng):
     return values
 
 
+def olmo2(rng):
+    values = llama(rng)
+    for key in ("mlp_bias", "head_dim"):
+        values.pop(key, None)
+    return values
+
+
 KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi3": phi3,
          "gemma": gemma, "gemma2": gemma2, "gemma3_text": gemma3, "gpt2": gpt2,
          "gpt_neo": gpt_neo, "gpt_neox": gpt_neox, "falcon": falcon, "gptj": gptj, "opt": opt, "phi": phi,
@@ -268,7 +275,8 @@ KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi
          "granite": granite,
          "smollm3": smollm3,
          "seed_oss": seed_oss,
-         "arcee": llama}
+         "arcee": llama,
+         "olmo2": olmo2}
 
 
 def sequences(rng):

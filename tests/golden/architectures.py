@@ -148,6 +148,7 @@ CASES |= {
     "seed_oss-dropping": ("seed_oss", dict(LLAMA, head_dim=8, pad_token_id=None,
                                            attention_dropout=0.2, residual_dropout=0.1)),
     "arcee": ("arcee", dict(LLAMA, mlp_bias=True)),
+    "olmo2": ("olmo2", dict(LLAMA, attention_bias=True)),
 }
 ADAPTERS = {
     "qwen3-lora": ("qwen3", "all-linear", {}),
@@ -159,6 +160,7 @@ ADAPTERS = {
     "gpt_neo-lora": ("gpt_neo", "all-linear", {}),
     "gpt_neox-lora": ("gpt_neox", "all-linear", {}),
     "gemma2-lora": ("gemma2", "all-linear", {}),
+    "olmo2-lora": ("olmo2", "all-linear", {}),
     "arcee-lora": ("arcee", "all-linear", {}),
     "seed_oss-dropping-lora": ("seed_oss-dropping", "all-linear", {}),
     "granite-lora": ("granite", "all-linear", {}),

@@ -156,9 +156,10 @@ static const enum module falcon_40b_order[] = { MODULE_QKV,  MODULE_O,     MODUL
                                                 MODULES };
 
 /* Common to Llama and its many descendants. */
-#define LLAMA_FRAME                                                            \
-    [MODULE_EMBED] = "model.embed_tokens", [MODULE_NORM1] = "input_layernorm", \
-    [MODULE_NORM] = "model.norm", [MODULE_HEAD] = "lm_head"
+#define LLAMA_ENDS                                                       \
+    [MODULE_EMBED] = "model.embed_tokens", [MODULE_NORM] = "model.norm", \
+    [MODULE_HEAD] = "lm_head"
+#define LLAMA_FRAME LLAMA_ENDS, [MODULE_NORM1] = "input_layernorm"
 #define LLAMA_QKV                                                     \
     [MODULE_Q] = "self_attn.q_proj", [MODULE_K] = "self_attn.k_proj", \
     [MODULE_V] = "self_attn.v_proj"
@@ -170,6 +171,9 @@ static const enum module falcon_40b_order[] = { MODULE_QKV,  MODULE_O,     MODUL
 #define LLAMA_NORM2 [MODULE_NORM2] = "post_attention_layernorm"
 #define HEAD_NORMS \
     [MODULE_Q_NORM] = "self_attn.q_norm", [MODULE_K_NORM] = "self_attn.k_norm"
+#define POST_NORMS                                                \
+    [MODULE_POST1] = "post_attention_layernorm", [MODULE_POST2] = \
+                                                     "post_feedforward_layernorm"
 #define GEMMA2_NORMS                              \
     [MODULE_POST1] = "post_attention_layernorm",  \
     [MODULE_NORM2] = "pre_feedforward_layernorm", \
@@ -263,6 +267,16 @@ static const struct architecture architectures[] = {
       .paths = { LLAMA_FRAME, LLAMA_QKV, LLAMA_O, LLAMA_NORM2,
                  [MODULE_UP] = "mlp.up_proj", [MODULE_DOWN] = "mlp.down_proj" },
       BIASES_LISTED },
+    { .model_type = "olmo2",
+      LLAMA_BASE,
+      .keys = &llama_keys,
+      .activation = "silu",
+      .norm_eps = 1e-5,
+      .pad_token_id = 1,
+      .paths = { LLAMA_ENDS, LLAMA_QKV, LLAMA_O, LLAMA_MLP, POST_NORMS, HEAD_NORMS },
+      .whole_qk_norms = true,
+      .qkv_bias = BIASES_FROM_CONFIG,
+      .output_bias = BIASES_FROM_CONFIG },
     { .model_type = "phi3",
       .base = "model.",
       .blocks = "model.layers.",

@@ -24,7 +24,7 @@ enum module {
     MODULE_Q,
     MODULE_K,
     MODULE_V,
-    MODULE_Q_NORM, /* per head */
+    MODULE_Q_NORM, /* per head, or of all heads */
     MODULE_K_NORM,
     MODULE_O,
     MODULE_POST1, /* norm of the attention output */
@@ -165,7 +165,8 @@ struct architecture {
     double score_scalar;
     double score_softcap, logit_softcap; /* ..._logit_softcapping; 0: none */
 
-    bool uses_padding; /* pad_token_id applies; its default, -1: none */
+    bool whole_qk_norms; /* of q and k: of all heads at once, not of each */
+    bool uses_padding;   /* pad_token_id applies; its default, -1: none */
     int64_t pad_token_id;
     bool unscaled_scores; /* scores are not scaled */
     /* embeddings are multiplied by the square root of the hidden size */

@@ -191,10 +191,23 @@ static struct tensor grad_of(const struct parameter *p)
     return p ? p->grad : (struct tensor) { 0 };
 }
 
-/* Backward pass of either kind of norm: dx += ..., and its copy. */
+static void copy_residual_backward(const struct pass *pass,
+                                   const struct op_rmsnorm_backward *op)
+{
+    pass->ops->add(pass->be, &(struct op_add) { op->dx, op->dx, op->dout });
+    if (op->dcopy.data)
+        pass->ops->convert(pass->be,
+                           &(struct op_convert) { .out = op->dcopy, .x = op->dx });
+}
+
+/* Backward pass of either kind of norm, or of none: dx += ..., and its copy. */
 static void apply_norm_backward(const struct pass *pass, const struct norm *norm,
                                 struct op_rmsnorm_backward op)
 {
+    if (!norm->weight) {
+        copy_residual_backward(pass, &op);
+        return;
+    }
     op.weight = norm->weight->weight;
     op.dweight = norm->weight->grad;
     op.offset = model_norm_offset(pass->model);

@@ -170,10 +170,24 @@ static struct tensor weight_of(const struct parameter *p)
     return p ? p->weight : (struct tensor) { 0 };
 }
 
+/* Where there is no norm, the next matmuls read the residual itself. */
+static void copy_residual(const struct pass *pass, const struct op_rmsnorm *op)
+{
+    if (op->delta.data)
+        pass->ops->add(pass->be, &(struct op_add) { op->sum, op->x, op->delta });
+    pass->ops->convert(
+        pass->be,
+        &(struct op_convert) { .out = op->out, .x = op->delta.data ? op->sum : op->x });
+}
+
 void model_norm(const struct pass *pass, const struct norm *norm, struct op_rmsnorm op)
 {
     const struct model_config *c = pass->model->config;
 
+    if (!norm->weight) {
+        copy_residual(pass, &op);
+        return;
+    }
     op.weight = norm->weight->weight;
     op.eps = (float)c->norm_eps;
     op.offset = model_norm_offset(pass->model);

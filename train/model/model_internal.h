@@ -4,10 +4,10 @@
  * A decoder block, with x the residual (fp32).  Parts in brackets exist only in some
  * architectures (train/model/architecture.h):
  *
- *     h1 = norm1(x_in)         qkv = h1 Wqkv^T [+ b] [, q and k through head norms],
+ *     h1 = [norm1](x_in)       qkv = h1 Wqkv^T [+ b] [, q and k through head norms],
  *                              [q and k rotated]
  *     a = attention Wo^T [+ b] [, norm]      x_mid = x_in + a
- *     h2 = norm2(x_mid)        gate, up = h2 Wgu^T [+ b], or up alone
+ *     h2 = [norm2](x_mid)      gate, up = h2 Wgu^T [+ b], or up alone
  *     act = f(gate) up or f(up)
  *     d = act Wd^T [+ b] [, norm]            next x_in = x_mid + d
  *

@@ -69,6 +69,7 @@ static size_t gate_up_columns(const struct model_config *c)
 static void dims_model(struct shapes_builder *m, const struct model_config *c)
 {
     const char *const *has = c->architecture->paths;
+    bool whole = c->architecture->whole_qk_norms;
     size_t *d = m->dims;
 
     d[DIM_ONE] = 1;
@@ -77,7 +78,6 @@ static void dims_model(struct shapes_builder *m, const struct model_config *c)
     d[DIM_I] = c->intermediate_size;
     d[DIM_GATE_UP] = gate_up_columns(c);
     d[DIM_H] = c->heads;
-    d[DIM_D] = c->head_size;
     d[DIM_Q] = shapes_times(m, c->heads, c->head_size);
     d[DIM_KV] = shapes_times(m, c->kv_heads, c->head_size);
     d[DIM_QKV] = d[DIM_Q] + 2 * d[DIM_KV];
@@ -96,8 +96,10 @@ static void dims_model(struct shapes_builder *m, const struct model_config *c)
     }
     if (has[MODULE_Q_NORM]) {
         d[DIM_QK] = d[DIM_Q] + d[DIM_KV];
-        d[DIM_HEADS] = c->heads;
-        d[DIM_K] = c->kv_heads;
+        d[DIM_HEADS] = whole ? 1 : c->heads;
+        d[DIM_K] = whole ? 1 : c->kv_heads;
+        d[DIM_Q_NORM] = d[DIM_Q] / d[DIM_HEADS];
+        d[DIM_K_NORM] = d[DIM_KV] / d[DIM_K];
     }
 }
 

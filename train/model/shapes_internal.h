@@ -19,13 +19,14 @@ enum dim {
     DIM_I,
     DIM_GATE_UP,
     DIM_H,
-    DIM_D,
     DIM_Q,
     DIM_KV,
     DIM_QKV,
-    DIM_QK,      /* q and k in a separate buffer; 0: no separate buffer */
-    DIM_K,       /* key heads, if QK exists */
-    DIM_HEADS,   /* query heads, if QK exists */
+    DIM_QK,     /* q and k in a separate buffer; 0: no separate buffer */
+    DIM_K,      /* key heads, if QK exists; 1 if one norm is of all */
+    DIM_HEADS,  /* query heads, if QK exists; 1 if one norm is of all */
+    DIM_Q_NORM, /* columns of a norm of q, and of one of k */
+    DIM_K_NORM,
     DIM_P,       /* learned positions */
     DIM_STATS,   /* values that a norm keeps per row: 1; layer norm 2 */
     DIM_MID,     /* C; 0 in parallel blocks */
