@@ -268,6 +268,13 @@ def olmo2(rng):
     return values
 
 
+def exaone4(rng):
+    values = llama_like(rng) | rope(rng, False) | {"sliding_window": rng.choice([None, 1, 4])}
+    if values["sliding_window"]:
+        values["sliding_window_pattern"] = rng.choice([1, 2, 4])
+    return values
+
+
 KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi3": phi3,
          "gemma": gemma, "gemma2": gemma2, "gemma3_text": gemma3, "gpt2": gpt2,
          "gpt_neo": gpt_neo, "gpt_neox": gpt_neox, "falcon": falcon, "gptj": gptj, "opt": opt, "phi": phi,
@@ -276,7 +283,8 @@ KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi
          "smollm3": smollm3,
          "seed_oss": seed_oss,
          "arcee": llama,
-         "olmo2": olmo2}
+         "olmo2": olmo2,
+         "exaone4": exaone4}
 
 
 def sequences(rng):

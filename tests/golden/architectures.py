@@ -149,6 +149,8 @@ CASES |= {
                                            attention_dropout=0.2, residual_dropout=0.1)),
     "arcee": ("arcee", dict(LLAMA, mlp_bias=True)),
     "olmo2": ("olmo2", dict(LLAMA, attention_bias=True)),
+    "exaone4": ("exaone4", dict(LLAMA, num_hidden_layers=3, sliding_window=4,
+                                sliding_window_pattern=2)),
 }
 ADAPTERS = {
     "qwen3-lora": ("qwen3", "all-linear", {}),

@@ -62,6 +62,7 @@ enum unrotated {
     UNROTATED_NONE,
     /* zeros of no_rope_layers, or every no_rope_layer_interval-th */
     UNROTATED_LISTED,
+    UNROTATED_FULL, /* those without a window, if sliding_window is a number */
 };
 
 enum norm_kind {

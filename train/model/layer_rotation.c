@@ -33,7 +33,7 @@ void layer_rotation_read(const json_t *root, const char *file, struct arena *are
     int64_t interval;
     bool *rotated;
 
-    if (row->unrotated == UNROTATED_NONE || err->code)
+    if (row->unrotated != UNROTATED_LISTED || err->code)
         return;
     rotated = arena_array(arena, out->layers, sizeof(*rotated));
     list = listed_layers(root, file, out->layers, err);

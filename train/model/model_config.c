@@ -324,6 +324,8 @@ static void read_window(const struct reader *r, struct model_config *out)
         windowed[l] = is_windowed(r, out, types, l);
     out->sliding_window = (size_t)window;
     out->windowed = windowed;
+    if (row->unrotated == UNROTATED_FULL)
+        out->rotated = windowed;
 }
 
 static size_t read_kv_heads(const struct reader *r, const struct architecture *row,
