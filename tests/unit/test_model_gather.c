@@ -268,6 +268,8 @@ static struct gathered cases[] = {
       .stage = STAGE_DISTILL,
       .second = true },
     { .kind = { METHOD_FULL, "sgd", FORMAT_BF16, phi, 3 }, .pure = true },
+    { .kind = { METHOD_FULL, "sgd", FORMAT_BF16, granite, 3 }, .checkpointing = true },
+    { .kind = { METHOD_FULL, "sgd", FORMAT_BF16, olmo2, 3 }, .checkpointing = true },
 };
 
 #define CASE(name, i)                                             \
@@ -294,6 +296,8 @@ int main(int argc, char **argv)
         CASE("pure 16 bits", 12),
         CASE("a teacher", 14),
         CASE("phi, pure 16 bits", 15),
+        CASE("granite, 16 bits", 16),
+        CASE("olmo2, 16 bits", 17),
         unit_ranks_test(test_model_gather_shares_the_weights),
     };
 

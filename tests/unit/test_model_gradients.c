@@ -78,7 +78,24 @@ static const char phi[] =
     "24,\"intermediate_size\": 36, \"num_hidden_layers\": 2, \"num_attention_heads\": "
     "3,\"initializer_range\": 0.2}";
 
-static const char *const others[] = { gpt2, gpt_neox, gemma2, gemma3, phi };
+/* Factors of the embeddings, the scores, the residual and the logits, with biases. */
+static const char granite[] =
+    "{\"model_type\": \"granite\", \"vocab_size\": 40, \"hidden_size\": 24, "
+    "\"intermediate_size\": 36, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, "
+    "\"num_key_value_heads\": 2, \"initializer_range\": 0.2, \"attention_bias\": true, "
+    "\"mlp_bias\": true, \"embedding_multiplier\": 3, \"attention_multiplier\": 0.3, "
+    "\"residual_multiplier\": 0.4, \"logits_scaling\": 1.7}";
+
+/* No norm before attention and MLP, norms of all heads of q and of k at once. */
+static const char olmo2[] =
+    "{\"model_type\": \"olmo2\", \"pad_token_id\": null, \"vocab_size\": 40, "
+    "\"hidden_size\": 24, \"intermediate_size\": 36, \"num_hidden_layers\": 2, "
+    "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, "
+    "\"initializer_range\": 0.2}";
+
+static const char *const others[] = {
+    gpt2, gpt_neox, gemma2, gemma3, phi, granite, olmo2
+};
 
 enum { VOCABULARY = 40 }; /* of all models */
 
@@ -477,6 +494,10 @@ static void test_model_gradients_of_last_layers(void **state)
         { gpt_neox, "input_layernorm" },
         { gpt_neox, "post_attention_layernorm" },
         { phi, "mlp" },
+        { granite, "self_attn" },
+        { olmo2, "mlp" },
+        { olmo2, "self_attn" },
+        { olmo2, "post_feedforward_layernorm" },
         { phi, "self_attn" },
         { phi, "input_layernorm" },
         { gemma3, "mlp" },

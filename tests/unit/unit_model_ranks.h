@@ -32,6 +32,17 @@ static const char phi[] =
     "{\"model_type\": \"phi\", \"vocab_size\": 40, \"hidden_size\": "
     "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 2}";
 
+/* A factor of the residual. */
+static const char granite[] =
+    "{\"model_type\": \"granite\", \"vocab_size\": 40, \"hidden_size\": "
+    "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 2, "
+    "\"residual_multiplier\": 0.4, \"logits_scaling\": 1.7}";
+
+/* No norm before attention and MLP. */
+static const char olmo2[] =
+    "{\"model_type\": \"olmo2\", \"vocab_size\": 40, \"hidden_size\": "
+    "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 2}";
+
 static const char gemma3[] =
     "{\"model_type\": \"gemma3_text\", \"vocab_size\": 40, \"hidden_size\": "
     "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": "
