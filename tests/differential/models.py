@@ -275,6 +275,15 @@ def exaone4(rng):
     return values
 
 
+def glm(rng):
+    values = llama_like(rng) | {"pad_token_id": rng.choice([0, 5, None])}
+    values["head_dim"] = rng.choice([4, 8])
+    values["rope_parameters"] = {"rope_type": "default", "rope_theta": rng.choice([50.0, 10000.0]),
+                                 "partial_rotary_factor": rng.choice([0.5, 1.0])}
+    values["attention_bias"] = rng.random() < 0.6
+    return values
+
+
 KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi3": phi3,
          "gemma": gemma, "gemma2": gemma2, "gemma3_text": gemma3, "gpt2": gpt2,
          "gpt_neo": gpt_neo, "gpt_neox": gpt_neox, "falcon": falcon, "gptj": gptj, "opt": opt, "phi": phi,
@@ -284,7 +293,9 @@ KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi
          "seed_oss": seed_oss,
          "arcee": llama,
          "olmo2": olmo2,
-         "exaone4": exaone4}
+         "exaone4": exaone4,
+         "glm": glm,
+         "glm4": glm}
 
 
 def sequences(rng):

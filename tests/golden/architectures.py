@@ -151,6 +151,9 @@ CASES |= {
     "olmo2": ("olmo2", dict(LLAMA, attention_bias=True)),
     "exaone4": ("exaone4", dict(LLAMA, num_hidden_layers=3, sliding_window=4,
                                 sliding_window_pattern=2)),
+    "glm": ("glm", dict(LLAMA, head_dim=8, pad_token_id=None)),
+    "glm4": ("glm4", dict(LLAMA, head_dim=8, attention_bias=False, pad_token_id=3, rope_parameters={
+        "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.25})),
 }
 ADAPTERS = {
     "qwen3-lora": ("qwen3", "all-linear", {}),
@@ -162,6 +165,7 @@ ADAPTERS = {
     "gpt_neo-lora": ("gpt_neo", "all-linear", {}),
     "gpt_neox-lora": ("gpt_neox", "all-linear", {}),
     "gemma2-lora": ("gemma2", "all-linear", {}),
+    "glm4-lora": ("glm4", "all-linear", {}),
     "olmo2-lora": ("olmo2", "all-linear", {}),
     "arcee-lora": ("arcee", "all-linear", {}),
     "seed_oss-dropping-lora": ("seed_oss-dropping", "all-linear", {}),

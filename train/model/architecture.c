@@ -132,6 +132,10 @@ static const enum module phi3_order[] = { MODULE_O,    MODULE_QKV,   MODULE_GATE
 static const enum module internlm2_order[] = { MODULE_QKV,   MODULE_O,    MODULE_GATE,
                                                MODULE_UP,    MODULE_DOWN, MODULE_NORM1,
                                                MODULE_NORM2, MODULES };
+static const enum module glm_order[] = { MODULE_Q,     MODULE_K,       MODULE_V,
+                                         MODULE_O,     MODULE_GATE_UP, MODULE_DOWN,
+                                         MODULE_NORM1, MODULE_NORM2,   MODULE_POST1,
+                                         MODULE_POST2, MODULES };
 static const enum module gpt2_order[] = { MODULE_NORM1, MODULE_QKV, MODULE_O,
                                           MODULE_NORM2, MODULE_UP,  MODULE_DOWN,
                                           MODULES };
@@ -167,6 +171,8 @@ static const enum module falcon_40b_order[] = { MODULE_QKV,  MODULE_O,     MODUL
 #define LLAMA_MLP                                                 \
     [MODULE_GATE] = "mlp.gate_proj", [MODULE_UP] = "mlp.up_proj", \
     [MODULE_DOWN] = "mlp.down_proj"
+#define LLAMA_FUSED_MLP \
+    [MODULE_GATE_UP] = "mlp.gate_up_proj", [MODULE_DOWN] = "mlp.down_proj"
 #define LLAMA_PATHS LLAMA_FRAME, LLAMA_QKV, LLAMA_O, LLAMA_MLP
 #define LLAMA_NORM2 [MODULE_NORM2] = "post_attention_layernorm"
 #define HEAD_NORMS \
@@ -186,6 +192,12 @@ static const enum module falcon_40b_order[] = { MODULE_QKV,  MODULE_O,     MODUL
 #define BIASES_LISTED                                                  \
     .qkv_bias = BIASES_FROM_CONFIG, .output_bias = BIASES_FROM_CONFIG, \
     .mlp_bias = BIASES_FROM_CONFIG
+#define GLM_LIKE                                                                        \
+    .base = "model.", .blocks = "model.layers.", .ignored = llama_ignored,              \
+    .order = glm_order, .dropouts.attention = "attention_dropout", .keys = &llama_keys, \
+    .activation = "silu", .norm_eps = 1.5625e-7, .qkv_bias = BIASES_BY_DEFAULT,         \
+    .head_size = 128, .rotary = 0.5, .rotary_interleaved = true, .uses_padding = true,  \
+    .pad_token_id = 151329
 #define GEMMA_LIKE                                                                       \
     .base = "model.", .blocks = "model.layers.", .ignored = llama_ignored,               \
     .order = llama_order, .dropouts.attention = "attention_dropout", .norm = NORM_RMS_1, \
@@ -288,6 +300,14 @@ static const struct architecture architectures[] = {
       .window = 4096,
       .window_pattern = 4,
       .unrotated = UNROTATED_FULL },
+    { .model_type = "glm",
+      GLM_LIKE,
+      .paths = { LLAMA_FRAME, LLAMA_QKV, LLAMA_O, LLAMA_FUSED_MLP, LLAMA_NORM2 } },
+    { .model_type = "glm4",
+      GLM_LIKE,
+      .paths = { LLAMA_FRAME, LLAMA_QKV, LLAMA_O, LLAMA_FUSED_MLP,
+                 LLAMA_NORM2, [MODULE_POST1] = "post_self_attn_layernorm",
+                 [MODULE_POST2] = "post_mlp_layernorm" } },
     { .model_type = "phi3",
       .base = "model.",
       .blocks = "model.layers.",
@@ -300,8 +320,7 @@ static const struct architecture architectures[] = {
                  [MODULE_QKV] = "self_attn.qkv_proj",
                  [MODULE_O] = "self_attn.o_proj",
                  LLAMA_NORM2,
-                 [MODULE_GATE_UP] = "mlp.gate_up_proj",
-                 [MODULE_DOWN] = "mlp.down_proj",
+                 LLAMA_FUSED_MLP,
                  [MODULE_NORM] = "model.norm",
                  [MODULE_HEAD] = "lm_head" },
       .activation = "silu",
