@@ -292,6 +292,14 @@ def ernie(rng):
     return values
 
 
+def hunyuan(rng):
+    values = llama_like(rng) | rope(rng, False)
+    values["head_dim"] = rng.choice([4, 8])
+    values["pad_token_id"] = rng.choice([0, 7, None])
+    values["attention_bias"] = rng.random() < 0.4
+    return values
+
+
 KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi3": phi3,
          "gemma": gemma, "gemma2": gemma2, "gemma3_text": gemma3, "gpt2": gpt2,
          "gpt_neo": gpt_neo, "gpt_neox": gpt_neox, "falcon": falcon, "gptj": gptj, "opt": opt, "phi": phi,
@@ -304,7 +312,8 @@ KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi
          "exaone4": exaone4,
          "glm": glm,
          "glm4": glm,
-         "ernie4_5": ernie}
+         "ernie4_5": ernie,
+         "hunyuan_v1_dense": hunyuan}
 
 
 def sequences(rng):

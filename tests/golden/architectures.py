@@ -155,6 +155,7 @@ CASES |= {
     "glm4": ("glm4", dict(LLAMA, head_dim=8, attention_bias=False, pad_token_id=3, rope_parameters={
         "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.25})),
     "ernie4_5": ("ernie4_5", dict(LLAMA, head_dim=8, use_bias=True, pad_token_id=None)),
+    "hunyuan": ("hunyuan_v1_dense", dict(LLAMA, head_dim=8, attention_bias=True, pad_token_id=None)),
 }
 ADAPTERS = {
     "qwen3-lora": ("qwen3", "all-linear", {}),

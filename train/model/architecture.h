@@ -166,8 +166,9 @@ struct architecture {
     double score_scalar;
     double score_softcap, logit_softcap; /* ..._logit_softcapping; 0: none */
 
-    bool whole_qk_norms; /* of q and k: of all heads at once, not of each */
-    bool uses_padding;   /* pad_token_id applies; its default, -1: none */
+    bool whole_qk_norms;      /* of q and k: of all heads at once, not of each */
+    bool qk_norms_after_rope; /* of q and k: after their rotation, not before */
+    bool uses_padding;        /* pad_token_id applies; its default, -1: none */
     int64_t pad_token_id;
     bool unscaled_scores; /* scores are not scaled */
     /* embeddings are multiplied by the square root of the hidden size */

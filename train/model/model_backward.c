@@ -433,13 +433,20 @@ static void prepare_qk_backward(const struct pass *pass, size_t layer, struct te
     const struct block *b = &pass->model->blocks[layer];
     struct tensor qkv = pass_buffer(pass, BUFFER_QKV, layer);
 
-    model_rotate(pass, layer, dqkv, true);
-    if (!b->q_norm.weight)
-        return;
-    head_norm_backward(pass, &b->q_norm, model_queries(pass, dqkv),
-                       model_queries(pass, qkv), pass_buffer(pass, BUFFER_RSTD_Q, layer));
-    head_norm_backward(pass, &b->k_norm, model_keys(pass, dqkv), model_keys(pass, qkv),
-                       pass_buffer(pass, BUFFER_RSTD_K, layer));
+    bool rotated_first = pass->model->config->architecture->qk_norms_after_rope;
+
+    if (!rotated_first)
+        model_rotate(pass, layer, dqkv, true);
+    if (b->q_norm.weight) {
+        head_norm_backward(pass, &b->q_norm, model_queries(pass, dqkv),
+                           model_queries(pass, qkv),
+                           pass_buffer(pass, BUFFER_RSTD_Q, layer));
+        head_norm_backward(pass, &b->k_norm, model_keys(pass, dqkv),
+                           model_keys(pass, qkv),
+                           pass_buffer(pass, BUFFER_RSTD_K, layer));
+    }
+    if (rotated_first)
+        model_rotate(pass, layer, dqkv, true);
 }
 
 static void attention_backward(const struct pass *pass, size_t layer, struct tensor datt)

@@ -256,14 +256,18 @@ static void prepare_qk(const struct pass *pass, size_t layer, struct tensor qkv)
 {
     const struct block *b = &pass->model->blocks[layer];
     struct tensor qk = pass_buffer(pass, BUFFER_QK, layer);
+    bool last = !pass->model->config->architecture->qk_norms_after_rope;
 
+    if (!last)
+        model_rotate(pass, layer, qkv, false);
     if (qk.data) {
         head_norm(pass, &b->q_norm, model_queries(pass, qkv), model_queries(pass, qk),
                   pass_buffer(pass, BUFFER_RSTD_Q, layer));
         head_norm(pass, &b->k_norm, model_keys(pass, qkv), model_keys(pass, qk),
                   pass_buffer(pass, BUFFER_RSTD_K, layer));
     }
-    model_rotate(pass, layer, qk.data ? qk : qkv, false);
+    if (last)
+        model_rotate(pass, layer, qk.data ? qk : qkv, false);
 }
 
 static struct attention_dropout attention_dropout(const struct pass *pass, size_t layer)

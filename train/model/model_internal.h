@@ -5,7 +5,7 @@
  * architectures (train/model/architecture.h):
  *
  *     h1 = [norm1](x_in)       qkv = h1 Wqkv^T [+ b] [, q and k through head norms],
- *                              [q and k rotated]
+ *                              [q and k rotated], in this order or the other
  *     a = attention Wo^T [+ b] [, norm]      x_mid = x_in + a
  *     h2 = [norm2](x_mid)      gate, up = h2 Wgu^T [+ b], or up alone
  *     act = f(gate) up or f(up)
