@@ -300,6 +300,20 @@ def hunyuan(rng):
     return values
 
 
+def olmo3(rng):
+    values = olmo2(rng)
+    for key in ("rope_theta", "rope_scaling", "rope_parameters"):
+        values.pop(key, None)
+    values["sliding_window"] = rng.choice([1, 4, 8])
+    if rng.random() < 0.5:
+        values["layer_types"] = layer_types(rng, values["num_hidden_layers"])
+    if rng.random() < 0.5:
+        values["rope_parameters"] = {
+            "full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 50.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 50.0}}
+    return values
+
+
 KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi3": phi3,
          "gemma": gemma, "gemma2": gemma2, "gemma3_text": gemma3, "gpt2": gpt2,
          "gpt_neo": gpt_neo, "gpt_neox": gpt_neox, "falcon": falcon, "gptj": gptj, "opt": opt, "phi": phi,
@@ -313,7 +327,8 @@ KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi
          "glm": glm,
          "glm4": glm,
          "ernie4_5": ernie,
-         "hunyuan_v1_dense": hunyuan}
+         "hunyuan_v1_dense": hunyuan,
+         "olmo3": olmo3}
 
 
 def sequences(rng):

@@ -156,6 +156,11 @@ CASES |= {
         "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.25})),
     "ernie4_5": ("ernie4_5", dict(LLAMA, head_dim=8, use_bias=True, pad_token_id=None)),
     "hunyuan": ("hunyuan_v1_dense", dict(LLAMA, head_dim=8, attention_bias=True, pad_token_id=None)),
+    "olmo3": ("olmo3", dict(LLAMA, sliding_window=4, layer_types=["full_attention",
+                                                                  "sliding_attention"],
+                            rope_parameters={
+        "full_attention": {"rope_type": "linear", "rope_theta": 50.0, "factor": 4.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}})),
 }
 ADAPTERS = {
     "qwen3-lora": ("qwen3", "all-linear", {}),
