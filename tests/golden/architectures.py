@@ -161,6 +161,7 @@ CASES |= {
                             rope_parameters={
         "full_attention": {"rope_type": "linear", "rope_theta": 50.0, "factor": 4.0},
         "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}})),
+    "minicpm": ("minicpm", dict(LLAMA, scale_emb=3, scale_depth=1.4, dim_model_base=10)),
 }
 ADAPTERS = {
     "qwen3-lora": ("qwen3", "all-linear", {}),
@@ -314,9 +315,23 @@ def decayed_names(model, label):
     return {label(n) for n in get_parameter_names(model, [torch.nn.LayerNorm], patterns)}
 
 
+def as_granite(values):
+    """Return the settings of Granite that equal those of MiniCPM, whose code is its folders' own:
+    embeddings times scale_emb, what is added to the residual times scale_depth / sqrt(layers), the
+    last norm's output divided by hidden_size / dim_model_base."""
+    own = ("scale_emb", "scale_depth", "dim_model_base")
+    return {key: value for key, value in values.items() if key not in own} | {
+        "embedding_multiplier": float(values["scale_emb"]),
+        "residual_multiplier": values["scale_depth"] / values["num_hidden_layers"] ** 0.5,
+        "logits_scaling": values["hidden_size"] / values["dim_model_base"],
+        "attention_multiplier": (values["hidden_size"] // values["num_attention_heads"]) ** -0.5}
+
+
 def make(model_type, values, folder):
     """Write the folder of a model; return its config, tensor shapes and norm offset."""
-    config = transformers.CONFIG_MAPPING[model_type](**values)
+    minicpm = model_type == "minicpm"
+    config = (transformers.GraniteConfig(**as_granite(values)) if minicpm
+              else transformers.CONFIG_MAPPING[model_type](**values))
     fresh = transformers.AutoModelForCausalLM.from_config(config)
     fresh.save_pretrained(folder)
     path = os.path.join(folder, "model.safetensors")
@@ -324,7 +339,11 @@ def make(model_type, values, folder):
     offset = 1 if model_type.startswith("gemma") else 0
     save_file({n: elements(n, s, offset) for n, s in shapes.items()}, path, {"format": "pt"})
     with open(os.path.join(folder, "config.json")) as file:
-        return json.load(file), shapes, offset
+        saved = json.load(file)
+    if minicpm:
+        kept = ("rope_parameters", "rms_norm_eps", "hidden_act", "tie_word_embeddings")
+        saved = {key: saved[key] for key in kept} | values | {"model_type": model_type}
+    return saved, shapes, offset
 
 
 def load(folder):

@@ -483,6 +483,10 @@ static void read_scores(const struct reader *r, struct model_config *out)
         out->embed_scale = read_factor(r, row->factors.embed);
     out->residual_scale = read_factor(r, row->factors.residual);
     out->logit_scale = 1 / read_factor(r, row->factors.logits);
+    if (!row->factors.by_size)
+        return;
+    out->residual_scale /= sqrt((double)out->layers);
+    out->logit_scale = 1 / (out->logit_scale * (double)out->hidden_size);
 }
 
 static void read_blocks(const struct reader *r, struct model_config *out)
