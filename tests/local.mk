@@ -103,6 +103,7 @@ unit_tests += %D%/unit/test_answer
 unit_tests += %D%/unit/test_architectures
 unit_tests += %D%/unit/test_architectures_use
 unit_tests += %D%/unit/test_rope_models
+unit_tests += %D%/unit/test_rope_scaling
 unit_tests += %D%/unit/test_bpe
 unit_tests += %D%/unit/test_criterion
 unit_tests += %D%/unit/test_chat

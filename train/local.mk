@@ -149,6 +149,7 @@ libtrain_a_SOURCES += %D%/model/parallel.c %D%/model/parallel.h
 libtrain_a_SOURCES += %D%/model/quant_state.c %D%/model/quant_state.h
 libtrain_a_SOURCES += %D%/model/quantized_config.c %D%/model/quantized_config.h
 libtrain_a_SOURCES += %D%/model/rope.c %D%/model/rope.h
+libtrain_a_SOURCES += %D%/model/rope_scaling.c %D%/model/rope_scaling.h
 libtrain_a_SOURCES += %D%/model/shapes.c %D%/model/shapes.h
 libtrain_a_SOURCES += %D%/model/shapes_buffers.c
 libtrain_a_SOURCES += %D%/model/shapes_chunk.c

@@ -14,6 +14,7 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/merge_plan.h"
 #include "train/model/model.h"
+#include "train/model/rope_scaling.h"
 #include "train/model/shapes.h"
 
 struct merge {
@@ -61,7 +62,8 @@ static bool open_model(struct merge *merge, struct error *err)
     };
 
     merge->arena = arena_new();
-    if (!model_config_read(plan->model_name_or_path, merge->arena, &merge->config, err))
+    if (!rope_scaling_read_config(plan, plan->model_name_or_path, merge->arena,
+                                  &merge->config, err))
         return false;
     with.rounded_bytes = shapes_fp8_bytes(plan, &merge->config, options.rows_max);
     options.backend = merge->be = backend_open(&with, err);

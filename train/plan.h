@@ -44,6 +44,14 @@ enum metric_kind {
 enum healing { HEALING_AUTO, HEALING_OFF, HEALING_ON, HEALING_BOLD };
 /* How the ranks of a run send gradients to each other. */
 enum reduction { REDUCE_FP32, REDUCE_BF16 };
+/* Types of rotary scaling that a job can ask for: train/model/rope_scaling.h. */
+enum rope_scaling {
+    ROPE_SCALING_NONE,
+    ROPE_SCALING_LINEAR,
+    ROPE_SCALING_DYNAMIC,
+    ROPE_SCALING_YARN,
+    ROPE_SCALING_LLAMA3
+};
 enum when { WHEN_NO, WHEN_STEPS, WHEN_EPOCH }; /* save, eval and logging strategy */
 
 /* Text generation, during evaluations or in a program that does nothing else. */
@@ -215,8 +223,9 @@ struct plan {
     bool sweep;                            /* the job only makes other jobs */
     const struct plan_variable *variables; /* of its process, in addition */
     size_t variable_count;
-    enum choice preflight; /* auto: if the run computes in fp16 */
-    bool disable_dropout;  /* ignore the dropout of the model's config.json */
+    enum choice preflight;          /* auto: if the run computes in fp16 */
+    enum rope_scaling rope_scaling; /* of the model, to cutoff_len */
+    bool disable_dropout;           /* ignore the dropout of the model's config.json */
     int64_t max_retries;
     enum healing healing;
     int64_t max_heals;

@@ -18,6 +18,7 @@
 #include "train/criterion.h"
 #include "train/model/attention_room.h"
 #include "train/model/parallel.h"
+#include "train/model/rope_scaling.h"
 #include "train/model/shapes.h"
 
 /* A token without an embedding row would read memory outside the embedding. */
@@ -325,6 +326,14 @@ static bool open_samples(struct run *run, struct error *err)
     return run->samples != NULL;
 }
 
+static void describe_positions(const struct run *run)
+{
+    if (run->plan->rope_scaling != ROPE_SCALING_NONE)
+        log_line(run->options->log, LOG_INFO, "rope_scaling: %zu positions, factor %g",
+                 run->config.max_positions,
+                 run->config.rope.factor > 0 ? run->config.rope.factor : 1);
+}
+
 /* Log the teacher or the reference model. */
 static void describe_second_model(const struct run *run)
 {
@@ -413,6 +422,7 @@ static void describe(struct run *run)
              "model: %" PRIu64 " parameters, %" PRIu64 " trainable, %s in memory",
              model_total_elements(run->model), model_trainable_elements(run->model),
              bytes);
+    describe_positions(run);
     describe_second_model(run);
     log_line(run->options->log, LOG_INFO,
              "data: %zu %s, %" PRIu64 " tokens, longest %s %zu", dataset_samples(data),
@@ -558,7 +568,8 @@ bool run_open(struct run *run, struct error *err)
 
     run->arena = arena_new();
     if (!criterion_check(plan, NULL, err) ||
-        !model_config_read(plan->model_name_or_path, run->arena, &run->config, err) ||
+        !rope_scaling_read_config(plan, plan->model_name_or_path, run->arena,
+                                  &run->config, err) ||
         !open_data(run, err))
         return false;
     return open_model(run, err) && (!run->train || run_resume(run, err)) &&

@@ -72,7 +72,8 @@ static void rule_cutoff_beyond_positions(struct rule_context *context)
 
     if (plan_merges(plan))
         return; /* there are no samples */
-    if (rule_entry(context, "rope_scaling"))
+    if (rule_entry(context, "rope_scaling") &&
+        !(context->model && context->model->rotary == 0))
         return; /* it extends the positions */
     if (context->model && context->model->rope.kind == ROPE_DYNAMIC)
         return; /* its angles adapt to longer samples */

@@ -23,7 +23,9 @@ static const char *const quantizers[] = { "bnb",   "bitsandbytes", "gptq", "awq"
                                           "mxfp4", "fp8",          NULL };
 static const char *const quant_types[] = { "fp4", "nf4", NULL };
 static const char *const autos[] = { "auto", NULL };
-static const char *const ropes[] = { "linear", "dynamic", "yarn", "llama3", NULL };
+static const char *const ropes[] = {
+    "none", "linear", "dynamic", "yarn", "llama3", NULL
+};
 static const char *const depths[] = { "convert", "load", NULL };
 static const char *const activations[] = { "retain", "recompute", NULL };
 static const char *const norm_dtypes[] = { "auto", "fp16", "bf16", "fp32", NULL };
@@ -145,6 +147,16 @@ static const struct key rows[] = {
               "score the answers, without training",
       .manual = "Requires predict_with_generate: true.  See EVALUATION WITHOUT "
                 "TRAINING." },
+    { TS_USED("rope_scaling", KEY_ENUM, "none"), .values = ropes,
+      .into = TS_FIELD(rope_scaling),
+      .help = "scale the rotary positions of a model that has fewer than cutoff_len, by "
+              "the smallest whole factor with which they suffice",
+      .manual = "The scaling replaces that of the model, and counts from its "
+                "original_max_position_embeddings if there are any. "
+                "As in LLaMA-Factory, it also raises max_position_embeddings, beyond "
+                "which the angles of dynamic begin to change, and a full or merged model "
+                "is saved with both in its config.json; an adapter is not: use it with "
+                "the same key, or merge it. See MODELS for the types." },
     { .name = "flash_attn",
       .synonyms = "flash_attention_2=fa2 flash_attention_3=fa3 flash=fa2 eager=disabled "
                   "true=fa2 false=disabled",
@@ -192,8 +204,6 @@ static const struct key rows[] = {
     TS_REJECTED("quantization_config", KEY_MAP, NULL, NULL, "quantization of the weights",
                 "use quantization_bit: 4 with finetuning_type: lora"),
     TS_IGNORED_ENUM("quantization_device_map", autos, NULL, "placement of 4-bit weights"),
-    TS_REJECTED_ENUM("rope_scaling", ropes, NULL, "none", "position scaling",
-                     "the model's config.json defines how positions are scaled"),
     TS_REJECTED("shift_attn", KEY_BOOL, "false", NULL, "LongLoRA attention", NULL),
     TS_REJECTED_ENUM("mixture_of_depths", depths, NULL, NULL, "mixture of depths", NULL),
     TS_IGNORED("use_unsloth", KEY_BOOL, "false", "Unsloth kernels; " OWN_KERNELS),

@@ -13,6 +13,7 @@
 #include "runner/job/containment.h"
 #include "train/chat/chat.h"
 #include "train/generation/prompt.h"
+#include "train/model/rope_scaling.h"
 #include "train/model/shapes.h"
 
 enum { LINE_MAX_BYTES = 1 << 20, SEQUENCES_MAX = 1 << 30 };
@@ -366,7 +367,8 @@ static bool run(struct generator *g, const struct machine *machine, struct error
         return false;
     apply_options(g);
     if (!is_in_range(g, err) ||
-        !model_config_read(plan->model_name_or_path, g->target.arena, &g->config, err))
+        !rope_scaling_read_config(plan, plan->model_name_or_path, g->target.arena,
+                                  &g->config, err))
         return false;
     g->tokenizer = chat_tokenizer_open(g->target.folder, NULL);
     if (!g->tokenizer)

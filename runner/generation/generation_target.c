@@ -155,6 +155,8 @@ static bool open_job(struct generation_target *target, const struct machine *mac
         generate_alone(plan, made, NULL);
     else
         return no_model(plan, job, err);
+    if (is_model(made)) /* its config.json has the scaling */
+        plan->rope_scaling = ROPE_SCALING_NONE;
     return true;
 }
 

@@ -5,19 +5,31 @@
 #include "train/teacher/teacher_plan.h"
 
 #include "train/files/safetensors.h"
+#include "train/model/rope_scaling.h"
 
-static bool read_files(const struct distillation_settings *kd, const char *folder,
+/* A reference has the positions of the trained model; a teacher has its own. */
+static bool read_config(const struct plan *student, const char *folder,
+                        struct arena *arena, struct model_config *out, struct error *err)
+{
+    if (student->stage == STAGE_DISTILL)
+        return model_config_read(folder, arena, out, err);
+    return rope_scaling_read_config(student, folder, arena, out, err);
+}
+
+static bool read_files(const struct plan *student, const char *folder,
                        struct arena *arena, struct teacher_plan *out, enum format *format,
                        struct error *err)
 {
+    const struct distillation_settings *kd = &student->kd;
     struct safetensors *set;
 
-    if (kd->config) {
+    if (kd->config &&
+        (student->stage == STAGE_DISTILL || student->rope_scaling == ROPE_SCALING_NONE)) {
         out->config = *kd->config;
         *format = kd->format;
         return true;
     }
-    if (!model_config_read(folder, arena, &out->config, err))
+    if (!read_config(student, folder, arena, &out->config, err))
         return false;
     set = safetensors_open(folder, "model", true, err);
     if (!set)
@@ -78,7 +90,7 @@ bool teacher_plan_make(const struct plan *student, bool keeps, struct arena *are
         return error_set(
             err, ERROR_JOB, "stage: distill requires teacher_model_name_or_path%s",
             student->kd.logits ? ", or the file that teacher_logits names" : "");
-    if (!read_files(&student->kd, folder, arena, out, &stored, err))
+    if (!read_files(student, folder, arena, out, &stored, err))
         return false;
     *plan = *student;
     plan->model_name_or_path = folder;
