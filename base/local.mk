@@ -4,6 +4,7 @@ noinst_LIBRARIES += libbase.a
 
 libbase_a_SOURCES =
 libbase_a_SOURCES += %D%/arena.c %D%/arena.h
+libbase_a_SOURCES += %D%/base64.c %D%/base64.h
 libbase_a_SOURCES += %D%/cache.c %D%/cache.h
 libbase_a_SOURCES += %D%/clock.c %D%/clock.h
 libbase_a_SOURCES += %D%/crc32c.c %D%/crc32c.h

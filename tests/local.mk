@@ -183,6 +183,7 @@ unit_tests += %D%/unit/test_similarity
 unit_tests += %D%/unit/test_template_golden
 unit_tests += %D%/unit/test_tensorboard
 unit_tests += %D%/unit/test_tokenizer
+unit_tests += %D%/unit/test_tokenizer_folders
 unit_tests += %D%/unit/test_tokenizer_limits
 unit_tests += %D%/unit/test_trainer_curve
 unit_tests += %D%/unit/test_trainer_overflow
@@ -320,11 +321,13 @@ fuzz_tests += %D%/fuzz/fuzz_state
 fuzz_tests += %D%/fuzz/fuzz_table
 fuzz_tests += %D%/fuzz/fuzz_teacher_logits
 fuzz_tests += %D%/fuzz/fuzz_tokenizer
+fuzz_tests += %D%/fuzz/fuzz_tokenizer_folder
 fuzz_tests += %D%/fuzz/fuzz_torch_weights
 fuzz_tests += %D%/fuzz/fuzz_undo
 fuzz_tests += %D%/fuzz/fuzz_words
 
 # tests of the programs
+EXTRA_DIST += %D%/golden/tokenizer_folders.json %D%/golden/tokenizer_folders.py
 EXTRA_DIST += %D%/golden/torch_weights.json %D%/golden/torch_weights.py
 EXTRA_DIST += %D%/golden/tables.py %D%/golden/tables
 EXTRA_DIST += %D%/golden/architectures.json %D%/golden/architectures.py

@@ -33,14 +33,16 @@ static bool prepare_saving(struct merge *merge, struct error *err)
 {
     const struct plan *plan = &merge->plan;
     char *name = path_join(plan->model_name_or_path, "tokenizer.json");
-    bool exists = file_exists(name);
+    bool required = file_exists(name);
 
     free(name);
-    if (!exists)
+    if (!tokenizer_exists(plan->model_name_or_path))
         return true;
-    merge->tokenizer = chat_tokenizer_open(plan->model_name_or_path, err);
+    /* files of other formats are copied even if they are not supported */
+    merge->tokenizer =
+        chat_tokenizer_open(plan->model_name_or_path, required ? err : NULL);
     if (!merge->tokenizer)
-        return false;
+        return !required;
     template_saving_make(merge->tokenizer, plan->template_name, plan->default_system,
                          &merge->saving);
     model_set_saving(merge->model, &merge->saving);

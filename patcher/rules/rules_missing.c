@@ -16,6 +16,7 @@
 #include "train/dataset/dataset_source.h"
 #include "train/files/safetensors.h"
 #include "train/model/model_names.h"
+#include "train/tokenizer/tokenizer.h"
 
 #define PERMIT "the owner of the job must be able to read it: see chmod and setfacl"
 
@@ -289,13 +290,14 @@ static void check_model_files(struct rule_context *context, const char *dir)
             arena_printf(context->arena, "cannot read the weights: %s",
                          rule_printable(context, context->weights_error)),
             text_ends(context->weights_error, strerror(EACCES)) ? PERMIT : NULL);
-    if (!has_file(dir, "tokenizer.json"))
+    if (!tokenizer_exists(dir))
         report_missing(context, "model_name_or_path",
-                       arena_printf(context->arena, "%s has no tokenizer.json",
+                       arena_printf(context->arena,
+                                    "%s has no tokenizer: tokenizer.json, "
+                                    "tokenizer.model, tekken.json, or vocab.json and "
+                                    "merges.txt",
                                     rule_printable(context, dir)),
-                       "create it from other files with "
-                       "AutoTokenizer.from_pretrained(...).save_pretrained(...) of "
-                       "transformers");
+                       "copy the tokenizer's files into the folder, too");
 }
 
 static void check_model(struct rule_context *context)
@@ -520,12 +522,13 @@ static const struct rule rows[] = {
       .run = rule_missing_files,
       .explain =
           "Nothing is downloaded. model_name_or_path names a folder with config.json, "
-          "*.safetensors or pytorch_model*.bin, and tokenizer.json; dataset names a .json, .jsonl or .txt file "
-          "(also .gz), a .csv, .tsv, .parquet, .arrow or .feather file, or an entry of "
-          "dataset_info.json in dataset_dir. Weights in pytorch_model.bin are read without "
-          "executing anything; safetensors next to them have precedence. Weights in GGUF "
-          "and in other formats, and tokenizers in other files (tokenizer.model, "
-          "vocab.json) are not supported: use transformers to save both again. "
+          "*.safetensors or pytorch_model*.bin, and a tokenizer: tokenizer.json or, "
+          "without it, tokenizer.model, tekken.json, or vocab.json and merges.txt. dataset "
+          "names a .json, .jsonl or .txt file (also .gz), a .csv, .tsv, .parquet, .arrow "
+          "or .feather file, or an entry of dataset_info.json in dataset_dir. Weights in "
+          "pytorch_model.bin are read without executing anything; safetensors next to "
+          "them have precedence. Weights in GGUF and in other formats are not supported: "
+          "use transformers to save them again. "
           "Incomplete weights are reported, too: a missing or truncated file of "
           "several, or a Git LFS pointer instead of the file. The finding is a warning "
           "in `check`, as the job may be for another machine, and an error in `run` and "

@@ -33,7 +33,7 @@ static const char *const norm_dtypes[] = { "auto", "fp16", "bf16", "fp32", NULL 
 static const struct key rows[] = {
     { TS_USED("model_name_or_path", KEY_PATH, NULL), .into = TS_FIELD(model_name_or_path),
       .help = "folder of the model to train, with config.json, *.safetensors or "
-              "pytorch_model*.bin, and tokenizer.json",
+              "pytorch_model*.bin, and the tokenizer",
       .manual = "Nothing is downloaded, so a name on the Hugging Face hub is not "
                 "accepted. The section MODELS lists the architectures." },
     { TS_USED("adapter_name_or_path", KEY_PATH, NULL),
@@ -168,7 +168,7 @@ static const struct key rows[] = {
       .help = "attention never stores its matrix, on any device" },
     TS_IGNORED("low_cpu_mem_usage", KEY_BOOL, "true", "files are always memory-mapped"),
     TS_IGNORED("use_fast_tokenizer", KEY_BOOL, "true",
-               "the tokenizer is always read from tokenizer.json"),
+               "a tokenizer always gives the ids of the fast one"),
     TS_DIFFERS("split_special_tokens", KEY_BOOL, "false",
                "whether special tokens in a text are split",
                "special tokens in a text are always recognized"),

@@ -81,7 +81,10 @@ static void test_normalizer_refuses_unsupported_steps(void **state)
 {
     static const char *const cases[][2] = {
         { "{}", "type \"\"" },
-        { "{\"type\": \"Precompiled\"}", "\"Precompiled\" is not supported" },
+        { "{\"type\": \"Nmt\"}", "\"Nmt\" is not supported" },
+        { "{\"type\": \"Precompiled\"}", "precompiled_charsmap is damaged" },
+        { "{\"type\": \"Precompiled\", \"precompiled_charsmap\": \"a\"}",
+          "precompiled_charsmap is not base64" },
         { "{\"type\": \"Sequence\"}", "list of steps" },
         { "{\"type\": \"Replace\", \"content\": \"\"}", "pattern" },
     };

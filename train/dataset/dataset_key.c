@@ -164,6 +164,8 @@ static void add_tokenizer(const struct dataset_reading *reading, struct inputs *
                                          "added_tokens.json",
                                          "chat_template.jinja",
                                          "vocab.json",
+                                         "tokenizer.model",
+                                         "tekken.json",
                                          "merges.txt",
                                          "additional_chat_templates/tool_use.jinja",
                                          "config.json" };

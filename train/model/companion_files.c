@@ -23,6 +23,7 @@ static const char *const copied[] = {
     "tokenizer.json",
     "added_tokens.json",
     "tokenizer.model",
+    "tekken.json",
     "vocab.json",
     "merges.txt",
     CHAT_TEMPLATE,

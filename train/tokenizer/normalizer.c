@@ -9,8 +9,10 @@
 #include <utf8proc.h>
 
 #include "base/arena.h"
+#include "base/base64.h"
 #include "base/size.h"
 #include "train/text/unicode.h"
+#include "train/tokenizer/charsmap.h"
 
 struct step_kind;
 
@@ -18,8 +20,9 @@ struct step {
     const struct step_kind *kind;
     char *content; /* Prepend, Replace */
     size_t len;
-    struct pattern *pattern; /* Replace */
-    bool left, right;        /* Strip */
+    struct pattern *pattern;   /* Replace */
+    bool left, right;          /* Strip */
+    struct charsmap *charsmap; /* Precompiled */
 };
 
 /* Input and output of a step. */
@@ -178,6 +181,29 @@ static bool apply_strip(const struct step *step, const struct work *work,
     return text_add(work->out, data, len);
 }
 
+static bool read_precompiled(struct step *step, const json_t *json, const char *where,
+                             struct error *err)
+{
+    const char *text = json_get_string(json, "precompiled_charsmap", "", where, err);
+    struct text bytes;
+
+    text_init(&bytes, (size_t)1 << 30);
+    if (!base64_decode(text, strlen(text), &bytes))
+        error_set(err, ERROR_DATA, "%s: precompiled_charsmap is not base64", where);
+    else
+        step->charsmap = charsmap_new(bytes.data, bytes.len, where, err);
+    text_clear(&bytes);
+    return step->charsmap;
+}
+
+static bool apply_precompiled(const struct step *step, const struct work *work,
+                              struct error *err)
+{
+    (void)err;
+    charsmap_apply(step->charsmap, work->in->data, work->in->len, work->out);
+    return true;
+}
+
 /* Every character below U+0300 (0xCC 0x80) is its own composed form; the compatibility
  * and decomposed forms keep only ASCII unchanged. */
 static const struct step_kind kinds[] = {
@@ -189,6 +215,7 @@ static const struct step_kind kinds[] = {
     { "Replace", read_replace, apply_replace, 0, 0 },
     { "Lowercase", NULL, apply_lowercase, 0, 0 },
     { "Strip", read_strip, apply_strip, 0, 0 },
+    { "Precompiled", read_precompiled, apply_precompiled, 0, 0 },
 };
 
 static bool read_step(struct normalizer *normalizer, const json_t *json,
@@ -247,6 +274,7 @@ void normalizer_free(struct normalizer *normalizer)
     for (size_t i = 0; i < normalizer->count; i++) {
         free(normalizer->steps[i].content);
         pattern_free(normalizer->steps[i].pattern);
+        charsmap_free(normalizer->steps[i].charsmap);
     }
     free(normalizer->steps);
     free(normalizer);

@@ -11,11 +11,14 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/size.h"
+#include "train/text/unicode.h"
 #include "train/tokenizer/added_tokens.h"
 #include "train/tokenizer/bpe.h"
+#include "train/tokenizer/conversion.h"
 #include "train/tokenizer/detokenizer.h"
 #include "train/tokenizer/postprocessor.h"
 #include "train/tokenizer/pretokenizer.h"
+#include "train/tokenizer/unigram.h"
 
 /* The largest published tokenizer.json files have about 35 MB. */
 enum { NO_TOKEN = -2 }; /* no token, and no substitute is searched for */
@@ -32,7 +35,8 @@ struct tokenizer {
     char *file;
     struct normalizer *normalizer;
     struct pretokenizer *pretokenizer;
-    struct bpe *bpe;
+    struct bpe *bpe; /* or */
+    struct unigram *unigram;
     struct added_tokens *added;
     struct postprocessor *postprocessor;
     struct detokenizer *detokenizer;
@@ -58,11 +62,19 @@ void token_list_clear(struct token_list *list)
     *list = (struct token_list) { 0 };
 }
 
+/* The strings of the model. */
+static const struct vocabulary *model_names(const struct tokenizer *tokenizer)
+{
+    return tokenizer->unigram ? unigram_names(tokenizer->unigram)
+                              : bpe_names(tokenizer->bpe);
+}
+
 /* State of one call of tokenizer_encode. */
 struct encoding {
     const struct tokenizer *tokenizer;
     struct pattern_scratch *patterns;
     struct bpe_scratch bpe;
+    struct unigram_scratch unigram;
     struct text normal, spare;
     struct token_list *out;
 };
@@ -71,6 +83,9 @@ static bool take_word(void *context, const char *word, size_t len)
 {
     struct encoding *encoding = context;
 
+    if (encoding->tokenizer->unigram)
+        return unigram_encode(encoding->tokenizer->unigram, word, len, &encoding->unigram,
+                              encoding->out);
     return bpe_encode(encoding->tokenizer->bpe, word, len, &encoding->bpe, encoding->out);
 }
 
@@ -117,6 +132,19 @@ static bool encode_normal(struct encoding *encoding, const char *text, size_t le
                         first && search.done == 0, err);
 }
 
+/* Return whether normalization has cut off the blank at the start of a text.  What follows
+ * is then not the start of the input for a pre-tokenizer, as in Hugging Face's library. */
+static bool is_start_cut(const char *text, size_t len, const struct text *normal)
+{
+    int32_t before, after;
+
+    if (normal->len == 0)
+        return false;
+    unicode_first(text, len, &before);
+    unicode_first(normal->data, normal->len, &after);
+    return unicode_is_space(before) && after != before && after != ' ' && after != 0x2581;
+}
+
 static bool encode_segment(struct encoding *encoding, const char *text, size_t len,
                            bool first, struct error *err)
 {
@@ -130,8 +158,8 @@ static bool encode_segment(struct encoding *encoding, const char *text, size_t l
     text_add(&encoding->normal, text, len);
     return normalizer_apply(normalizer, &encoding->normal, &encoding->spare,
                             encoding->patterns, err) &&
-           encode_normal(encoding, encoding->normal.data, encoding->normal.len, first,
-                         err);
+           encode_normal(encoding, encoding->normal.data, encoding->normal.len,
+                         first && !is_start_cut(text, len, &encoding->normal), err);
 }
 
 static bool encode_text(struct encoding *encoding, const char *text, size_t len,
@@ -162,6 +190,7 @@ bool tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_
 {
     struct encoding encoding = { .tokenizer = tokenizer,
                                  .bpe = { .heartbeat = tokenizer->heartbeat },
+                                 .unigram = { .heartbeat = tokenizer->heartbeat },
                                  .out = out };
     struct error cause = { 0 };
     size_t bad;
@@ -189,6 +218,7 @@ bool tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_
     text_clear(&encoding.normal);
     text_clear(&encoding.spare);
     bpe_scratch_clear(&encoding.bpe);
+    unigram_scratch_clear(&encoding.unigram);
     pattern_scratch_free(encoding.patterns);
     return ok;
 }
@@ -196,7 +226,7 @@ bool tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_
 bool tokenizer_decode(const struct tokenizer *tokenizer, const uint32_t *ids,
                       size_t count, bool skip_special, struct text *out)
 {
-    const struct vocabulary *names = bpe_names(tokenizer->bpe);
+    const struct vocabulary *names = model_names(tokenizer);
     struct pieces pieces;
     bool ok;
 
@@ -223,7 +253,7 @@ bool tokenizer_decode(const struct tokenizer *tokenizer, const uint32_t *ids,
 
 size_t tokenizer_size(const struct tokenizer *tokenizer)
 {
-    size_t model = vocabulary_size(bpe_names(tokenizer->bpe));
+    size_t model = vocabulary_size(model_names(tokenizer));
     size_t added = added_tokens_size(tokenizer->added);
 
     return model > added ? model : added;
@@ -235,7 +265,7 @@ int64_t tokenizer_find(const struct tokenizer *tokenizer, const char *token)
     const struct added_token *added =
         added_tokens_by_content(tokenizer->added, token, len);
 
-    return added ? added->id : vocabulary_find(bpe_names(tokenizer->bpe), token, len);
+    return added ? added->id : vocabulary_find(model_names(tokenizer), token, len);
 }
 
 int64_t tokenizer_bos(const struct tokenizer *tokenizer)
@@ -290,10 +320,25 @@ void tokenizer_close(struct tokenizer *tokenizer)
     postprocessor_free(tokenizer->postprocessor);
     added_tokens_free(tokenizer->added);
     bpe_free(tokenizer->bpe);
+    unigram_free(tokenizer->unigram);
     pretokenizer_free(tokenizer->pretokenizer);
     normalizer_free(tokenizer->normalizer);
     free(tokenizer->file);
     free(tokenizer);
+}
+
+static bool read_model_part(struct tokenizer *tokenizer, const json_t *model, size_t ids,
+                            const char *where, struct error *err)
+{
+    const char *type = json_string_value(json_object_get(model, "type"));
+
+    if (type && strcmp(type, "Unigram") == 0) {
+        tokenizer->unigram = unigram_new(model, where, err);
+        return tokenizer->unigram != NULL;
+    }
+    tokenizer->bpe = bpe_new(model, pretokenizer_is_byte_level(tokenizer->pretokenizer),
+                             ids, where, err);
+    return tokenizer->bpe != NULL;
 }
 
 /* Read the parts of tokenizer.json, in the order of their dependencies. `truncation` and
@@ -309,13 +354,10 @@ static bool read_parts(struct tokenizer *tokenizer, const json_t *json, size_t i
         pretokenizer_new(json_object_get(json, "pre_tokenizer"), where, err);
     if (!tokenizer->pretokenizer)
         return false;
-    tokenizer->bpe =
-        bpe_new(json_object_get(json, "model"),
-                pretokenizer_is_byte_level(tokenizer->pretokenizer), ids, where, err);
-    if (!tokenizer->bpe)
+    if (!read_model_part(tokenizer, json_object_get(json, "model"), ids, where, err))
         return false;
     tokenizer->added =
-        added_tokens_new(json_object_get(json, "added_tokens"), bpe_names(tokenizer->bpe),
+        added_tokens_new(json_object_get(json, "added_tokens"), model_names(tokenizer),
                          tokenizer->normalizer, ids, where, err);
     if (!tokenizer->added)
         return false;
@@ -424,29 +466,101 @@ static bool read_configs(struct tokenizer *tokenizer, const char *dir, struct er
     return ok;
 }
 
+/* Make a tokenizer of a tokenizer.json, or of what one would have; `bytes` limits its
+ * ids. */
+static struct tokenizer *tokenizer_new(const json_t *json, const char *where,
+                                       size_t bytes, struct error *err)
+{
+    struct tokenizer *tokenizer = memory_alloc(sizeof(*tokenizer));
+
+    tokenizer->file = memory_strdup(where);
+    tokenizer->bos = tokenizer->eos = tokenizer->pad = -1;
+    if (read_parts(tokenizer, json, bytes > FREE_IDS ? bytes : FREE_IDS, where, err))
+        return tokenizer;
+    tokenizer_close(tokenizer);
+    return NULL;
+}
+
 static struct tokenizer *open_file(const char *file, struct error *err)
 {
     struct tokenizer *tokenizer = NULL;
     struct text text;
     json_t *json = NULL;
-    bool ok = false;
 
     text_init(&text, MAX_FILE_BYTES);
     if (file_read(file, MAX_FILE_BYTES, &text, NULL, err))
         json = json_read_text(text.data, text.len, file, 1, err);
-    if (json) {
-        tokenizer = memory_alloc(sizeof(*tokenizer));
-        tokenizer->file = memory_strdup(file);
-        tokenizer->bos = tokenizer->eos = tokenizer->pad = -1;
-        ok = read_parts(tokenizer, json, text.len > FREE_IDS ? text.len : FREE_IDS, file,
-                        err);
-    }
+    if (json)
+        tokenizer = tokenizer_new(json, file, text.len, err);
     json_decref(json);
     text_clear(&text);
-    if (ok)
-        return tokenizer;
-    tokenizer_close(tokenizer);
-    return NULL;
+    return tokenizer;
+}
+
+/* Files that have the tokens, if there is no tokenizer.json. */
+static const struct {
+    const char *name;
+    json_t *(*convert)(struct conversion *conversion, struct error *err);
+} sources[] = {
+    { "tokenizer.model", sentencepiece_convert },
+    { "tekken.json", tekken_convert },
+    { "merges.txt", merges_file_convert },
+};
+
+/* Return the row of the file that the folder has, or TS_COUNT. */
+static size_t find_source(const char *dir)
+{
+    size_t found = 0;
+
+    for (; found < TS_COUNT(sources); found++) {
+        char *path = path_join(dir, sources[found].name);
+        bool exists = file_exists(path);
+
+        free(path);
+        if (exists)
+            break;
+    }
+    return found;
+}
+
+bool tokenizer_exists(const char *dir)
+{
+    char *file = path_join(dir, "tokenizer.json");
+    bool exists = file_exists(file) || find_source(dir) < TS_COUNT(sources);
+
+    free(file);
+    return exists;
+}
+
+/* Open a folder without tokenizer.json. */
+static struct tokenizer *open_source(const char *dir, struct error *err)
+{
+    size_t found = find_source(dir);
+    struct tokenizer *tokenizer = NULL;
+    struct conversion conversion;
+    json_t *json = NULL;
+    char *path;
+
+    if (found == TS_COUNT(sources)) {
+        error_set(err, ERROR_DATA,
+                  "%s: there is no tokenizer.json, tokenizer.model, tekken.json or "
+                  "merges.txt",
+                  dir);
+        return NULL;
+    }
+    if (conversion_open(&conversion, dir, err))
+        json = sources[found].convert(&conversion, err);
+    path = path_join(dir, sources[found].name);
+    if (json)
+        tokenizer = tokenizer_new(json, path, conversion.bytes, err);
+    if (tokenizer) {
+        read_config(tokenizer, json_object_get(json, "settings"));
+        read_model(tokenizer, conversion.model);
+    }
+    free(path);
+    json_decref(json);
+    conversion_clear(&conversion);
+    return tokenizer;
 }
 
 struct tokenizer *tokenizer_open(const char *path, struct error *err)
@@ -455,19 +569,16 @@ struct tokenizer *tokenizer_open(const char *path, struct error *err)
     char *file = is_dir ? path_join(path, "tokenizer.json") : memory_strdup(path);
     struct tokenizer *tokenizer = NULL;
 
-    if (file_exists(file))
+    if (file_exists(file)) {
         tokenizer = open_file(file, err);
-    else if (!is_dir)
+        if (tokenizer && is_dir && !read_configs(tokenizer, path, err)) {
+            tokenizer_close(tokenizer);
+            tokenizer = NULL;
+        }
+    } else if (is_dir) {
+        tokenizer = open_source(path, err);
+    } else {
         error_set(err, ERROR_DATA, "%s does not exist", path);
-    else
-        error_set(err, ERROR_DATA,
-                  "%s: there is no tokenizer.json; "
-                  "AutoTokenizer.from_pretrained(...).save_pretrained(...) of "
-                  "transformers creates it from other files",
-                  path);
-    if (tokenizer && is_dir && !read_configs(tokenizer, path, err)) {
-        tokenizer_close(tokenizer);
-        tokenizer = NULL;
     }
     free(file);
     return tokenizer;

@@ -1,6 +1,6 @@
 /* train/tokenizer/tokenizer.h - text to tokens and back, by tokenizer.json: byte-level
- * BPE and SentencePiece BPE with byte fallback. The ids are those of Hugging Face's
- * `tokenizers`. */
+ * BPE, SentencePiece BPE with byte fallback, and Unigram. The ids are those of Hugging
+ * Face's `tokenizers`. */
 #ifndef TRAIN_TOKENIZER_TOKENIZER_H
 #define TRAIN_TOKENIZER_TOKENIZER_H
 
@@ -15,9 +15,12 @@ struct token_list {
 };
 
 /* Open a tokenizer. `path` is a tokenizer.json or its folder (then tokenizer_config.json,
- * special_tokens_map.json and the model's config.json in it are read, too). ERROR_DATA
- * names unsupported features. */
+ * special_tokens_map.json and the model's config.json in it are read, too). A folder
+ * without it has tokenizer.model, tekken.json, or vocab.json and merges.txt, which are read
+ * as transformers converts them. ERROR_DATA names unsupported features. */
 struct tokenizer *tokenizer_open(const char *path, struct error *err);
+/* Return whether a folder has one of these files. */
+bool tokenizer_exists(const char *dir);
 void tokenizer_close(struct tokenizer *tokenizer);
 
 /* Set what ticks while texts are encoded, borrowed; then the tokenizer is for one thread.
