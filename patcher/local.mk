@@ -48,6 +48,9 @@ libpatcher_a_SOURCES += %D%/import/import_torchtune.c
 libpatcher_a_SOURCES += %D%/import/import_torchtune_data.c
 libpatcher_a_SOURCES += %D%/import/import_torchtune_model.c
 libpatcher_a_SOURCES += %D%/import/import_torchtune_training.c
+libpatcher_a_SOURCES += %D%/import/import_v1.c
+libpatcher_a_SOURCES += %D%/import/import_v1_data.c
+libpatcher_a_SOURCES += %D%/import/import_v1_model.c
 libpatcher_a_SOURCES += %D%/import/import_writer.c
 
 libpatcher_a_SOURCES += %D%/rules/alternatives.c %D%/rules/alternatives.h

@@ -3,8 +3,8 @@
 
     coverage.py [--device NAME] [--names FILE] [--refused] TRAINSPOOL CORPUS
 
-CORPUS holds folders named llamafactory, axolotl and torchtune with their files.  An Axolotl or torchtune file is
-converted with `trainspool import` first.  A file is accepted if the conversion succeeds and `trainspool check` of the
+CORPUS holds folders named llamafactory, axolotl and torchtune with their files.  An Axolotl or torchtune file and one
+of LLaMA-Factory v1 are converted with `trainspool import` first.  A file is accepted if the conversion succeeds and `trainspool check` of the
 job has no error; models and data that are not on this machine are no error.  --names FILE also counts the names of
 models (OWNER/NAME, one per line) that are accepted in place of a file's.  --refused lists each refused file with its
 first error.
@@ -41,9 +41,11 @@ def check_file(program, device, tool, path):
     """Return the errors of a file."""
     with tempfile.TemporaryDirectory() as folder:
         job = os.path.join(folder, "job.yaml")
-        if tool == "llamafactory":
-            with open(path, "rb") as source, open(job, "wb") as target:
-                target.write(source.read())
+        with open(path, "rb") as source:
+            text = source.read()
+        if tool == "llamafactory" and not re.search(rb"^train_dataset:", text, re.M):
+            with open(job, "wb") as target:
+                target.write(text)
         else:
             done = subprocess.run([program, "import", "-o", job, path], capture_output=True, text=True, check=False)
             if done.returncode != 0:

@@ -211,6 +211,7 @@ unit_tests += %D%/unit/test_import
 unit_tests += %D%/unit/test_import_corpus
 unit_tests += %D%/unit/test_import_meaning
 unit_tests += %D%/unit/test_import_outcomes
+unit_tests += %D%/unit/test_import_v1
 unit_tests += %D%/unit/test_job_manual
 unit_tests += %D%/unit/test_history
 unit_tests += %D%/unit/test_jobfile

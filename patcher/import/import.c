@@ -22,6 +22,8 @@ static const struct tool {
       "unknown key; Axolotl ignores unknown keys" },
     { DIALECT_TORCHTUNE, "torchtune", import_torchtune,
       "unknown key; torchtune ignores keys that its recipe does not read" },
+    { DIALECT_V1, "LLaMA-Factory v1", import_v1,
+      "unknown key; LLaMA-Factory v1 stops at unknown keys" },
 };
 
 static const struct tool *tool_of(enum dialect dialect)

@@ -1,6 +1,6 @@
 /*
- * patcher/import/import.h - convert an Axolotl or torchtune file, or a Python script, to a
- * job with the same training, and report the outcome for every key.
+ * patcher/import/import.h - convert a file of Axolotl, torchtune or LLaMA-Factory v1, or a
+ * Python script, to a job with the same training, and report the outcome for every key.
  *
  * Keys that cannot be carried over become comments in the job, with the reason.  A file
  * whose training is not supported (reward models, images, diffusion) is refused: a job
@@ -38,7 +38,9 @@ struct import {
 };
 
 /*
- * Convert a file.  `file` is its name in messages and in the job's first line.  Errors
+ * Convert a file.  `file` is its name in messages and in the job's first line; the list of
+ * datasets that a LLaMA-Factory v1 file names is read from the working folder, or from that
+ * of `file`.  Errors
  * have a position: ERROR_DATA for a text that is not a file of these tools, is already a
  * job, or trains nothing; ERROR_JOB for training that is not supported. The caller clears
  * *out with import_clear in any case.

@@ -69,7 +69,8 @@ bool import_same_data(const struct import_data *a, const struct import_data *b)
 {
     return text_equal(a->path, b->path) && text_equal(a->split, b->split) &&
            text_equal(a->name, b->name) && text_equal(a->revision, b->revision) &&
-           text_equal(a->files, b->files) && text_equal(a->folder, b->folder);
+           text_equal(a->files, b->files) && text_equal(a->folder, b->folder) &&
+           text_equal(a->samples, b->samples);
 }
 
 /* Return a unique name: different parts of a dataset are different files. */
@@ -164,14 +165,16 @@ static void report_entry(struct importing *im, const char *key,
     struct arena *arena = im->arena;
 
     import_remark(im, key, "%s: data/dataset_info.json must have",
-                  !import_data_is_part(set) ? "its columns have other names"
-                                            : "only a part of the file is used");
+                  !import_data_is_part(set) && !set->samples
+                      ? "its columns have other names"
+                      : "only a part of the file is used");
     import_remark(
-        im, key, "  {\"%s\": {\"file_name\": %s%s%s%s%s%s}}", name,
+        im, key, "  {\"%s\": {\"file_name\": %s%s%s%s%s%s%s}}", name,
         quoted(im, set->is_local ? file_name(arena, file) : file),
         member(arena, "formatting", quoted(im, set->form)),
         member(arena, "ranking", set->ranking ? "true" : NULL),
         member(arena, "columns", set->columns), member(arena, "tags", set->tags),
+        member(arena, "num_samples", set->samples),
         member(arena, "split", import_data_is_part(set) ? quoted(im, set->split) : NULL));
 }
 
@@ -180,7 +183,7 @@ static const char *name_in_job(struct importing *im, const char *key,
                                const struct import_data *sets, size_t at)
 {
     const struct import_data *set = &sets[at];
-    bool has_entry = set->columns || import_data_is_part(set);
+    bool has_entry = set->columns || set->samples || import_data_is_part(set);
     const char *name, *file;
 
     if (set->is_local && text_ends(set->path, "/"))

@@ -135,8 +135,9 @@ struct import_data {
     bool ranking; /* each record has two answers */
     /* JSON of "columns" in dataset_info.json, or NULL: detected automatically */
     const char *columns;
-    const char *tags; /* likewise "tags" */
-    const char *form; /* "formatting" in dataset_info.json; NULL: alpaca */
+    const char *tags;    /* likewise "tags" */
+    const char *samples; /* "num_samples" in dataset_info.json, or NULL: all */
+    const char *form;    /* "formatting" in dataset_info.json; NULL: alpaca */
 };
 /* Return whether only a part of a local file is used, which dataset_info.json must
  * say. */
@@ -181,6 +182,12 @@ void import_axolotl_packing(struct importing *im, bool is_text);
 void import_axolotl_saving(struct importing *im);
 extern const struct import_group import_axolotl_groups[];
 extern const size_t import_axolotl_group_count;
+
+bool import_v1(struct importing *im);
+/* Import train_dataset, and the stage that its data or its name require. */
+void import_v1_data(struct importing *im);
+/* Import model, method and quantization, after the data.  Return false on errors. */
+bool import_v1_model(struct importing *im);
 
 bool import_torchtune(struct importing *im);
 bool import_script(struct importing *im);

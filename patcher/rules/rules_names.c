@@ -202,7 +202,7 @@ static const struct rule rows[] = {
           "Studio, MLX LM, LLM Foundry, Oumi, mistral-finetune, mergekit, and files such "
           "as a model's config.json or a Kubernetes manifest. Such a file is not a job: "
           "`plan` shows no plan, and the exit status is 2. `trainspool import` converts "
-          "files of Axolotl and torchtune to jobs, with comments for what has no "
+          "files of Axolotl, torchtune and LLaMA-Factory v1 to jobs, with comments for what has no "
           "equivalent; a file for TRL's scripts can be checked unchanged with "
           "`trainspool: {target: external}`. A job that contains another tool's key stays "
           "a job: each such key is reported, with its equivalent if there is one.",

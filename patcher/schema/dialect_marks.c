@@ -176,10 +176,7 @@ const struct dialect_file dialect_files[DIALECT_NONE] = {
                           TRAINER_AXOLOTL },
     [DIALECT_TORCHTUNE] = { "a torchtune recipe", "`trainspool import` converts it", 0,
                             TRAINER_TORCHTUNE },
-    [DIALECT_V1] = { "a LLaMA-Factory v1 file",
-                     "convert it to the flat keys of v0, such as model_name_or_path, "
-                     "stage and finetuning_type",
-                     0 },
+    [DIALECT_V1] = { "a LLaMA-Factory v1 file", "`trainspool import` converts it", 0 },
     [DIALECT_ACCELERATE] = { "an Accelerate launcher configuration",
                              "set bf16 or fp16 in the job", 0 },
     [DIALECT_DEEPSPEED] = { "a DeepSpeed configuration",

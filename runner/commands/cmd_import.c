@@ -1,6 +1,6 @@
 /*
- * runner/commands/cmd_import.c - import: converts an Axolotl or torchtune file, or a
- * Python training script, to a job.
+ * runner/commands/cmd_import.c - import: converts a file of Axolotl, torchtune or
+ * LLaMA-Factory v1, or a Python training script, to a job.
  */
 #include "config.h"
 
@@ -24,7 +24,8 @@ const struct command command_import = {
     .max_operands = 1,
     .options = (const enum option_id[]) { OPTION_JSON, OPTION_OUTPUT, OPTION_END },
     .scripts = true,
-    .help = "convert an Axolotl or torchtune file, or a Python script, to a job",
+    .help =
+        "make a job of a file of Axolotl, torchtune or LLaMA-Factory v1, or of a script",
     .details =
         "Keys that cannot be converted become comments at the end of the job, each "
         "with its reason.  Comments after values are kept, other comments are not.  "

@@ -70,6 +70,33 @@ expect_status "a file that is not YAML gives 2" 2 "$trainspool" import broken.ym
 expect_error "the message has the position of the YAML error" 'broken.yml:[0-9]*:[0-9]*: '
 expect_status "import without a file gives 2" 2 "$trainspool" import
 
+# a file of LLaMA-Factory v1, whose data are in a list of its own
+mkdir -p v1/data
+cat >v1/train.yaml <<'END'
+model: org/model
+model_class: llm
+peft_config: {name: lora, r: 16}
+train_dataset: data/demo.yaml
+micro_batch_size: 2   # per card
+global_batch_size: 16
+dist_config: {name: fsdp2}
+END
+cat >v1/data/demo.yaml <<'END'
+demo:
+  path: data/demo.json
+  source: local
+  converter: alpaca
+END
+expect_status "check names import for a file of LLaMA-Factory v1" 2 "$trainspool" check v1/train.yaml
+expect_output "the finding names the command" 'TS706.*this is a LLaMA-Factory v1 file (model_class), not a job: `trainspool import` converts it'
+expect_status "import of a LLaMA-Factory v1 file succeeds" 0 "$trainspool" import v1/train.yaml
+expect_output "the list of datasets next to the file is read" '^dataset: data/demo.json$'
+expect_output "the members of peft_config become keys" '^lora_rank: 16$'
+expect_output "the batch is divided" '^gradient_accumulation_steps: 8  # global_batch_size 16'
+expect_output "a comment says how to train on several cards" '{ranks: N, zero_stage: 3}'
+cp out v1job.yaml
+expect_status "check accepts the job of a LLaMA-Factory v1 file" 0 "$trainspool" check --device 'A100 80GB' v1job.yaml
+
 trains="the imported job trains"
 part="the suggested dataset_info.json selects a part of a file"
 if has_model; then

@@ -6,31 +6,6 @@
 
 #include "base/size.h"
 
-struct meaning {
-    const char *source, *key;
-    const char *value; /* NULL: not in the job */
-};
-
-static void check_meanings(const struct meaning *meanings, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        const struct meaning *expected = &meanings[i];
-        struct trial trial =
-            trial_new("f.yml", expected->source, strlen(expected->source));
-        const char *got;
-
-        if (!trial.good)
-            fail_msg("%s\n%s", expected->source, trial.err.text);
-        got = job_value(&trial, expected->key);
-        if (got ? !expected->value || strcmp(got, expected->value) != 0
-                : expected->value != NULL)
-            fail_msg("of\n%swanted %s: %s, got %s", expected->source, expected->key,
-                     expected->value ? expected->value : "(nothing)",
-                     got ? got : "(nothing)");
-        trial_end(&trial);
-    }
-}
-
 static void test_import_writes_the_defaults_of_axolotl(void **state)
 {
     static const struct meaning meanings[] = {

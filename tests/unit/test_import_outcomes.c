@@ -6,40 +6,6 @@
 #include "base/size.h"
 #include "patcher/import/import_internal.h"
 
-static const struct import_key *outcome_of(const struct trial *trial, const char *name)
-{
-    for (size_t i = 0; i < trial->import.key_count; i++)
-        if (strcmp(trial->import.keys[i].name, name) == 0)
-            return &trial->import.keys[i];
-    return NULL;
-}
-
-struct outcome_case {
-    const char *source, *key;
-    enum import_outcome outcome;
-    const char *word; /* in the reason, or the target key */
-};
-
-static void check_outcome(const struct outcome_case *expected)
-{
-    struct trial trial = trial_new("f.yml", expected->source, strlen(expected->source));
-    const struct import_key *key = trial.good ? outcome_of(&trial, expected->key) : NULL;
-    const char *detail =
-        key ? key->outcome == IMPORT_CARRIED ? key->into : key->why : NULL;
-
-    if (!key || key->outcome != expected->outcome || !strstr(detail, expected->word))
-        fail_msg("%s: %s is %s: %s", expected->source, expected->key,
-                 key ? import_outcome_names[key->outcome] : "dropped",
-                 detail ? detail : trial.err.text);
-    trial_end(&trial);
-}
-
-static void check_outcomes(const struct outcome_case *cases, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        check_outcome(&cases[i]);
-}
-
 static void test_import_reports_every_key(void **state)
 {
     static const struct {

@@ -17,6 +17,11 @@
     "dataset: {_component_: torchtune.datasets.alpaca_dataset}\n"
 #define TORCHTUNE_ADAM TORCHTUNE "optimizer: {_component_: torch.optim.AdamW, lr: 2e-5}\n"
 
+/* The smallest files of LLaMA-Factory v1; the list of data is not on this machine. */
+#define V1      "model: org/model\nmodel_class: llm\ntrain_dataset: data/list.yaml\n"
+#define V1_LORA V1 "peft_config: {name: lora}\n"
+#define V1_DPO  V1 "pref_loss: sigmoid\n"
+
 /* Files that select the layers of a model that get adapters. */
 #define TORCHTUNE_ADAPTERS(model, attention, mlp)                                     \
     "checkpointer: {checkpoint_dir: /m}\noptimizer: {lr: 1}\n"                        \
@@ -73,6 +78,68 @@ static inline const char *job_value(const struct trial *trial, const char *key)
     return entry ? arena_copy(trial->arena, trial->job.data + entry->value->at.byte,
                               entry->value->bytes)
                  : NULL;
+}
+
+/* A file, and a key of the job that it becomes. */
+struct meaning {
+    const char *source, *key;
+    const char *value; /* NULL: not in the job */
+};
+
+static inline void check_meanings(const struct meaning *meanings, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct meaning *expected = &meanings[i];
+        struct trial trial =
+            trial_new("f.yml", expected->source, strlen(expected->source));
+        const char *got;
+
+        if (!trial.good)
+            fail_msg("%s\n%s", expected->source, trial.err.text);
+        got = job_value(&trial, expected->key);
+        if (got ? !expected->value || strcmp(got, expected->value) != 0
+                : expected->value != NULL)
+            fail_msg("of\n%swanted %s: %s, got %s", expected->source, expected->key,
+                     expected->value ? expected->value : "(nothing)",
+                     got ? got : "(nothing)");
+        trial_end(&trial);
+    }
+}
+
+static inline const struct import_key *outcome_of(const struct trial *trial,
+                                                  const char *name)
+{
+    for (size_t i = 0; i < trial->import.key_count; i++)
+        if (strcmp(trial->import.keys[i].name, name) == 0)
+            return &trial->import.keys[i];
+    return NULL;
+}
+
+/* A file, and the outcome of one of its keys. */
+struct outcome_case {
+    const char *source, *key;
+    enum import_outcome outcome;
+    const char *word; /* in the reason, or the target key */
+};
+
+static inline void check_outcome(const struct outcome_case *expected)
+{
+    struct trial trial = trial_new("f.yml", expected->source, strlen(expected->source));
+    const struct import_key *key = trial.good ? outcome_of(&trial, expected->key) : NULL;
+    const char *detail =
+        key ? key->outcome == IMPORT_CARRIED ? key->into : key->why : NULL;
+
+    if (!key || key->outcome != expected->outcome || !strstr(detail, expected->word))
+        fail_msg("%s: %s is %s: %s", expected->source, expected->key,
+                 key ? import_outcome_names[key->outcome] : "dropped",
+                 detail ? detail : trial.err.text);
+    trial_end(&trial);
+}
+
+static inline void check_outcomes(const struct outcome_case *cases, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        check_outcome(&cases[i]);
 }
 
 #endif
