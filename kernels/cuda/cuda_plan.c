@@ -160,6 +160,18 @@ static bool announce_scales(const struct cuda_library *library, struct cuda_plan
                 sizeof(scale)));
 }
 
+/* Of e4m3 alone, so forward: sums stay in the tensor cores, which keep fewer bits of them
+ * than fp32; of gradients they do not (XLA decides so, too: github.com/openxla/xla, pull
+ * request 6599). */
+static bool choose_sums(const struct cuda_library *library, struct cuda_plan *plan)
+{
+    const int8_t fast = 1;
+
+    return plan->key.a_format != FORMAT_FP8_E4M3 ||
+           plan->key.b_format != FORMAT_FP8_E4M3 ||
+           set(library, plan, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof(fast));
+}
+
 static bool make_preference(struct cuda_plans *plans, struct cuda_plan *plan,
                             cublasLtMatmulPreference_t *out)
 {
@@ -305,7 +317,8 @@ static struct cuda_plan *make(struct cuda_plans *plans, const struct matmul_key 
         return NULL;
     memcpy(&plan->key, key, sizeof(*key));
     if (make_desc(plans->library, plan) && announce_scales(plans->library, plan) &&
-        make_layouts(plans->library, plan) && make_preference(plans, plan, &preference))
+        choose_sums(plans->library, plan) && make_layouts(plans->library, plan) &&
+        make_preference(plans, plan, &preference))
         choose_with_bias(plans, plan, preference);
     if (preference)
         plans->library->preference_destroy(preference);

@@ -49,6 +49,7 @@ struct cublasLtMatmulDescOpaque_t {
     cublasLtEpilogue_t epilogue;
     const void *bias;
     const float *a_scale, *b_scale;
+    int8_t fast; /* no effect here: sums are in double */
 };
 
 struct cublasLtMatmulPreferenceOpaque_t {
@@ -135,6 +136,8 @@ static cublasStatus_t desc_set(cublasLtMatmulDesc_t desc,
         return set_value(&desc->a_scale, sizeof(desc->a_scale), value, bytes);
     case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER:
         return set_value(&desc->b_scale, sizeof(desc->b_scale), value, bytes);
+    case CUBLASLT_MATMUL_DESC_FAST_ACCUM:
+        return set_value(&desc->fast, sizeof(desc->fast), value, bytes);
     }
     return CUBLAS_STATUS_INVALID_VALUE;
 }

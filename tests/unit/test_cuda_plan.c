@@ -191,6 +191,49 @@ static void test_cuda_plan_passes_scale_factors(void **state)
     plans_close(&p);
 }
 
+static size_t fast_plans;
+
+static cublasStatus_t count_fast(cublasLtMatmulDesc_t desc,
+                                 cublasLtMatmulDescAttributes_t attribute,
+                                 const void *value, size_t bytes)
+{
+    (void)desc;
+    if (attribute == CUBLASLT_MATMUL_DESC_FAST_ACCUM) {
+        assert_int_equal(bytes, 1);
+        fast_plans += *(const int8_t *)value == 1;
+    }
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+/* e5m2 are gradients. */
+static void test_cuda_plan_accumulates_fast_only_forward(void **state)
+{
+    static const struct {
+        enum format a, b;
+        size_t fast;
+    } cases[] = {
+        { FORMAT_FP8_E4M3, FORMAT_FP8_E4M3, 1 },
+        { FORMAT_FP8_E5M2, FORMAT_FP8_E4M3, 0 },
+        { FORMAT_BF16, FORMAT_BF16, 0 },
+    };
+    struct plans p = plans_open();
+
+    (void)state;
+    p.library.desc_set = count_fast;
+    p.plans = cuda_plans_new(&p.library, p.handle, 1 << 20);
+    assert_non_null(p.plans);
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct matmul_key key = key_of(16, 16, 32);
+
+        key.a_format = (unsigned char)cases[i].a;
+        key.b_format = (unsigned char)cases[i].b;
+        fast_plans = 0;
+        find_key(&p, key);
+        assert_int_equal(fast_plans, cases[i].fast);
+    }
+    plans_close(&p);
+}
+
 /* A plan that failed for lack of memory may be found later. */
 static void test_cuda_plan_retries_after_lack_of_memory(void **state)
 {
@@ -214,6 +257,7 @@ int main(void)
         cmocka_unit_test(test_cuda_plan_splits_sums_into_whole_tiles),
         cmocka_unit_test(test_cuda_plan_adds_a_bias_to_more_than_a_row),
         cmocka_unit_test(test_cuda_plan_passes_scale_factors),
+        cmocka_unit_test(test_cuda_plan_accumulates_fast_only_forward),
         cmocka_unit_test(test_cuda_plan_retries_after_lack_of_memory),
     };
 
