@@ -54,6 +54,24 @@ struct op_decide {
 };
 
 /*
+ * A matrix that several matmuls read in 8 bits, so that it is read and rounded once.  A
+ * backend that does not use the room rounds for each matmul, to the same values.
+ */
+struct rounded_matrix {
+    /* rounded_matrix_bytes of the backend's memory, at 256 bytes, for the scale, the
+     * transpose and the matrix; NULL: it is rounded for one matmul */
+    void *room;
+    bool turned_only; /* no room for the matrix itself, which only the first reads */
+    bool ready;       /* not the first: an earlier matmul has filled the room */
+};
+
+/* Return the bytes of room for a matrix of this many elements. */
+static inline size_t rounded_matrix_bytes(size_t elements, bool turned_only)
+{
+    return 256 + (turned_only ? 1 : 2) * ((elements + 255) / 256 * 256);
+}
+
+/*
  * out (M, N) = beta * out + alpha * op(a) * op(b) + bias
  *   a     (M, K), or (K, M) if trans_a   compute or fp32
  *   b     (K, N), or (N, K) if trans_b   the format of a; or, if a is 16-bit and the
@@ -71,12 +89,16 @@ struct op_decide {
  * multiply the shape in 8 bits (dimensions that are not multiples of 16), and logs that
  * once; when it adds a bias to a 16-bit result, it processes blocks of rows one by one,
  * each with its own factor.
+ *
+ * rounded_a, rounded_b: room for that operand, if it is rounded for other matmuls, too;
+ * for a, not with a bias.
  */
 struct op_matmul {
     struct tensor out, a, b, bias;
     bool trans_a, trans_b;
     float alpha, beta;
     enum format round_a, round_b;
+    struct rounded_matrix rounded_a, rounded_b;
 };
 
 /* out (1, C) fp32 += sum over rows of x (N, C).  Gradient of a bias. */

@@ -126,16 +126,15 @@ cudaError_t launch_topk_rows(const struct cuda_launch *to, const struct op_topk 
                              size_t first, size_t count);
 
 /*
- * fp8.cu: out (rows, cols), or (cols, rows) if `transposed`, contiguous bytes = factor *
- * x in an 8-bit format; factor = largest value of the format / largest of |x| (1 if that
- * is inf), *scale = 1 / factor.  Values that are not finite become NaN.
+ * fp8.cu: out (rows, cols) and turned (cols, rows), one of them or both, contiguous bytes
+ * = factor * x in an 8-bit format; factor = largest value of the format / largest of |x|
+ * (1 if that is inf), *scale = 1 / factor.  Values that are not finite become NaN.
  */
 struct cuda_quantize {
     struct tensor x;
-    void *out;
+    void *out, *turned; /* NULL: not this one */
     float *scale;
     enum format format; /* FORMAT_FP8_E4M3, FORMAT_FP8_E5M2 */
-    bool transposed;
 };
 cudaError_t launch_quantize(const struct cuda_launch *to, const struct cuda_quantize *op);
 

@@ -288,7 +288,7 @@ static cublasStatus_t multiply_by(struct cuda_backend *cuda, struct cuda_plan *p
 
 /* scales: those of a and b, or NULL */
 static cudaError_t multiply(struct cuda_backend *cuda, struct cuda_plan *plan,
-                            const struct op_matmul *op, const float *scales)
+                            const struct op_matmul *op, const float *const *scales)
 {
     struct cuda_matmul *matmul = cuda->matmul;
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
@@ -296,11 +296,9 @@ static cudaError_t multiply(struct cuda_backend *cuda, struct cuda_plan *plan,
     if (plan->adds_bias)
         status = point(matmul, plan, CUBLASLT_MATMUL_DESC_BIAS_POINTER, op->bias.data);
     if (status == CUBLAS_STATUS_SUCCESS && scales)
-        status = point(matmul, plan, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER,
-                       scales + SCALE_OF_B);
+        status = point(matmul, plan, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scales[1]);
     if (status == CUBLAS_STATUS_SUCCESS && scales)
-        status = point(matmul, plan, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER,
-                       scales + SCALE_OF_A);
+        status = point(matmul, plan, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scales[0]);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = multiply_by(cuda, plan, op);
     if (status != CUBLAS_STATUS_SUCCESS)
@@ -357,49 +355,115 @@ static char *area_for(struct cuda_backend *cuda, size_t bytes)
     return area->data;
 }
 
-/* x, or its transpose, rounded: contiguous (rows, depth) */
-static struct tensor rounded(struct tensor x, bool transpose, enum format format,
-                             void *data)
+/* An operand of an fp8 matmul. */
+struct rounding {
+    struct tensor x;
+    enum format format;
+    bool turned; /* the matmul reads the transpose */
+    struct rounded_matrix kept;
+    void *room; /* for what the matmul reads, unless that is kept; NULL: no matmul */
+    float *scale;
+};
+
+static struct rounding rounding_of(const struct op_matmul *op, bool b, float *scales)
 {
-    return tensor_of(data, format, transpose ? x.cols : x.rows,
-                     transpose ? x.rows : x.cols);
+    struct rounding r = { .x = op->a,
+                          .format = op->round_a,
+                          .turned = op->trans_a,
+                          .kept = op->rounded_a,
+                          .scale = scales + SCALE_OF_A };
+
+    if (b)
+        r = (struct rounding) { .x = op->b,
+                                .format = op->round_b,
+                                .turned = !op->trans_b,
+                                .kept = op->rounded_b,
+                                .scale = scales + SCALE_OF_B };
+    if (r.kept.room)
+        r.scale = r.kept.room;
+    assert(!r.kept.ready || r.turned || !r.kept.turned_only);
+    return r;
+}
+
+/* Return where the matrix, or its transpose, goes; NULL: nowhere. */
+static void *part_of(const struct rounding *r, bool turned)
+{
+    size_t elements = r->x.rows * r->x.cols;
+
+    if (!r->kept.room || (r->kept.turned_only && !turned))
+        return turned == r->turned ? r->room : NULL;
+    return (char *)r->kept.room + SCALES_BYTES + (turned ? 0 : size_round(elements, 256));
+}
+
+/* Return the bytes of `room` that it needs. */
+static size_t room_of(const struct rounding *r)
+{
+    bool kept = r->kept.room && (r->turned || !r->kept.turned_only);
+
+    return kept ? 0 : r->x.rows * r->x.cols;
+}
+
+/* Return what the matmul reads: contiguous (rows, depth). */
+static struct tensor rounded(const struct rounding *r)
+{
+    return tensor_of(part_of(r, r->turned), r->format, r->turned ? r->x.cols : r->x.rows,
+                     r->turned ? r->x.rows : r->x.cols);
+}
+
+static cudaError_t fill(struct cuda_backend *cuda, const struct rounding *r)
+{
+    if (r->kept.ready || (!r->room && !r->kept.room))
+        return cudaSuccess;
+    return launch_quantize(&cuda->launch,
+                           &(struct cuda_quantize) { .x = r->x,
+                                                     .out = part_of(r, false),
+                                                     .turned = part_of(r, true),
+                                                     .scale = r->scale,
+                                                     .format = r->format });
+}
+
+/* Without a room, what later matmuls read is nevertheless filled. */
+static cudaError_t fill_both(struct cuda_backend *cuda, const struct rounding *a,
+                             const struct rounding *b)
+{
+    cudaError_t status = fill(cuda, a);
+
+    return status == cudaSuccess ? fill(cuda, b) : status;
 }
 
 static cudaError_t multiply_rounded(struct cuda_backend *cuda, const struct op_matmul *op,
                                     bool *done)
 {
     struct cuda_matmul *matmul = cuda->matmul;
-    size_t a_bytes = size_round(op->a.rows * op->a.cols, 256);
+    struct rounding a = rounding_of(op, false, matmul->scales);
+    struct rounding b = rounding_of(op, true, matmul->scales);
+    const float *const scales[] = { a.scale, b.scale };
+    size_t a_bytes = size_round(room_of(&a), 256), bytes = a_bytes + room_of(&b);
     struct op_matmul in_fp8 = *op;
-    struct cuda_plan *plan;
+    struct cuda_plan *plan = NULL;
     cudaError_t status;
-    char *area = area_for(cuda, a_bytes + op->b.rows * op->b.cols);
 
-    if (!area)
-        return cudaSuccess;
-    in_fp8.a = rounded(op->a, op->trans_a, op->round_a, area);
-    in_fp8.b = rounded(op->b, !op->trans_b, op->round_b, area + a_bytes);
+    if (!fits_fp8(op))
+        return fill_both(cuda, &a, &b);
+    if (bytes > 0) {
+        a.room = area_for(cuda, bytes);
+        if (!a.room)
+            return cudaSuccess;
+        b.room = (char *)a.room + a_bytes;
+    }
+    in_fp8.a = rounded(&a);
+    in_fp8.b = rounded(&b);
     in_fp8.trans_a = false;
     in_fp8.trans_b = true;
     plan = plan_for(cuda, &in_fp8, false);
+    *done = plan != NULL;
     if (!plan)
-        return cudaSuccess;
-    *done = true;
+        a.room = b.room = NULL;
+    status = fill_both(cuda, &a, &b);
+    if (status != cudaSuccess || !plan)
+        return status;
     matmul->in_fp8++;
-    status = launch_quantize(
-        &cuda->launch, &(struct cuda_quantize) { .x = op->a,
-                                                 .out = in_fp8.a.data,
-                                                 .scale = matmul->scales + SCALE_OF_A,
-                                                 .format = op->round_a,
-                                                 .transposed = op->trans_a });
-    if (status == cudaSuccess)
-        status = launch_quantize(
-            &cuda->launch, &(struct cuda_quantize) { .x = op->b,
-                                                     .out = in_fp8.b.data,
-                                                     .scale = matmul->scales + SCALE_OF_B,
-                                                     .format = op->round_b,
-                                                     .transposed = !op->trans_b });
-    return status == cudaSuccess ? multiply(cuda, plan, &in_fp8, matmul->scales) : status;
+    return multiply(cuda, plan, &in_fp8, scales);
 }
 
 /* With the format that is said. */
@@ -409,7 +473,7 @@ static cudaError_t put(struct cuda_backend *cuda, const struct op_matmul *op)
     struct cuda_plan *plan;
 
     if (op->round_a != FORMAT_FP32) {
-        cudaError_t status = cudaSuccess;
+        cudaError_t status;
 
         if (cuda->launch.capability < 89) {
             error_set(&cuda->failed, ERROR_DEVICE,
@@ -418,8 +482,7 @@ static cudaError_t put(struct cuda_backend *cuda, const struct op_matmul *op)
                       cuda->device.name, cuda->device.major, cuda->device.minor);
             return cudaSuccess;
         }
-        if (fits_fp8(op))
-            status = multiply_rounded(cuda, op, &done);
+        status = multiply_rounded(cuda, op, &done);
         if (done || status != cudaSuccess || !cuda_ok(cuda))
             return status;
         log_reason(cuda, op);
@@ -496,6 +559,7 @@ cudaError_t cuda_matmul_put(struct cuda_backend *cuda, const void *operands)
         return put(cuda, op);
     if (put_with_bias(cuda, op, &status))
         return status;
+    assert(!op->rounded_a.room);
     most = most / op->out.cols;
     if (most == 0)
         return cudaErrorNotSupported;

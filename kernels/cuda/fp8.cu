@@ -2,8 +2,9 @@
  * kernels/cuda/fp8.cu - rounds a matrix to 8 bits with one scale, for fp8 matmuls.
  *
  * Bytes moved per element of b bytes: b for the maximum, b + 1 for the rounding; 5 in 16
- * bits: (8192, 2048) is 84 MB, 21 us at 4.0 TB/s. About 15 instructions per element. The
- * conversions are our own, so that every GPU has them and they match precision/format.c.
+ * bits: (8192, 2048) is 84 MB, 21 us at 4.0 TB/s. The transpose next to it takes 1 more.
+ * About 15 instructions per element. The conversions are our own, so that every GPU has
+ * them and they match precision/format.c.
  */
 #include "kernels/cuda/block.cuh"
 
@@ -148,11 +149,24 @@ __device__ static void to_bytes(uint32_t out[(n + 3) / 4], const float x[n], flo
 
 /* Operands of the rounding kernels. */
 struct rounding {
-    uint8_t *out;
+    uint8_t *out, *turned; /* round_turned: out may be NULL */
     const float *largest;
     unsigned count; /* of largest */
     float *scale;
 };
+
+/* Store `count` of n bytes that are packed in words, at once if that is possible. */
+template <int n>
+__device__ static void store_some(uint8_t *out, uint32_t words[(n + 3) / 4], int count)
+{
+    if (n >= 4 && count == n && (uintptr_t)out % n == 0)
+        *(pack<uint32_t, (n + 3) / 4> *)out = *(pack<uint32_t, (n + 3) / 4> *)words;
+    else
+#pragma unroll
+        for (int j = 0; j < n; j++)
+            if (j < count)
+                out[j] = (uint8_t)(words[j / 4] >> j % 4 * 8);
+}
 
 template <typename T, typename F, int n>
 static __global__ void __launch_bounds__(THREADS)
@@ -162,38 +176,37 @@ static __global__ void __launch_bounds__(THREADS)
 
     for (walk<n> at(from); at.i < at.all; at.i += at.apart) {
         size_t row = at.row(), col = at.col();
-        uint8_t *out = to.out + row * from.cols + col;
         uint32_t words[(n + 3) / 4];
         float x[n];
         int count = load_some<n>(x, from, row, col);
 
         to_bytes<F, n>(words, x, factor);
-        if (n >= 4 && count == n && (uintptr_t)out % n == 0)
-            *(pack<uint32_t, (n + 3) / 4> *)out = *(pack<uint32_t, (n + 3) / 4> *)words;
-        else
-#pragma unroll
-            for (int j = 0; j < n; j++)
-                if (j < count)
-                    out[j] = (uint8_t)(words[j / 4] >> j % 4 * 8);
+        store_some<n>(to.out + row * from.cols + col, words, count);
     }
 }
 
-/* Round a tile of x and store its transpose in shared memory. */
+/* Round a tile of x, store its transpose in shared memory, and itself unless out is
+ * NULL. */
 template <typename T, typename F, int n>
-__device__ static void turn_in(uint8_t *tile, const source<T> &from, size_t row,
-                               size_t col, float factor)
+__device__ static void turn_in(uint8_t *tile, uint8_t *out, const source<T> &from,
+                               size_t row, size_t col, float factor)
 {
 #pragma unroll 2
     for (int i = threadIdx.x; i < SQUARE * SQUARE / n; i += THREADS) {
         int r = i / (SQUARE / n), c = i % (SQUARE / n) * n;
+        uint32_t words[(n + 3) / 4];
         float x[n];
+        int count;
 
         if (row + r >= from.rows || col + c >= from.cols)
             continue;
-        load_some<n>(x, from, row + r, col + c);
+        count = load_some<n>(x, from, row + r, col + c);
+        to_bytes<F, n>(words, x, factor);
 #pragma unroll
         for (int j = 0; j < n; j++)
-            tile[(c + j) * SQUARE_STRIDE + r] = (uint8_t)to_byte<F>(x[j] * factor);
+            tile[(c + j) * SQUARE_STRIDE + r] = (uint8_t)(words[j / 4] >> j % 4 * 8);
+        if (out)
+            store_some<n>(out + (row + r) * from.cols + col + c, words, count);
     }
 }
 
@@ -230,9 +243,9 @@ static __global__ void __launch_bounds__(THREADS)
     for (size_t i = blockIdx.x; i < tiles; i += gridDim.x) {
         size_t row = i / across * SQUARE, col = i % across * SQUARE;
 
-        turn_in<T, F, n>(tile, from, row, col, factor);
+        turn_in<T, F, n>(tile, to.out, from, row, col, factor);
         __syncthreads();
-        turn_out(to.out, tile, from, row, col);
+        turn_out(to.turned, tile, from, row, col);
         __syncthreads();
     }
 }
@@ -244,7 +257,7 @@ static cudaError_t launch_rounding(const struct cuda_launch *to,
     size_t tiles = ((x.rows + SQUARE - 1) / SQUARE) * ((x.cols + SQUARE - 1) / SQUARE);
     size_t room = WARP * sizeof(float), pieces;
     float *largest = (float *)to->scratch;
-    rounding r = { (uint8_t *)op->out, largest, 0, op->scale };
+    rounding r = { (uint8_t *)op->out, (uint8_t *)op->turned, largest, 0, op->scale };
     source<T> flat = x;
     cudaError_t status;
 
@@ -258,7 +271,7 @@ static cudaError_t launch_rounding(const struct cuda_launch *to,
                     flat);
     if (status != cudaSuccess)
         return status;
-    if (op->transposed)
+    if (op->turned)
         return launch(to->stream, round_turned<T, F, n>, blocks_for(to, tiles, BLOCKS),
                       dim3(THREADS), room + SQUARE * SQUARE_STRIDE, r, x);
     return launch(to->stream, round_rows<T, F, n>, r.count, dim3(THREADS), room, r, flat);

@@ -267,6 +267,53 @@ static void test_cuda_matmul_multiplies_in_8_bits(void **state)
     assert_int_equal(emulation_bytes_held(), 0);
 }
 
+/* Return the bits of a matmul's result, malloc'ed. */
+static float *result_of(struct backend *be, const struct op_matmul *op)
+{
+    be->ops->matmul(be, op);
+    return unit_cuda_read(be, op->out);
+}
+
+/* An operand that is rounded for two matmuls, which read it and its transpose, gives both
+ * the bits that rounding it for each does; also if the first does not run in 8 bits. */
+static void test_cuda_matmul_rounds_once_for_two_matmuls(void **state)
+{
+    struct backend *be = unit_cuda_alone(90, 2 * gib);
+
+    (void)state;
+    for (int way = 0; way < 4; way++) {
+        bool fits = way & 1, turned_only = way & 2;
+        struct op_matmul first =
+            rounded_product(be, 80, fits ? 48 : 49, 64, false, false);
+        struct op_matmul second = rounded_product(be, 64, 32, 80, true, false);
+        size_t bytes = rounded_matrix_bytes(80 * 64, turned_only);
+        char *room =
+            unit_cuda_block(be, bytes + rounded_matrix_bytes(64 * 49, turned_only));
+        size_t before = in_fp8(be);
+        float *wanted[2], *found[2];
+
+        second.a = first.a;
+        wanted[0] = result_of(be, &first);
+        wanted[1] = result_of(be, &second);
+        first.rounded_a = second.rounded_a =
+            (struct rounded_matrix) { room, turned_only, false };
+        first.rounded_b = (struct rounded_matrix) { room + bytes, turned_only, false };
+        second.rounded_a.ready = true;
+        found[0] = result_of(be, &first);
+        be->ops->zero(be, &(struct op_zero) { .out = first.a }); /* not read again */
+        found[1] = result_of(be, &second);
+        assert_memory_equal(found[0], wanted[0], first.out.rows * first.out.stride * 4);
+        assert_memory_equal(found[1], wanted[1], second.out.rows * second.out.stride * 4);
+        assert_int_equal(in_fp8(be) - before, fits ? 4 : 2);
+        for (size_t i = 0; i < 2; i++) {
+            free(wanted[i]);
+            free(found[i]);
+        }
+    }
+    backend_close(be);
+    assert_int_equal(emulation_bytes_held(), 0);
+}
+
 /* A shape without an fp8 matmul uses another format, and the log has one line about
  * it. */
 static void test_cuda_matmul_logs_once_what_8_bits_do_not_support(void **state)
@@ -387,6 +434,7 @@ int main(void)
         cmocka_unit_test(test_cuda_matmul_sums_into_thin_results),
         cmocka_unit_test(test_cuda_matmul_rounds_to_tf32_only_if_requested),
         cmocka_unit_test(test_cuda_matmul_multiplies_in_8_bits),
+        cmocka_unit_test(test_cuda_matmul_rounds_once_for_two_matmuls),
         cmocka_unit_test(test_cuda_matmul_logs_once_what_8_bits_do_not_support),
         cmocka_unit_test(test_cuda_matmul_refuses_fp8_on_devices_without_it),
         cmocka_unit_test(test_cuda_matmul_names_an_unsupported_matmul),
