@@ -236,6 +236,26 @@ static void test_model_cuda_is_deterministic(void **state)
     }
 }
 
+/* A card of unknown memory rounds an operand for each matmul, in other memory. */
+static void test_model_cuda_rounds_once_to_the_same_bits(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(trials); i++) {
+        const struct device *gpu = gpu_for(&trials[i]);
+        struct device unknown;
+        struct run often;
+
+        if (!gpu || !trials[i].fp8)
+            continue;
+        assert_true(gpu->memory > 0);
+        unknown = *gpu;
+        unknown.memory = 0;
+        often = run_all(&trials[i], plan_of(&trials[i]), &unknown);
+        check_same(&trials[i], gpu_run(&trials[i]), &often);
+        run_clear(&often);
+    }
+}
+
 /* Run two steps and save a checkpoint. */
 static struct run run_begin(const struct trial *trial, struct plan plan,
                             const struct device *gpu)
@@ -407,6 +427,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_model_cuda_trains_like_the_cpu),
         cmocka_unit_test(test_model_cuda_is_deterministic),
+        cmocka_unit_test(test_model_cuda_rounds_once_to_the_same_bits),
         cmocka_unit_test(test_model_cuda_resumes_to_the_bit),
         cmocka_unit_test(test_model_cuda_scales_like_the_cpu),
         cmocka_unit_test(test_model_cuda_overlaps_windows),

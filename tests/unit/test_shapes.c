@@ -337,6 +337,42 @@ static void test_shapes_keep_inputs_where_a_gpu_has_room(void **state)
     assert_int_equal(made().buffers[BUFFER_H1].count, 1);
 }
 
+static void check_rounded(bool dy, bool w, bool x)
+{
+    const struct shapes s = made();
+
+    assert_int_equal(s.buffers[BUFFER_ROUNDED_DY].step > 0, dy);
+    assert_int_equal(s.buffers[BUFFER_ROUNDED_W].step > 0, w);
+    assert_int_equal(s.buffers[BUFFER_ROUNDED_X].step > 0, x);
+    assert_int_equal(s.buffers[BUFFER_ROUNDED_W].count, 5);
+}
+
+static void test_shapes_round_once_where_a_gpu_has_room(void **state)
+{
+    uint64_t all;
+
+    (void)state;
+    plan.device.kind = DEVICE_CUDA;
+    plan.device.memory = (uint64_t)1 << 30;
+    plan.memory_limit = "100%";
+    plan.precision.compute = FORMAT_BF16;
+    check_rounded(false, false, false);
+    plan.precision.fp8 = true;
+    check_rounded(true, true, true);
+    all = made().total;
+    plan.device.memory = 2 * all;
+    check_rounded(true, true, true);
+    plan.device.memory = 2 * all - 2;
+    check_rounded(true, false, true);
+    plan.device.memory = all;
+    check_rounded(false, false, false);
+    plan.device.memory = (uint64_t)1 << 30;
+    plan.gradient_checkpointing = true;
+    check_rounded(true, true, false);
+    plan.method = METHOD_LORA;
+    check_rounded(false, true, false);
+}
+
 /* As few chunks as 32 MiB of logits in fp32 allow, of equal size, in multiples of
  * sixteen. */
 static void test_shapes_chunks_of_logits_are_equal(void **state)
@@ -666,6 +702,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             test_shapes_keep_no_outputs_of_norms_and_activations, setup, teardown),
         cmocka_unit_test_setup_teardown(test_shapes_keep_inputs_where_a_gpu_has_room,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(test_shapes_round_once_where_a_gpu_has_room,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(test_shapes_chunks_are_large_where_a_gpu_has_room,
                                         setup, teardown),

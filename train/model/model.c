@@ -232,6 +232,28 @@ static const enum dropout_site lora_dropout[STACKS] = { [STACK_QKV] = DROP_LORA_
                                                             DROP_LORA_GATE_UP,
                                                         [STACK_DOWN] = DROP_LORA_DOWN };
 
+/* The rooms for weight and input are after those of the block's earlier modules. */
+static void place_rooms(const struct model *m, enum module module, struct linear *p)
+{
+    enum stack last = STACKS;
+    size_t weights = 0, inputs = 0;
+
+    for (enum module i = 0; i < module; i++) {
+        const enum stack stack = shapes_stack(i);
+        const struct parameter *weight =
+            stack < STACKS ? find(m, i, PART_WEIGHT, p->layer) : NULL;
+
+        if (!weight)
+            continue;
+        weights += weight->rows * weight->cols;
+        if (stack != last && stack != shapes_stack(module))
+            inputs += weight->cols;
+        last = stack;
+    }
+    p->w_room = shapes_room_at(module, 2 * weights);
+    p->x_room = shapes_room_at(shapes_stack(module), m->shapes.rows * inputs);
+}
+
 /* Set up the linear layers first .. last of a block. */
 static void make_stack(const struct model *m, size_t layer, enum module first,
                        enum module last, struct linear_stack *out)
@@ -249,6 +271,9 @@ static void make_stack(const struct model *m, size_t layer, enum module first,
             continue;
         p = linear_of(weight, bias, y, 0);
         p.fp8 = m->plan->precision.fp8;
+        p.layer = layer;
+        p.dy_room = shapes_room_at(i, m->shapes.rows * y);
+        place_rooms(m, i, &p);
         append_linear(out->base, &out->base_count, &p);
         if (a) {
             p = linear_of(a, NULL, u, 0);
@@ -260,6 +285,9 @@ static void make_stack(const struct model *m, size_t layer, enum module first,
         out->trained =
             out->trained || weight->trainable || (bias && bias->trainable) || a;
     }
+    /* a matmul whose bias is added later processes the rows of x in parts */
+    out->base[0].rounds_x = out->base[0].fp8 && out->base_count == 1 &&
+                            out->base[0].grad.data && !out->base[0].bias.data;
     out->dropout_stream = dropout_stream(layer, lora_dropout[shapes_stack(first)]);
     out->y_cols = y;
     out->u_cols = u;

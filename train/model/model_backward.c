@@ -43,22 +43,42 @@ static void zero_gradients(const struct pass *pass)
                              FORMAT_FP32, 1, vectors));
 }
 
-/* grad (+)= alpha dy^T x, and the gradient of the bias */
-static void linear_weight_gradient(const struct pass *pass, const struct linear *p,
-                                   struct tensor x, struct tensor dy, float alpha)
+/* Return the room for dy of a layer in 8 bits; none if only one matmul reads it. */
+static struct rounded_matrix rounded_gradient(const struct pass *pass,
+                                              const struct linear *p, bool ready)
 {
+    char *rooms = pass_buffer(pass, BUFFER_ROUNDED_DY, 0).data;
+
+    if (!rooms || !p->fp8 || !p->grad.data)
+        return (struct rounded_matrix) { 0 };
+    return (struct rounded_matrix) { .room = rooms + p->dy_room,
+                                     .turned_only = true,
+                                     .ready = ready };
+}
+
+/* grad (+)= alpha dy^T x, and the gradient of the bias.  read: dx has read dy. */
+static void linear_weight_gradient(const struct pass *pass, const struct linear *p,
+                                   struct tensor x, struct tensor dy, float alpha,
+                                   bool read)
+{
+    struct rounded_matrix rounded = { 0 };
+
+    if (read)
+        rounded = rounded_gradient(pass, p, true);
+
     dy = tensor_columns(dy, p->out_first, p->out_count);
     if (p->grad.data)
-        pass->ops->matmul(
-            pass->be,
-            &(struct op_matmul) { .out = p->grad,
-                                  .a = dy,
-                                  .b = tensor_columns(x, p->in_first, p->in_count),
-                                  .trans_a = true,
-                                  .alpha = alpha,
-                                  .beta = pass->first ? 0 : 1,
-                                  .round_a = p->fp8 ? FORMAT_FP8_E5M2 : FORMAT_FP32,
-                                  .round_b = p->fp8 ? FORMAT_FP8_E4M3 : FORMAT_FP32 });
+        pass->ops->matmul(pass->be, &(struct op_matmul) {
+                                        .out = p->grad,
+                                        .a = dy,
+                                        .b = tensor_columns(x, p->in_first, p->in_count),
+                                        .trans_a = true,
+                                        .alpha = alpha,
+                                        .beta = pass->first ? 0 : 1,
+                                        .round_a = p->fp8 ? FORMAT_FP8_E5M2 : FORMAT_FP32,
+                                        .round_b = p->fp8 ? FORMAT_FP8_E4M3 : FORMAT_FP32,
+                                        .rounded_a = rounded,
+                                        .rounded_b = pass_rounded_input(pass, p, true) });
     if (p->bias_grad.data)
         pass->ops->sum_rows(pass->be,
                             &(struct op_sum_rows) { .out = p->bias_grad, .x = dy });
@@ -76,7 +96,9 @@ static void linear_input_gradient(const struct pass *pass, const struct linear *
                                     .alpha = alpha,
                                     .beta = beta,
                                     .round_a = p->fp8 ? FORMAT_FP8_E5M2 : FORMAT_FP32,
-                                    .round_b = p->fp8 ? FORMAT_FP8_E4M3 : FORMAT_FP32 });
+                                    .round_b = p->fp8 ? FORMAT_FP8_E4M3 : FORMAT_FP32,
+                                    .rounded_a = rounded_gradient(pass, p, false),
+                                    .rounded_b = pass_rounded_weight(pass, p, true) });
 }
 
 /* dx += dropout(g A); without dropout directly into dx */
@@ -116,7 +138,7 @@ static void lora_b_backward(const struct pass *pass, const struct linear_stack *
     struct tensor g = adapter_gradient(pass, l, dy);
 
     for (size_t i = 0; i < l->lora_b_count; i++)
-        linear_weight_gradient(pass, &l->lora_b[i], u, dy, scale);
+        linear_weight_gradient(pass, &l->lora_b[i], u, dy, scale, false);
     for (size_t i = 0; i < l->lora_b_count; i++)
         linear_input_gradient(pass, &l->lora_b[i], dy, g, scale, 0);
 }
@@ -145,19 +167,20 @@ static void stack_backward_to_input(const struct pass *pass, const struct linear
         lora_input_gradient(pass, l, adapter_gradient(pass, l, dy), dx);
 }
 
-/* Then the gradients of W, or dA (+)= g^T dropout(x). */
+/* Then the gradients of W, or dA (+)= g^T dropout(x).  read: there was a dx. */
 static void stack_backward_to_weights(const struct pass *pass,
                                       const struct linear_stack *l, struct tensor x,
-                                      struct tensor dy)
+                                      struct tensor dy, bool read)
 {
     if (!l->folded)
         for (size_t i = 0; i < l->base_count; i++)
-            linear_weight_gradient(pass, &l->base[i], x, dy, 1);
+            linear_weight_gradient(pass, &l->base[i], x, dy, 1, read);
     if (l->lora_b_count == 0)
         return;
     x = pass_lora_input(pass, l, x);
     for (size_t i = 0; i < l->lora_a_count; i++)
-        linear_weight_gradient(pass, &l->lora_a[i], x, adapter_gradient(pass, l, dy), 1);
+        linear_weight_gradient(pass, &l->lora_a[i], x, adapter_gradient(pass, l, dy), 1,
+                               false);
 }
 
 static void stack_backward(const struct pass *pass, const struct linear_stack *l,
@@ -165,7 +188,7 @@ static void stack_backward(const struct pass *pass, const struct linear_stack *l
                            struct tensor dx)
 {
     stack_backward_to_input(pass, l, layer, dy, dx);
-    stack_backward_to_weights(pass, l, x, dy);
+    stack_backward_to_weights(pass, l, x, dy, dx.data != NULL);
 }
 
 /* Return the first C columns of a buffer, without the folded adapters. */
@@ -392,7 +415,7 @@ static bool down_backward(const struct pass *pass, size_t layer)
     dy = delta_gradient(pass, layer, false);
     stack_backward_to_input(pass, &b->down, layer, dy, dact);
     act = dact.data ? activation_backward(pass, layer, dact) : activation(pass, layer);
-    stack_backward_to_weights(pass, &b->down, act, dy);
+    stack_backward_to_weights(pass, &b->down, act, dy, dact.data != NULL);
     return dact.data != NULL;
 }
 
@@ -503,12 +526,14 @@ static void qkv_backward(const struct pass *pass, size_t layer)
 static void block_backward(const struct pass *pass, size_t layer)
 {
     const struct model *m = pass->model;
+    struct pass again = *pass;
     bool below;
 
+    again.fills = false;
     model_fill_window(pass, layer);
     /* the buffers still hold the last block, even with checkpointing */
     if (m->shapes.checkpointing && layer + 1 < m->config->layers)
-        model_forward_block(pass, layer, true);
+        model_forward_block(&again, layer, true);
     below = down_backward(pass, layer);
     if (below && m->config->parallel) {
         below = o_backward(pass, layer);

@@ -47,6 +47,37 @@ struct tensor pass_linear_weight(const struct pass *pass, const struct linear *l
     return pass_weight(pass, linear->weight);
 }
 
+static struct rounded_matrix room_of(const struct pass *pass, enum buffer buffer,
+                                     size_t layer, size_t at)
+{
+    char *rooms = pass_buffer(pass, buffer, layer).data;
+
+    return (struct rounded_matrix) { .room = rooms ? rooms + at : NULL };
+}
+
+struct rounded_matrix pass_rounded_weight(const struct pass *pass, const struct linear *p,
+                                          bool ready)
+{
+    struct rounded_matrix r = { 0 };
+
+    if (p->fp8 && pass->training)
+        r = room_of(pass, BUFFER_ROUNDED_W, p->layer, p->w_room);
+    r.ready = r.room && (ready || !pass->fills || (!p->grad.data && !pass->fills_frozen));
+    return r;
+}
+
+struct rounded_matrix pass_rounded_input(const struct pass *pass, const struct linear *p,
+                                         bool ready)
+{
+    struct rounded_matrix r = { 0 };
+
+    if (p->rounds_x && pass->training)
+        r = room_of(pass, BUFFER_ROUNDED_X, p->layer, p->x_room);
+    r.turned_only = true;
+    r.ready = r.room && ready;
+    return r;
+}
+
 struct tensor pass_bias(const struct pass *pass, struct tensor bias)
 {
     struct tensor scratch;
@@ -116,6 +147,8 @@ static void linear_forward(const struct pass *pass, const struct linear *p,
         .beta = beta,
         .round_a = p->fp8 ? FORMAT_FP8_E4M3 : FORMAT_FP32,
         .round_b = p->fp8 ? FORMAT_FP8_E4M3 : FORMAT_FP32,
+        .rounded_a = pass_rounded_input(pass, p, false),
+        .rounded_b = pass_rounded_weight(pass, p, false),
     };
 
     pass->ops->matmul(pass->be, &op);

@@ -270,6 +270,7 @@ void model_upload_frozen(struct model *m, const struct parameter *p, void *to,
     size_t shard = m->shapes.frozen_shard, at;
     struct model_shard own;
 
+    m->rounded_frozen = false;
     if (!p->gathered || p->trainable) {
         m->be->ops->upload(m->be, to, from, bytes);
         return;

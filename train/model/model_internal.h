@@ -57,6 +57,9 @@ struct linear {
     struct tensor bias, bias_grad;
     size_t out_first, out_count, in_first, in_count;
     bool fp8; /* operands are rounded to 8 bits: e4m3, gradients e5m2 */
+    /* where the rooms for its operands in 8 bits start, in the buffers of the block */
+    size_t layer, dy_room, w_room, x_room;
+    bool rounds_x; /* there is a room for x */
 };
 
 /* Linear layers that read the same input x and write one output y, with their LoRA
@@ -144,6 +147,7 @@ struct model {
     float embed_scale;                       /* factor of the embeddings; 0: none */
     struct block *blocks;
     size_t first_trained; /* sublayer_index of the first sublayer that is trained */
+    bool rounded_frozen;  /* frozen weights are in their rooms for 8 bits */
 
     size_t rope_reach[2]; /* what the tables of angles are filled for: model_rope.c */
     struct batch padded;  /* a batch padded for recorded passes: model_pass.c */
@@ -200,7 +204,9 @@ struct pass {
     size_t labeled; /* upper bound of the rows that have a target; 0: none has */
     size_t pairs;   /* preferences: the first 2 * pairs sequences */
     bool training, weighted;
-    bool first;         /* overwrites gradients, does not add to them */
+    bool first; /* overwrites gradients, does not add to them */
+    bool fills; /* the rooms for weights in 8 bits, if trained or `fills_frozen` */
+    bool fills_frozen;
     bool reduces;       /* there are other ranks that wait for its gradients */
     bool skip_adapters; /* compute the base model only */
     bool second;        /* of a teacher or a reference model */
@@ -244,6 +250,12 @@ struct tensor pass_bias(const struct pass *pass, struct tensor bias);
 struct tensor pass_head_bias(const struct pass *pass);
 /* Like pass_weight, for a linear layer: dequantizes 4-bit weights first. */
 struct tensor pass_linear_weight(const struct pass *pass, const struct linear *linear);
+/* Return the room for a layer's weight in 8 bits; none if this pass does not use it. */
+struct rounded_matrix pass_rounded_weight(const struct pass *pass,
+                                          const struct linear *linear, bool ready);
+/* Return that for the input of a layer. */
+struct rounded_matrix pass_rounded_input(const struct pass *pass,
+                                         const struct linear *linear, bool ready);
 /* Return the input of the adapters: x, or x after dropout in scratch. */
 struct tensor pass_lora_input(const struct pass *pass, const struct linear_stack *stack,
                               struct tensor x);

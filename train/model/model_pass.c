@@ -227,10 +227,12 @@ bool pass_open(struct model *model, const struct batch *batch, struct pass *out,
 /* from 0: the forward pass */
 static bool begin(const struct pass *pass, size_t from, size_t to)
 {
+    const bool fills = from == 0 && pass->fills;
     const size_t key[] = { pass->rows,     pass->sequences,
                            pass->longest,  pass->training,
                            pass->decoding, pass->skip_adapters,
                            pass->second,   from > 0 && pass->first,
+                           fills,          fills && pass->fills_frozen,
                            from,           to };
 
     return !pass->ops->begin || pass->ops->begin(pass->be, key, sizeof(key));
@@ -391,6 +393,9 @@ bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
     pass.pairs = pairs;
     pass.training = true;
     pass.first = window->batch_count == 0 || model->shapes.shards_gradients;
+    pass.fills = window->batch_count == 0;
+    pass.fills_frozen = !model->rounded_frozen;
+    model->rounded_frozen = true;
     save_previous(&pass);
     upload_batch(&pass, batch);
     pass.ops->upload(pass.be, &model_step_scalars(model)->draw, drawn, sizeof(drawn));

@@ -197,10 +197,38 @@ static size_t min(size_t a, size_t b)
     return a < b ? a : b;
 }
 
+size_t shapes_room_at(size_t index, size_t bytes)
+{
+    const size_t apart = rounded_matrix_bytes(0, false) + 2 * SHAPES_ALIGNMENT;
+
+    return index * apart + size_round(bytes, SHAPES_ALIGNMENT);
+}
+
+/* Rooms for matrices in 8 bits, from which the layers of a stack take theirs by the order
+ * of their modules. */
+static void dims_rounded(struct shapes_builder *m, size_t rows)
+{
+    const bool *once = m->out->rounds_once;
+    size_t *d = m->dims;
+    size_t widest = max(max(d[DIM_C], d[DIM_QKV]), d[DIM_GATE_UP]);
+    size_t inputs = 2 * d[DIM_C] + d[DIM_Q] + d[DIM_I];
+    size_t weights = shapes_times(m, d[DIM_C], d[DIM_QKV] + d[DIM_Q]) +
+                     shapes_times(m, d[DIM_C], d[DIM_GATE_UP] + d[DIM_I]);
+
+    d[DIM_ROUNDED_DY] = d[DIM_ROUNDED_W] = d[DIM_ROUNDED_X] = 0;
+    if (once[ROUNDED_DY])
+        d[DIM_ROUNDED_DY] = shapes_room_at(MODULES, shapes_times(m, rows, widest)) / 4;
+    if (once[ROUNDED_W])
+        d[DIM_ROUNDED_W] = shapes_room_at(MODULES, shapes_times(m, weights, 2)) / 4;
+    if (once[ROUNDED_X])
+        d[DIM_ROUNDED_X] = shapes_room_at(MODULES, shapes_times(m, rows, inputs)) / 4;
+}
+
 static void dims_batch(struct shapes_builder *m, size_t rows, size_t sequences)
 {
     size_t *d = m->dims;
 
+    dims_rounded(m, rows);
     d[DIM_N] = rows;
     d[DIM_OFFSETS] = sequences + 1;
     d[DIM_V_ROW] = shapes_logits_row(&m->plan->device, d[DIM_V]);
@@ -451,9 +479,20 @@ static bool can_keep(const struct shapes_builder *m, enum stack stack)
     return stack != STACK_O && trained && !m->out->checkpointing;
 }
 
+/* Use memory for something if what has been decided fits with it. */
+static void use_if_fits(struct shapes_builder *m, bool *used, size_t rows,
+                        size_t sequences)
+{
+    const uint64_t room = shapes_room_to_keep(m->plan);
+
+    lay_out_buffers(m, rows, sequences);
+    *used = *used && !m->overflow && m->out->total <= room;
+}
+
 /*
  * Take memory for speed if there is room, with full batches or the largest one: first for
- * larger chunks, then for inputs that need not be computed again.
+ * larger chunks, then for inputs that need not be computed again, and for matrices that
+ * need not be rounded to 8 bits again.
  *
  * Chunks change the bits.  So they must not depend on what is free, nor on where moments
  * and the weights of blocks are (zero_stage 2 and 3 give the same bits, and so does
@@ -462,10 +501,10 @@ static bool can_keep(const struct shapes_builder *m, enum stack stack)
 static void use_room(struct shapes_builder *m, size_t rows, size_t sequences)
 {
     const uint64_t room = shapes_room(m->plan);
-    const uint64_t room_to_keep = shapes_room_to_keep(m->plan);
     const size_t full =
         shapes_times(m, plan_batch_sequences(m->plan), (size_t)m->plan->cutoff_len);
     struct shapes *s = m->out;
+    const bool trained_in_fp8 = m->plan->precision.fp8 && m->plan->method != METHOD_LORA;
     const size_t on_host = s->offloads ? shapes_times(m, s->moments, s->moment_bytes) : 0;
 
     if (room == 0 || m->overflow)
@@ -475,11 +514,16 @@ static void use_room(struct shapes_builder *m, size_t rows, size_t sequences)
     lay_out_buffers(m, rows, sequences);
     m->large_chunks =
         m->large_chunks && !m->overflow && on_host <= room && s->total <= room - on_host;
+    s->rounds_once[ROUNDED_DY] = trained_in_fp8;
+    use_if_fits(m, &s->rounds_once[ROUNDED_DY], rows, sequences);
     for (enum stack i = 0; i < STACKS; i++) {
         s->keeps[i] = can_keep(m, i);
-        lay_out_buffers(m, rows, sequences);
-        s->keeps[i] = s->keeps[i] && !m->overflow && s->total <= room_to_keep;
+        use_if_fits(m, &s->keeps[i], rows, sequences);
     }
+    s->rounds_once[ROUNDED_X] = trained_in_fp8 && !s->checkpointing;
+    use_if_fits(m, &s->rounds_once[ROUNDED_X], rows, sequences);
+    s->rounds_once[ROUNDED_W] = m->plan->precision.fp8 && !s->shards_blocks;
+    use_if_fits(m, &s->rounds_once[ROUNDED_W], rows, sequences);
     m->overflow = false;
 }
 

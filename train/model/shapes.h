@@ -130,6 +130,9 @@ enum buffer {
      * blocks, the output of the MLP before it is added */
     BUFFER_DROPPED,
     BUFFER_LORA_X, /* input of an adapter after dropout, or its gradient before dropout */
+    BUFFER_ROUNDED_DY, /* rooms for matrices in 8 bits: see enum rounded */
+    BUFFER_ROUNDED_W,  /* one per block */
+    BUFFER_ROUNDED_X,  /* one per block */
     /* frozen weights that are stored in another format, while they are used */
     BUFFER_WEIGHT,
     BUFFER_BIAS,
@@ -162,6 +165,17 @@ enum buffer {
      * sequence (slots * slot_rows, K D) */
     BUFFER_VALUES,
     BUFFERS
+};
+
+/*
+ * With fp8: matrices that two matmuls read in 8 bits, each the other's transpose.  If
+ * there is memory, they are rounded once (struct rounded_matrix).
+ */
+enum rounded {
+    ROUNDED_DY, /* gradients of the outputs of a stack's layers */
+    ROUNDED_W,  /* weights: once for all micro-batches of a step, frozen ones once */
+    ROUNDED_X,  /* inputs of a stack, if the backward pass does not compute them again */
+    ROUNDEDS
 };
 
 struct shape_buffer {
@@ -206,6 +220,7 @@ struct shapes {
     /* the input of this stack's matmuls, which is the output of a norm or an activation, is
      * kept for the backward pass; otherwise that recomputes it, to the same bits */
     bool keeps[STACKS];
+    bool rounds_once[ROUNDEDS];
     /* the largest batch, after padding (model_pass.c) */
     size_t rows, sequences;
     size_t slots, slot_rows; /* sequences of the cache, and rows per sequence; 0: none */
@@ -290,6 +305,10 @@ enum lane shapes_lane(const struct shapes *shapes, size_t level);
  * frozen matrices. */
 size_t shapes_window_element(const struct shapes *shapes, size_t layer);
 size_t shapes_window_byte(const struct shapes *shapes, size_t layer);
+
+/* Return where a room starts in a buffer of rooms for matrices in 8 bits: it is number
+ * `index`, after at least as many `bytes` of other matrices. */
+size_t shapes_room_at(size_t index, size_t bytes);
 
 /* Return the stack of a linear layer of a block; STACKS for other modules. */
 enum stack shapes_stack(enum module module);

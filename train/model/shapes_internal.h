@@ -63,8 +63,11 @@ enum dim {
     DIM_LORA_X, /* widest adapter input under dropout */
     /* C, with folded adapters; 0: no dropout and no factor before the residual */
     DIM_DROPPED,
-    DIM_COPY, /* the same if the compute format is not fp32 */
-    DIM_DACT, /* I, or 0 if the gradient of the activation overwrites it */
+    DIM_COPY,       /* the same if the compute format is not fp32 */
+    DIM_ROUNDED_DY, /* bytes / 4 of rooms for matrices in 8 bits */
+    DIM_ROUNDED_W,
+    DIM_ROUNDED_X, /* of a block */
+    DIM_DACT,      /* I, or 0 if the gradient of the activation overwrites it */
     DIM_WEIGHT,
     DIM_BIAS, /* elements to convert at a time */
     DIMS
