@@ -143,6 +143,7 @@ libtrain_a_SOURCES += %D%/model/model_gather.c
 libtrain_a_SOURCES += %D%/model/model_snapshot.c %D%/model/model_snapshot.h
 libtrain_a_SOURCES += %D%/model/model_torch.c
 libtrain_a_SOURCES += %D%/model/model_watch.c %D%/model/model_watch.h
+libtrain_a_SOURCES += %D%/model/multimodal.c %D%/model/multimodal.h
 libtrain_a_SOURCES += %D%/model/optimizer.c %D%/model/optimizer.h
 libtrain_a_SOURCES += %D%/model/optimizer_table.c %D%/model/optimizer_table.h
 libtrain_a_SOURCES += %D%/model/parallel.c %D%/model/parallel.h

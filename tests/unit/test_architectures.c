@@ -272,5 +272,5 @@ int main(void)
         cmocka_unit_test(test_architectures_read_bare_files),
     };
 
-    return cmocka_run_group_tests(tests, architectures_setup, architectures_teardown);
+    return cmocka_run_group_tests(tests, architectures_setup_all, architectures_teardown);
 }

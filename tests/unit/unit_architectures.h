@@ -82,6 +82,24 @@ static inline int architectures_setup(void **state)
     return 0;
 }
 
+/* The same, with the models that have towers (tests/golden/multimodal.py). */
+static inline int architectures_setup_all(void **state)
+{
+    char *path = unit_source("tests/golden/multimodal.json");
+    static const char *const lists[] = { "models", "adapters" };
+    struct error err = { 0 };
+    json_t *towers = json_read_file(path, (size_t)4 << 20, &err);
+
+    unit_must(towers != NULL, &err);
+    architectures_setup(state);
+    for (size_t i = 0; i < TS_COUNT(lists); i++)
+        json_array_extend(json_object_get(golden, lists[i]),
+                          json_object_get(towers, lists[i]));
+    json_decref(towers);
+    free(path);
+    return 0;
+}
+
 static inline int architectures_teardown(void **state)
 {
     (void)state;

@@ -98,17 +98,17 @@ static inline void put_tensors(const json_t *one, const char *dir, const char *f
 
     json_object_foreach(tensors, name, shape)
     {
-        size_t rank = json_array_size(shape), rows = shape_of(shape, 0),
-               cols = rank == 2 ? shape_of(shape, 1) : 1;
+        size_t rank = json_array_size(shape), elements = 1;
 
-        made[count] = (struct made) { name, rank, rows * cols, real(one, "offset") };
         sources[count] = (struct tensor_source) { .name = name,
                                                   .format = FORMAT_FP32,
                                                   .rank = rank,
-                                                  .shape = { rows, cols },
                                                   .read = read_made,
                                                   .context = made,
                                                   .index = count };
+        for (size_t i = 0; i < rank; i++)
+            elements *= sources[count].shape[i] = shape_of(shape, i);
+        made[count] = (struct made) { name, rank, elements, real(one, "offset") };
         if (cut && text_starts(name, cut))
             sources[count].name += strlen(cut);
         count++;

@@ -72,7 +72,7 @@ static size_t list_sources(struct model *model, const struct safetensors *weight
 
     for (size_t i = 0; i < model_parameters(model); i++) {
         const struct parameter *parameter = model_parameter(model, i);
-        const struct stored_tensor *stored = find_stored(weights, parameter, "");
+        const struct stored_tensor *stored = model_find_saved(model, weights, parameter);
 
         for (size_t kept = 0; parameter->trainable && kept < KEPT_COUNT; kept++) {
             struct tensor tensor = parameter->weight; /* moments have its shape */
@@ -262,7 +262,7 @@ static bool load_weight(struct model *model, struct parameter *parameter,
     const struct stored_tensor *master =
         kept ? find_stored(kept, parameter, WEIGHT_SUFFIX) : NULL;
     const struct stored_tensor *stored =
-        master ? master : find_stored(weights, parameter, "");
+        master ? master : model_find_saved(model, weights, parameter);
     struct wide wide;
     bool ok = check_stored(stored, parameter->weight, parameter->name, err) &&
               wide_open(stored, parameter->weight, &wide, err);

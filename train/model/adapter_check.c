@@ -11,9 +11,11 @@
 #include "base/text.h"
 #include "train/files/safetensors.h"
 #include "train/model/shapes.h"
+#include "train/model/weights.h"
 
 /* For parameters that the base has too, the file has PEFT's prefix. */
 static const struct stored_tensor *find(const struct safetensors *set,
+                                        const struct model_config *config,
                                         const struct shape_parameter *p)
 {
     const struct stored_tensor *found;
@@ -21,7 +23,7 @@ static const struct stored_tensor *find(const struct safetensors *set,
 
     text_init(&name, 0);
     text_addf(&name, "%s%s", p->part >= PART_LORA_A ? "" : "base_model.model.", p->name);
-    found = safetensors_find(set, name.data);
+    found = weights_find_adapter(set, config, name.data);
     text_clear(&name);
     return found;
 }
@@ -55,11 +57,9 @@ static bool check_shape(const char *dir, const struct stored_tensor *t,
     return false;
 }
 
-static bool check_tensor(const char *dir, const struct safetensors *set,
+static bool check_tensor(const char *dir, const struct stored_tensor *t,
                          const struct shape_parameter *p, struct error *err)
 {
-    const struct stored_tensor *t = find(set, p);
-
     if (!t)
         return error_set(err, ERROR_DATA,
                          "%s is an adapter of another model: it has no tensor %s", dir,
@@ -77,7 +77,7 @@ static bool has_tied_head(const struct model_config *config,
     text_init(&name, 0);
     text_addf(&name, "base_model.model.%s.weight",
               config->architecture->paths[MODULE_HEAD]);
-    has = config->tied && safetensors_find(set, name.data);
+    has = config->tied && weights_find_adapter(set, config, name.data);
     text_clear(&name);
     return has;
 }
@@ -92,7 +92,9 @@ static bool check_tensors(const char *dir, const struct model_config *config,
 
     for (size_t i = 0; ok && i < shapes->count; i++)
         if (shapes->parameters[i].trainable) {
-            ok = check_tensor(dir, set, &shapes->parameters[i], err);
+            const struct shape_parameter *p = &shapes->parameters[i];
+
+            ok = check_tensor(dir, find(set, config, p), p, err);
             known++;
         }
     if (ok && known != safetensors_count(set))

@@ -42,6 +42,8 @@ const char *adapter_targets_name(const struct architecture *a, const bool *marks
 {
     const char *leaf = architecture_leaf(a, module);
 
+    if (a->has_towers && module == MODULE_NORM) /* norms of towers end in it, too */
+        return a->paths[module];
     for (enum module i = 0; i < MODULES; i++)
         if (!marks[i] && adapter_targets_match(a, i, leaf, strlen(leaf), linear))
             return a->paths[module];

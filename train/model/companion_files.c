@@ -26,6 +26,10 @@ static const char *const copied[] = {
     "tekken.json",
     "vocab.json",
     "merges.txt",
+    "preprocessor_config.json",
+    "processor_config.json",
+    "video_preprocessor_config.json",
+    "chat_template.json",
     CHAT_TEMPLATE,
     "additional_chat_templates/tool_use.jinja",
     /* the code of models that transformers does not have */

@@ -73,6 +73,45 @@ static json_t *names_of(const struct architecture *a, const bool *marks, bool li
     return json_null();
 }
 
+static void add_escaped(struct text *out, const char *string)
+{
+    for (; *string; string++) {
+        if (*string == '.')
+            text_addc(out, '\\');
+        text_addc(out, *string);
+    }
+}
+
+/* A regular expression for the whole names of layers: towers have layers with the same last
+ * parts of names, which a list would adapt, too. */
+static json_t *pattern_of(const struct architecture *a, const bool *marks)
+{
+    const char *separator = "";
+    struct text pattern;
+    json_t *out;
+
+    text_init(&pattern, 0);
+    add_escaped(&pattern, a->blocks);
+    text_adds(&pattern, "\\d+\\.(?:");
+    for (enum module i = 0; i < MODULES; i++) {
+        if (!marks[i])
+            continue;
+        text_adds(&pattern, separator);
+        add_escaped(&pattern, a->paths[i]);
+        separator = "|";
+    }
+    text_adds(&pattern, ")");
+    out = json_string(pattern.data);
+    text_clear(&pattern);
+    return out;
+}
+
+static json_t *targets_of(const struct lora *lora, const struct architecture *a)
+{
+    return a->has_towers ? pattern_of(a, lora->adapted)
+                         : names_of(a, lora->adapted, true);
+}
+
 /* PEFT ties embedding and head, and warns unless it is asked to, if one of them has a
  * name that it knows (EMBEDDING_LAYER_NAMES): GPT-NeoX's have other names. */
 static bool peft_ties(const struct lora *lora, const struct architecture *a)
@@ -97,8 +136,8 @@ bool lora_write_config(const struct lora *lora, const struct architecture *archi
         alpha, "lora_dropout", lora->dropout, "modules_to_save",
         names_of(architecture, lora->saved, false), "peft_type", "LORA", "r",
         (json_int_t)lora->rank, "rank_pattern", "revision", "target_modules",
-        names_of(architecture, lora->adapted, true), "task_type", "CAUSAL_LM", "use_dora",
-        0, "use_rslora", lora->rslora);
+        targets_of(lora, architecture), "task_type", "CAUSAL_LM", "use_dora", 0,
+        "use_rslora", lora->rslora);
     bool ok =
         root && (!peft_ties(lora, architecture) ||
                  json_object_set_new(root, "ensure_weight_tying", json_true()) == 0);

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/size.h"
 #include "train/model/adapter_targets.h"
+#include "train/model/weights.h"
 #include "train/text/pattern.h"
 
 #define CONFIG_BYTES_MAX ((size_t)1 << 20)
@@ -214,13 +215,32 @@ static bool has_layer(const struct reading *reading, size_t layer)
     return false;
 }
 
+/* Return whether a name is in a list, also as transformers 4 named a module of a model with
+ * towers. */
+static bool has_name(const struct reading *reading, const struct name_matcher *matcher,
+                     const char *name)
+{
+    const struct multimodal *towers = reading->config->multimodal;
+    bool has = matcher_has(matcher, name);
+    struct text old;
+
+    text_init(&old, 0);
+    for (size_t i = 1; towers && !has && towers->names[i].base; i++) {
+        weights_name(reading->config, &towers->names[i], name, &old);
+        has = matcher_has(matcher, old.data);
+    }
+    text_clear(&old);
+    return has;
+}
+
 static bool is_adapted(const struct reading *reading, enum module module, size_t layer,
                        struct text *name)
 {
     architecture_name(reading->config->architecture, module, layer, name);
     return (reading->all_linear ? module_is_linear(module)
-                                : matcher_has(&reading->targets, name->data)) &&
-           !matcher_has(&reading->excluded, name->data) && has_layer(reading, layer);
+                                : has_name(reading, &reading->targets, name->data)) &&
+           !has_name(reading, &reading->excluded, name->data) &&
+           has_layer(reading, layer);
 }
 
 /* Mark a module of the blocks if all layers have an adapter on it. */

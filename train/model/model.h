@@ -72,6 +72,11 @@ bool model_load(struct model *model, struct error *err);
 bool model_load_tensor(struct model *model, const struct parameter *p,
                        const struct stored_tensor *from, struct error *err);
 
+/* Return the tensor of a parameter in a file that model_save wrote, or NULL. */
+const struct stored_tensor *model_find_saved(const struct model *model,
+                                             const struct safetensors *set,
+                                             const struct parameter *p);
+
 struct backend *model_backend(struct model *model); /* borrowed */
 size_t model_parameters(const struct model *model);
 struct parameter *model_parameter(struct model *model, size_t index);

@@ -96,6 +96,8 @@ static const struct architecture *find_architecture(const struct reader *r)
     for (size_t i = 0; architecture_at(i); i++)
         if (architecture_find(architecture_at(i)->model_type) == architecture_at(i))
             text_addf(&known, "%s%s", i ? ", " : "", architecture_at(i)->model_type);
+    for (size_t i = 0; multimodal_at(i); i++)
+        text_addf(&known, ", %s", multimodal_at(i)->model_type);
     if (type)
         error_set(r->err, ERROR_DATA,
                   "%s: model_type \"%s\" is not supported; supported: %s", r->file, type,
@@ -566,6 +568,8 @@ static void read_all(struct reader *r, struct model_config *out)
     read_dtype(r, out);
     if (!row)
         return;
+    if (out->multimodal)
+        row = multimodal_architecture(out->multimodal, row, r->arena);
     out->architecture = row;
     r->keys = row->keys;
     r->biases = &row->bias_keys;
@@ -591,6 +595,21 @@ static void read_all(struct reader *r, struct model_config *out)
     read_dropouts(r, out);
 }
 
+/* Read the config of a text model, or of the text model of one with towers. */
+static void read_root(struct reader *r, json_t *root, struct model_config *out)
+{
+    const char *type = json_get_string(root, "model_type", NULL, r->file, r->err);
+    json_t *text = NULL;
+
+    out->multimodal = type ? multimodal_find(type) : NULL;
+    if (out->multimodal)
+        text = multimodal_text(out->multimodal, root, r->file, r->err);
+    r->root = out->multimodal ? text : root;
+    if (r->root)
+        read_all(r, out);
+    json_decref(text);
+}
+
 bool model_config_parse(const char *data, size_t len, const char *file,
                         struct arena *arena, struct model_config *out, struct error *err)
 {
@@ -604,8 +623,7 @@ bool model_config_parse(const char *data, size_t len, const char *file,
     if (root && !json_is_object(root)) {
         error_set(&local, ERROR_DATA, "%s: expected a JSON object", file);
     } else if (root) {
-        r.root = root;
-        read_all(&r, out);
+        read_root(&r, root, out);
         out->text = arena_copy(arena, data, len);
         out->text_len = len;
     }

@@ -12,12 +12,14 @@
 #include "kernels/ops.h"
 #include "precision/format.h"
 #include "train/model/architecture.h"
+#include "train/model/multimodal.h"
 #include "train/model/quantized_config.h"
 #include "train/model/rope.h"
 #include "train/files/safetensors.h"
 
 struct model_config {
     const struct architecture *architecture;
+    const struct multimodal *multimodal; /* NULL: the whole model is a text model */
     size_t vocab_size, hidden_size, intermediate_size;
     size_t layers, heads, kv_heads, head_size;
     size_t max_positions;

@@ -189,7 +189,7 @@ struct model {
 
     /* files of the base, open as long as frozen weights may have to be saved */
     struct safetensors *base_files;
-    bool bare;                  /* tensor names in base_files lack architecture->base */
+    struct text_names names;    /* how base_files names tensors */
     struct safetensors *merged; /* adapter merged into the base: create_new_adapter */
     struct lora merged_lora;
 };

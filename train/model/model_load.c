@@ -47,7 +47,20 @@ struct matrix_layout model_matrix_layout(const struct model *model,
 
 const struct stored_tensor *model_find_tensor(const struct model *model, const char *name)
 {
-    return weights_find(model->base_files, model->bare, model->config, name);
+    return weights_find(model->base_files, &model->names, model->config, name);
+}
+
+const struct stored_tensor *model_find_saved(const struct model *model,
+                                             const struct safetensors *set,
+                                             const struct parameter *p)
+{
+    const struct stored_tensor *found = safetensors_find(set, p->name);
+    struct text_names names;
+
+    if (found || !model->config->multimodal)
+        return found;
+    names = weights_names(set, model->config);
+    return weights_find(set, &names, model->config, p->name);
 }
 
 bool model_check_shape(const struct stored_tensor *t, const struct parameter *p,
@@ -255,10 +268,39 @@ static bool is_ignored(const struct model *m, const char *name)
 {
     const struct architecture *architecture = m->config->architecture;
 
+    if (m->config->multimodal && multimodal_is_tower(m->config->multimodal, name))
+        return true;
     for (size_t i = 0; architecture->ignored[i]; i++)
         if (text_ends(name, architecture->ignored[i]))
             return true;
-    return m->config->tied && is_weight_of(name, architecture->paths[MODULE_HEAD]);
+    return m->config->tied && is_weight_of(name, m->names.head);
+}
+
+/* In the config.json of a model with towers, transformers 5 may write tie_word_embeddings
+ * although the files have a head of their own. */
+static bool check_tied_head(const struct model *m, struct error *err)
+{
+    const char *const *paths = m->config->architecture->paths;
+    const struct stored_tensor *embed, *head;
+    struct text name;
+
+    if (!m->config->tied || !m->config->multimodal)
+        return true;
+    text_init(&name, 0);
+    text_addf(&name, "%s.weight", paths[MODULE_HEAD]);
+    head = model_find_tensor(m, name.data);
+    text_reset(&name);
+    text_addf(&name, "%s.weight", paths[MODULE_EMBED]);
+    embed = model_find_tensor(m, name.data);
+    text_clear(&name);
+    if (!head || !embed ||
+        (head->bytes == embed->bytes &&
+         memcmp(head->data, embed->data, head->bytes) == 0))
+        return true;
+    return error_set(err, ERROR_DATA,
+                     "%s: %s differs from the embeddings, but config.json says "
+                     "tie_word_embeddings; set it to false there, and in text_config",
+                     head->file, head->name);
 }
 
 static bool is_parameter(const struct model *m, const struct stored_tensor *t)
@@ -298,11 +340,17 @@ static bool check_extra_tensors(const struct model *m, struct error *err)
 
 static bool open_base(struct model *m, struct error *err)
 {
+    if (m->plan->train_from_scratch && m->config->multimodal)
+        return error_set(err, ERROR_JOB,
+                         "train_from_scratch: %s has towers, which would have no weights",
+                         m->config->multimodal->model_type);
     if (m->plan->train_from_scratch)
         return true;
     m->base_files = safetensors_open(m->plan->model_name_or_path, "model", false, err);
-    m->bare = m->base_files && weights_are_bare(m->base_files, m->config);
-    return m->base_files && check_extra_tensors(m, err);
+    if (!m->base_files)
+        return false;
+    m->names = weights_names(m->base_files, m->config);
+    return check_extra_tensors(m, err) && check_tied_head(m, err);
 }
 
 /* Return the next rows of a parameter that fit into the loader's room. */
@@ -396,7 +444,7 @@ bool model_load(struct model *model, struct error *err)
          model->be->ops->sync(model->be, err);
     free(l.values);
     free(l.packed);
-    if (model->plan->method == METHOD_FULL) {
+    if (model->plan->method == METHOD_FULL && !model->config->multimodal) {
         safetensors_close(model->base_files);
         model->base_files = NULL;
     }

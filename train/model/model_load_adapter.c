@@ -10,9 +10,11 @@
 #include "base/text.h"
 #include "train/model/lora_config.h"
 #include "train/model/model_load.h"
+#include "train/model/weights.h"
 
 /* "model.layers.0.x.weight" -> "base_model.model.model.layers.0.x.lora_A.weight" */
-static const struct stored_tensor *find_adapter(const struct safetensors *set,
+static const struct stored_tensor *find_adapter(const struct model *m,
+                                                const struct safetensors *set,
                                                 const char *name, const char *part)
 {
     size_t stem = strlen(name) - (text_ends(name, ".weight") ? strlen(".weight") : 0);
@@ -21,7 +23,7 @@ static const struct stored_tensor *find_adapter(const struct safetensors *set,
 
     text_init(&text, 0);
     text_addf(&text, "base_model.model.%.*s%s", (int)stem, name, part);
-    found = safetensors_find(set, text.data);
+    found = weights_find_adapter(set, m->config, text.data);
     text_clear(&text);
     return found;
 }
@@ -46,10 +48,10 @@ bool model_add_merged(const struct model *m, const struct model_rows *rows,
     const struct shape_parameter *shape = &m->shapes.parameters[p - m->parameters];
     enum module module = shape->module;
     enum part part = shape->part;
-    const struct stored_tensor *a = find_adapter(m->merged, p->name, ".lora_A.weight");
-    const struct stored_tensor *b = find_adapter(m->merged, p->name, ".lora_B.weight");
+    const struct stored_tensor *a = find_adapter(m, m->merged, p->name, ".lora_A.weight");
+    const struct stored_tensor *b = find_adapter(m, m->merged, p->name, ".lora_B.weight");
     const struct stored_tensor *saved =
-        find_adapter(m->merged, p->name, part == PART_BIAS ? "" : ".weight");
+        find_adapter(m, m->merged, p->name, part == PART_BIAS ? "" : ".weight");
     size_t rank = m->merged_lora.rank;
     struct matrix_layout layout = { .storage = STORED_ROWS,
                                     .rows = p->rows,
@@ -94,8 +96,8 @@ static bool check_tied_copies(const struct model *m, const struct safetensors *s
 
     if (!m->config->tied)
         return true;
-    embed = find_adapter(set, a->paths[MODULE_EMBED], ".weight");
-    head = find_adapter(set, a->paths[MODULE_HEAD], ".weight");
+    embed = find_adapter(m, set, a->paths[MODULE_EMBED], ".weight");
+    head = find_adapter(m, set, a->paths[MODULE_HEAD], ".weight");
     *heads = head != NULL;
     if ((!embed && !head) ||
         (embed && head && embed->format == head->format && embed->bytes == head->bytes &&
@@ -119,11 +121,11 @@ static bool is_read(const struct model *m, const struct stored_tensor *t)
         bool weight = p->part == PART_WEIGHT;
 
         if ((weight || p->part == PART_BIAS) && lora->saved[p->module] &&
-            t == find_adapter(m->merged, p->name, weight ? ".weight" : ""))
+            t == find_adapter(m, m->merged, p->name, weight ? ".weight" : ""))
             return true;
         if (weight && lora->adapted[p->module] &&
-            (t == find_adapter(m->merged, p->name, ".lora_A.weight") ||
-             t == find_adapter(m->merged, p->name, ".lora_B.weight")))
+            (t == find_adapter(m, m->merged, p->name, ".lora_A.weight") ||
+             t == find_adapter(m, m->merged, p->name, ".lora_B.weight")))
             return true;
     }
     return false;
@@ -140,7 +142,7 @@ static bool check_all_read(const struct model *m, size_t copies, struct error *e
         const struct stored_tensor *t = safetensors_at(m->merged, i);
 
         if (!is_read(m, t) &&
-            !(copies > 0 && t == find_adapter(m->merged, head, ".weight")))
+            !(copies > 0 && t == find_adapter(m, m->merged, head, ".weight")))
             return error_set(err, ERROR_DATA,
                              "%s: the adapter's tensor %s belongs to no layer that its "
                              "adapter_config.json names in this model",
@@ -167,7 +169,8 @@ bool model_load_separate_adapter(const struct model_loader *l, size_t index,
                                  struct error *err)
 {
     const struct parameter *p = &l->model->parameters[index];
-    const struct stored_tensor *t = safetensors_find(l->model->merged, p->name);
+    const struct stored_tensor *t =
+        weights_find_adapter(l->model->merged, l->model->config, p->name);
 
     if (!t)
         return error_set(err, ERROR_DATA, "%s: the adapter has no tensor for %s",
@@ -176,13 +179,14 @@ bool model_load_separate_adapter(const struct model_loader *l, size_t index,
 }
 
 /* Return the stored tensor of a parameter that an adapter's file may have. */
-static const struct stored_tensor *find_trained(const struct safetensors *set,
+static const struct stored_tensor *find_trained(const struct model *m,
+                                                const struct safetensors *set,
                                                 const struct shape_parameter *p)
 {
     if (model_is_adapter(p))
-        return safetensors_find(set, p->name);
+        return weights_find_adapter(set, m->config, p->name);
     return p->trainable
-               ? find_adapter(set, p->name, p->part == PART_BIAS ? "" : ".weight")
+               ? find_adapter(m, set, p->name, p->part == PART_BIAS ? "" : ".weight")
                : NULL;
 }
 
@@ -198,7 +202,7 @@ static bool load_adapter(const struct model_loader *l, const struct safetensors 
         return false;
     for (size_t i = 0; i < m->shapes.count; i++) {
         const struct shape_parameter *p = &m->shapes.parameters[i];
-        const struct stored_tensor *t = find_trained(set, p);
+        const struct stored_tensor *t = find_trained(m, set, p);
 
         if (!p->trainable)
             continue;

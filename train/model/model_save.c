@@ -16,6 +16,7 @@
 #include "base/walk.h"
 #include "train/model/companion_files.h"
 #include "train/model/model_internal.h"
+#include "train/model/weights.h"
 
 static bool write_text(const char *dir, const char *name, const char *data, size_t len,
                        struct error *err)
@@ -239,6 +240,59 @@ static struct tensor_source source_of(const struct model *m, size_t index,
     return source;
 }
 
+/* Return the name of a parameter in a whole model: of one with towers, the name that the
+ * files have which it was loaded from. */
+static const char *name_in_files(const struct model *m, const char *name,
+                                 struct arena *arena)
+{
+    struct text text;
+    const char *out;
+
+    if (!m->config->multimodal)
+        return name;
+    text_init(&text, 0);
+    weights_name(m->config, &m->names, name, &text);
+    out = arena_strdup(arena, text.data);
+    text_clear(&text);
+    return out;
+}
+
+static bool read_tower(const void *context, size_t index, void *to, struct error *err)
+{
+    const struct model *m = context;
+    const struct stored_tensor *t = safetensors_at(m->base_files, index);
+
+    (void)err;
+    heartbeat_tick(m->heartbeat);
+    memcpy(to, t->data, t->bytes);
+    safetensors_release(m->base_files);
+    return true;
+}
+
+/* Add the tensors that are not part of the text model, as the files have them; returns how
+ * many. */
+static size_t add_towers(const struct model *m, struct tensor_source *sources)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < safetensors_count(m->base_files); i++) {
+        const struct stored_tensor *t = safetensors_at(m->base_files, i);
+
+        if (!multimodal_is_tower(m->config->multimodal, t->name))
+            continue;
+        sources[count] = (struct tensor_source) { .name = t->name,
+                                                  .format = t->format,
+                                                  .dtype = t->dtype,
+                                                  .rank = t->rank,
+                                                  .read = read_tower,
+                                                  .context = m,
+                                                  .index = i };
+        memcpy(sources[count].shape, t->shape, t->rank * sizeof(*t->shape));
+        count++;
+    }
+    return count;
+}
+
 static bool is_base(const struct model *m, size_t index)
 {
     enum part part = m->shapes.parameters[index].part;
@@ -252,7 +306,10 @@ static bool save_whole(const struct model *m, const char *dir, bool exported,
                        struct error *err)
 {
     bool merged = exported && m->plan->method == METHOD_LORA;
-    struct tensor_source *sources = memory_alloc(m->shapes.count * sizeof(*sources));
+    size_t stored = m->config->multimodal ? safetensors_count(m->base_files) : 0;
+    struct tensor_source *sources =
+        memory_alloc((m->shapes.count + stored) * sizeof(*sources));
+    struct arena *arena = arena_new();
     enum format format = m->shapes.trainable;
     size_t count = 0;
     bool ok;
@@ -262,18 +319,21 @@ static bool save_whole(const struct model *m, const char *dir, bool exported,
 
         if (!is_base(m, i))
             continue;
-        sources[count] = source_of(m, i, p->name);
+        sources[count] = source_of(m, i, name_in_files(m, p->name, arena));
         if (merged || !p->trainable) {
             sources[count].format = base_format(m, p->name);
             sources[count].read = read_merged;
         }
         count++;
     }
+    if (stored > 0)
+        count += add_towers(m, sources + count);
     if (merged)
         format = base_format(m, m->embed->name);
     ok = write_tensors(dir, "model.safetensors", sources, count, err) &&
          write_config(m, dir, format, err) &&
          write_companions(m, dir, false, exported, err);
+    arena_free(arena);
     free(sources);
     return ok;
 }

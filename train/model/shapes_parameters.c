@@ -9,6 +9,7 @@
 #include "precision/nf4.h"
 #include "train/model/optimizer_table.h"
 #include "train/model/shapes_internal.h"
+#include "train/model/weights.h"
 
 #define ALIGN_ELEMENTS (SHAPES_ALIGNMENT / 2) /* aligned in every format */
 
@@ -350,7 +351,7 @@ static void add_parameter(struct shapes_builder *m, enum module module, enum par
     p->folded = part == PART_LORA_A && m->out->folded[shapes_stack(module)];
     p->quantized = m->out->quantized && part == PART_WEIGHT && module_is_linear(module) &&
                    !p->trainable && !m->out->lora.saved[module] &&
-                   !quantized_config_skips(&m->config->quantized, p->name);
+                   !weights_skip_quantization(m->config, p->name);
     p->decays =
         p->trainable && p->rank == 2; /* like transformers' get_decay_parameter_names */
     /* LoRA+: B matrices and vectors; LLaMA-Factory's _create_loraplus_optimizer */

@@ -40,35 +40,109 @@ bool weights_fit(const struct stored_tensor *t, const struct weights_expected *e
     return false;
 }
 
-bool weights_are_bare(const struct safetensors *files, const struct model_config *config)
+static bool has_prefix(const struct safetensors *files, const char *prefix)
 {
     for (size_t i = 0; i < safetensors_count(files); i++)
-        if (text_starts(safetensors_at(files, i)->name, config->architecture->base))
-            return false;
-    return true;
+        if (text_starts(safetensors_at(files, i)->name, prefix))
+            return true;
+    return false;
 }
 
-const struct stored_tensor *weights_find(const struct safetensors *files, bool bare,
+struct text_names weights_names(const struct safetensors *files,
+                                const struct model_config *config)
+{
+    const struct architecture *a = config->architecture;
+    const struct text_names *names =
+        config->multimodal ? config->multimodal->names : NULL;
+    struct text_names own = { a->base, a->paths[MODULE_HEAD] };
+
+    for (size_t i = 0; names && names[i].base; i++)
+        if (has_prefix(files, names[i].base))
+            return names[i];
+    if (!names && !has_prefix(files, own.base))
+        own.base = "";
+    return own;
+}
+
+void weights_name(const struct model_config *config, const struct text_names *names,
+                  const char *name, struct text *out)
+{
+    const struct architecture *a = config->architecture;
+    const char *head = a->paths[MODULE_HEAD];
+
+    text_reset(out);
+    if (text_starts(name, a->base))
+        text_addf(out, "%s%s", names->base, name + strlen(a->base));
+    else if (text_starts(name, head) && name[strlen(head)] == '.')
+        text_addf(out, "%s%s", names->head, name + strlen(head));
+    else
+        text_adds(out, name);
+}
+
+const struct stored_tensor *weights_find(const struct safetensors *files,
+                                         const struct text_names *names,
                                          const struct model_config *config,
                                          const char *name)
 {
-    const char *base = config->architecture->base;
+    const struct stored_tensor *found;
+    struct text stored;
 
-    if (bare && text_starts(name, base))
-        name += strlen(base);
-    return safetensors_find(files, name);
+    text_init(&stored, 0);
+    weights_name(config, names, name, &stored);
+    found = safetensors_find(files, stored.data);
+    text_clear(&stored);
+    return found;
+}
+
+const struct stored_tensor *weights_find_adapter(const struct safetensors *files,
+                                                 const struct model_config *config,
+                                                 const char *name)
+{
+    static const char prefix[] = "base_model.model.";
+    const struct text_names *names =
+        config->multimodal ? config->multimodal->names : NULL;
+    const struct stored_tensor *found = safetensors_find(files, name);
+    struct text stored, whole;
+
+    text_init(&stored, 0);
+    text_init(&whole, 0);
+    for (size_t i = 0; names && names[i].base && !found; i++) {
+        text_reset(&whole);
+        weights_name(config, &names[i], name + strlen(prefix), &stored);
+        text_addf(&whole, "%s%s", prefix, stored.data);
+        found = safetensors_find(files, whole.data);
+    }
+    text_clear(&stored);
+    text_clear(&whole);
+    return found;
+}
+
+bool weights_skip_quantization(const struct model_config *config, const char *name)
+{
+    const struct text_names *names =
+        config->multimodal ? config->multimodal->names : NULL;
+    bool skips = quantized_config_skips(&config->quantized, name);
+    struct text stored;
+
+    text_init(&stored, 0);
+    for (size_t i = 0; names && names[i].base && !skips; i++) {
+        weights_name(config, &names[i], name, &stored);
+        skips = quantized_config_skips(&config->quantized, stored.data);
+    }
+    text_clear(&stored);
+    return skips;
 }
 
 static bool check(const char *dir, const struct safetensors *files,
                   const struct model_config *config, const struct shapes *shapes,
                   struct error *err)
 {
-    bool bare = weights_are_bare(files, config);
+    const struct text_names names = weights_names(files, config);
 
     for (size_t i = 0; i < shapes->count; i++) {
         const struct shape_parameter *p = &shapes->parameters[i];
         const struct weights_expected expected = { p->rank, p->rows, p->cols, p->stored };
-        const struct stored_tensor *t = weights_find(files, bare, config, p->name);
+        const struct stored_tensor *t = weights_find(files, &names, config, p->name);
 
         if (!t)
             return error_set(err, ERROR_DATA, "%s: the tensor %s is missing", dir,

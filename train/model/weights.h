@@ -15,14 +15,28 @@ struct weights_expected {
 bool weights_fit(const struct stored_tensor *t, const struct weights_expected *expected,
                  struct error *err);
 
-/* Return whether the files contain the model without its head, as GPT-2 was published:
- * then tensor names lack architecture->base. */
-bool weights_are_bare(const struct safetensors *files, const struct model_config *config);
-/* Return the tensor of a parameter, or NULL.  bare: look for its name without
- * architecture->base. */
-const struct stored_tensor *weights_find(const struct safetensors *files, bool bare,
+/* Return how the files name tensors.  Without a base they contain the model without its
+ * head, as GPT-2 was published. */
+struct text_names weights_names(const struct safetensors *files,
+                                const struct model_config *config);
+/* Set *out to the name in files of a parameter, or of a tensor whose name begins with a
+ * parameter's. */
+void weights_name(const struct model_config *config, const struct text_names *names,
+                  const char *name, struct text *out);
+/* Return the tensor of a parameter, or NULL. */
+const struct stored_tensor *weights_find(const struct safetensors *files,
+                                         const struct text_names *names,
                                          const struct model_config *config,
                                          const char *name);
+/* Return a tensor of an adapter by the name that PEFT gives it now; the file may name the
+ * modules of a model with towers as transformers 4 did.  NULL: there is none. */
+const struct stored_tensor *weights_find_adapter(const struct safetensors *files,
+                                                 const struct model_config *config,
+                                                 const char *name);
+
+/* Return whether config.json excludes a parameter from the layers in 4 bits, by any of its
+ * names. */
+bool weights_skip_quantization(const struct model_config *config, const char *name);
 
 /*
  * Compare the names and shapes in the headers of the files in folder `dir` with its

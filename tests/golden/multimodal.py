@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""Make multimodal.json: tiny models with towers, computed by transformers on text alone, for
+tests/unit/test_multimodal.c: loss, logits, the norm of each gradient of the text model and ten steps of
+AdamW; and adapters, trained by PEFT.  The weights are those of architectures.py.
+
+    python3 tests/golden/multimodal.py >tests/golden/multimodal.json       (on a CPU)
+"""
+import json
+import os
+import sys
+import tempfile
+
+import torch
+import transformers
+from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors.torch import load_file, save_file
+
+import architectures
+from architectures import (DECAY, LENGTHS, LLAMA, LR, decayed_names, elements, logits_of, tokens,
+                           train)
+
+TEXT = dict(LLAMA, head_dim=8)
+QWEN_VISION = {"depth": 1, "hidden_size": 8, "num_heads": 2, "in_channels": 3, "patch_size": 2,
+               "spatial_merge_size": 2, "temporal_patch_size": 2}
+VIT = {"hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2,
+       "image_size": 8, "patch_size": 4}
+MROPE = {"rope_type": "default", "rope_theta": 100.0, "mrope_section": [1, 1, 1]}
+
+# The values of config.json, by model_type.
+CASES = {
+    "gemma3": {
+        "text_config": dict(TEXT, num_hidden_layers=3, sliding_window=4, query_pre_attn_scalar=12,
+                            sliding_window_pattern=2, rope_parameters={
+                                "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+                                "full_attention": {"rope_type": "linear", "factor": 8.0,
+                                                   "rope_theta": 1000000.0}}),
+        "vision_config": dict(VIT, image_size=8), "mm_tokens_per_image": 1, "image_token_index": 39,
+        "boi_token_index": 38, "eoi_token_index": 37},
+    "mistral3": {
+        "text_config": dict(TEXT, model_type="mistral", sliding_window=None,
+                            tie_word_embeddings=False),
+        "vision_config": dict(VIT, model_type="pixtral", head_dim=4), "image_token_index": 39,
+        "tie_word_embeddings": False},
+    "llava": {
+        "text_config": dict(TEXT, model_type="llama"),
+        "vision_config": dict(VIT, model_type="clip_vision_model"), "image_token_index": 39},
+    "qwen2_vl": {
+        "text_config": dict(LLAMA, rope_parameters=dict(MROPE)), "tie_word_embeddings": True,
+        "vision_config": dict(QWEN_VISION, embed_dim=8, hidden_size=24), "image_token_id": 39,
+        "video_token_id": 38, "vision_start_token_id": 37, "vision_end_token_id": 36},
+    "qwen2_5_vl": {
+        "text_config": dict(LLAMA, rope_parameters=dict(MROPE)),
+        "vision_config": dict(QWEN_VISION, intermediate_size=12, out_hidden_size=24,
+                              fullatt_block_indexes=[0], window_size=8),
+        "image_token_id": 39, "video_token_id": 38, "vision_start_token_id": 37,
+        "vision_end_token_id": 36},
+    "qwen3_vl": {
+        "text_config": dict(TEXT, tie_word_embeddings=True, rope_parameters=dict(
+            MROPE, mrope_section=[2, 1, 1], mrope_interleaved=True)),
+        "vision_config": dict(QWEN_VISION, intermediate_size=12, out_hidden_size=24,
+                              num_position_embeddings=16, deepstack_visual_indexes=[0]),
+        "tie_word_embeddings": True, "image_token_id": 39, "video_token_id": 38,
+        "vision_start_token_id": 37, "vision_end_token_id": 36},
+}
+
+
+def flat(config):
+    """Make a config.json as Qwen2-VL was published with."""
+    text = config.pop("text_config")
+    rope = text.pop("rope_parameters")
+    text.pop("model_type")
+    config |= {key: value for key, value in text.items() if key not in config}
+    config |= {"rope_theta": rope["rope_theta"],
+               "rope_scaling": {"type": "mrope", "mrope_section": rope["mrope_section"]}}
+
+
+def sparse(config):
+    """Make a config.json as Gemma 3 was published with: without what its class has by default."""
+    text = config["text_config"]
+    for key in ("layer_types", "_sliding_window_pattern", "tie_word_embeddings", "pad_token_id",
+                "hidden_activation", "rms_norm_eps"):
+        text.pop(key)
+    text["rope_scaling"] = {"factor": 8.0, "rope_type": "linear"}
+    text.pop("rope_parameters")
+    config.pop("tie_word_embeddings")
+
+
+# Cases in which config.json or the names of tensors are others than transformers 5 writes.
+OTHERS = {
+    "gemma3-sparse": ("gemma3", sparse, []),
+    "gemma3-new-names": ("gemma3", None, [
+        ("language_model.model.", "model.language_model."),
+        ("vision_tower.", "model.vision_tower."),
+        ("multi_modal_projector.", "model.multi_modal_projector.")]),
+    "mistral3-new-names": ("mistral3", None, [
+        ("language_model.model.", "model.language_model."),
+        ("language_model.lm_head.", "lm_head."),
+        ("vision_tower.", "model.vision_tower."),
+        ("multi_modal_projector.", "model.multi_modal_projector.")]),
+    "qwen2_vl-flat": ("qwen2_vl", flat, []),
+    "qwen2_5_vl-new-names": ("qwen2_5_vl", None, [("model.", "model.language_model."),
+                                                  ("visual.", "model.visual.")]),
+}
+LAYERS = "self_attn.q_proj|self_attn.v_proj|mlp.up_proj|mlp.down_proj"
+TARGETS = r"model\.language_model\.layers\.\d+\.(?:" + LAYERS.replace(".", r"\.") + ")"
+ADAPTERS = {f"towers-{base}-lora": base for base in ("gemma3", "mistral3", "qwen2_vl", "qwen3_vl")}
+
+
+def loss_of(model, batch):
+    losses = [model(input_ids=torch.tensor([ids]), labels=torch.tensor([ids])).loss
+              * (len(ids) - 1) for ids in batch]
+    return sum(losses) / sum(len(ids) - 1 for ids in batch)
+
+
+architectures.loss_of = loss_of # without dropout
+
+
+def renamed(name, names):
+    for old, new in names:
+        if name.startswith(old):
+            return new + name[len(old):]
+    return name
+
+
+def make(case, folder):
+    """Write the folder of a model; return its config, tensor shapes and norm offset."""
+    model_type, change, names = OTHERS.get(case, (case, None, []))
+    values = CASES[model_type]
+    config = transformers.CONFIG_MAPPING[model_type](**json.loads(json.dumps(values)))
+    transformers.AutoModelForImageTextToText.from_config(config).save_pretrained(folder)
+    path = os.path.join(folder, "model.safetensors")
+    shapes = {renamed(n, names): list(t.shape) for n, t in sorted(load_file(path).items())}
+    offset = 1 if model_type.startswith("gemma") else 0
+    save_file({n: elements(n, s, offset) for n, s in shapes.items()}, path, {"format": "pt"})
+    path = os.path.join(folder, "config.json")
+    with open(path) as file:
+        config = json.load(file)
+    if change:
+        change(config)
+        with open(path, "w") as file:
+            json.dump(config, file)
+    return config, shapes, offset
+
+
+def load(folder):
+    model, info = transformers.AutoModelForImageTextToText.from_pretrained(
+        folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
+    assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_("language_model" in name or name.startswith("lm_head"))
+    return model.train()
+
+
+def case(name, batch):
+    with tempfile.TemporaryDirectory() as folder:
+        config, shapes, offset = make(name, folder)
+        model = load(folder)
+    logits = logits_of(model, batch)
+    decayed = decayed_names(model, str)
+    losses, norms = train(model, batch, decayed, str)
+    return {"name": "towers-" + name, "config": config, "offset": offset, "tensors": shapes,
+            "logits": logits, "losses": losses, "norms": norms,
+            "undecayed": sorted(n for n in norms if n not in decayed)}
+
+
+def adapter(name, base, batch):
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as to:
+        make(base, folder)
+        fresh = get_peft_model(load(folder), LoraConfig(
+            r=4, lora_alpha=6, target_modules=TARGETS, task_type="CAUSAL_LM"))
+        fresh.save_pretrained(to)
+        path = os.path.join(to, "adapter_model.safetensors")
+        shapes = {n: list(t.shape) for n, t in sorted(load_file(path).items())}
+        save_file({n: elements(n, s, 0) for n, s in shapes.items()}, path, {"format": "pt"})
+        with open(os.path.join(to, "adapter_config.json")) as file:
+            config = json.load(file)
+        model = PeftModel.from_pretrained(load(folder), to, is_trainable=True).train()
+    label = lambda n: n.replace(".default", "")
+    logits = logits_of(model, batch)
+    losses, norms = train(model, batch, decayed_names(model, label), label)
+    kept = ("r", "lora_alpha", "use_rslora", "target_modules", "fan_in_fan_out", "peft_type")
+    return {"name": name, "base": "towers-" + base, "config": {key: config[key] for key in kept},
+            "tensors": shapes, "logits": logits, "losses": losses, "norms": norms}
+
+
+def main():
+    torch.set_num_threads(1)
+    batch = [tokens(count, i) for i, count in enumerate(LENGTHS)]
+    json.dump({"made_with": f"transformers {transformers.__version__}, torch "
+                            f"{torch.__version__.split('+')[0]}",
+               "batch": batch, "lr": LR, "weight_decay": DECAY,
+               "models": [case(n, batch) for n in [*CASES, *OTHERS]],
+               "adapters": [adapter(n, base, batch) for n, base in ADAPTERS.items()]},
+              sys.stdout, indent=None, separators=(",", ":"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,235 @@
+/* train/model/multimodal.c - the table of models with towers. */
+#include "config.h"
+
+#include "train/model/multimodal.h"
+
+#include <string.h>
+
+#include "base/size.h"
+
+/* Sources: transformers/models/NAME/modeling_NAME.py and conversion_mapping.py (5.24),
+ * which maps the names of published files to those of modules. */
+static const struct text_names llava_names[] = {
+    { "model.language_model.", "lm_head" },
+    { "language_model.model.", "language_model.lm_head" },
+    { NULL, NULL },
+};
+static const struct text_names qwen2_vl_names[] = {
+    { "model.language_model.", "lm_head" },
+    { "model.", "lm_head" },
+    { NULL, NULL },
+};
+static const struct text_names qwen3_vl_names[] = {
+    { "model.language_model.", "lm_head" },
+    { NULL, NULL },
+};
+
+static const char *const llava_towers[] = {
+    "vision_tower.",
+    "multi_modal_projector.",
+    "image_newline",
+    "model.vision_tower.",
+    "model.multi_modal_projector.",
+    "model.image_newline",
+    NULL,
+};
+static const char *const qwen_towers[] = { "visual.", "model.visual.", NULL };
+
+static const struct multimodal rows[] = {
+    { .model_type = "gemma3",
+      .text_type = "gemma3_text",
+      .tied = true,
+      .names = llava_names,
+      .towers = llava_towers },
+    { .model_type = "internvl",
+      .text_type = "qwen2",
+      .names = llava_names,
+      .towers = llava_towers },
+    { .model_type = "llava",
+      .text_type = "llama",
+      .names = llava_names,
+      .towers = llava_towers },
+    { .model_type = "llava_next",
+      .text_type = "llama",
+      .names = llava_names,
+      .towers = llava_towers },
+    { .model_type = "mistral3",
+      .text_type = "mistral",
+      .names = llava_names,
+      .towers = llava_towers },
+    { .model_type = "qwen2_5_vl",
+      .text_type = "qwen2_5_vl_text",
+      .fixed_text = true,
+      .flat = true,
+      .names = qwen2_vl_names,
+      .towers = qwen_towers },
+    { .model_type = "qwen2_vl",
+      .text_type = "qwen2_vl_text",
+      .fixed_text = true,
+      .flat = true,
+      .names = qwen2_vl_names,
+      .towers = qwen_towers },
+    { .model_type = "qwen3_vl",
+      .text_type = "qwen3_vl_text",
+      .fixed_text = true,
+      .names = qwen3_vl_names,
+      .towers = qwen_towers },
+};
+
+/* The values of a text_config that it need not have, and which architecture it is.  Sources:
+ * transformers/models/NAME/configuration_NAME.py. */
+static const struct text_type {
+    const char *model_type, *architecture;
+    const char *defaults; /* JSON */
+} text_types[] = {
+    { "gemma3_text", "gemma3_text",
+      "{\"vocab_size\": 262208, \"hidden_size\": 2304, \"intermediate_size\": 9216, "
+      "\"num_hidden_layers\": 26, \"num_attention_heads\": 8, \"num_key_value_heads\": 4, "
+      "\"max_position_embeddings\": 131072}" },
+    { "llama", "llama",
+      "{\"vocab_size\": 32000, \"hidden_size\": 4096, \"intermediate_size\": 11008, "
+      "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, "
+      "\"max_position_embeddings\": 2048}" },
+    { "mistral", "mistral",
+      "{\"vocab_size\": 32000, \"hidden_size\": 4096, \"intermediate_size\": 14336, "
+      "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, "
+      "\"num_key_value_heads\": 8, \"max_position_embeddings\": 131072}" },
+    { "qwen2", "qwen2",
+      "{\"vocab_size\": 151936, \"hidden_size\": 4096, \"intermediate_size\": 22016, "
+      "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, "
+      "\"num_key_value_heads\": 32, \"max_position_embeddings\": 32768}" },
+#define QWEN2_VL                                                                     \
+    "{\"vocab_size\": 152064, \"hidden_size\": 8192, \"intermediate_size\": 29568, " \
+    "\"num_hidden_layers\": 80, \"num_attention_heads\": 64, "                       \
+    "\"num_key_value_heads\": 8, \"max_position_embeddings\": 32768, "               \
+    "\"rms_norm_eps\": 1e-5, \"rope_theta\": 1000000.0, \"max_window_layers\": 80, " \
+    "\"bos_token_id\": 151643, \"eos_token_id\": 151645}"
+    { "qwen2_5_vl_text", "qwen2", QWEN2_VL },
+    { "qwen2_vl_text", "qwen2", QWEN2_VL },
+    { "qwen3", "qwen3",
+      "{\"vocab_size\": 151936, \"hidden_size\": 4096, \"intermediate_size\": 22016, "
+      "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, "
+      "\"num_key_value_heads\": 32, \"max_position_embeddings\": 32768}" },
+    { "qwen3_vl_text", "qwen3",
+      "{\"vocab_size\": 151936, \"hidden_size\": 4096, \"intermediate_size\": 22016, "
+      "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, "
+      "\"num_key_value_heads\": 32, \"max_position_embeddings\": 128000, "
+      "\"rope_theta\": 500000.0}" },
+};
+
+/* Keys of the whole model that apply to its text model.  tie_word_embeddings may be in both;
+ * transformers 4 used the text model's. */
+static const char *const shared[] = {
+    "tie_word_embeddings", "dtype",        "torch_dtype",       "quantization_config",
+    "bos_token_id",        "eos_token_id", "initializer_range",
+};
+
+const struct multimodal *multimodal_at(size_t index)
+{
+    return index < TS_COUNT(rows) ? &rows[index] : NULL;
+}
+
+const struct multimodal *multimodal_find(const char *model_type)
+{
+    for (size_t i = 0; i < TS_COUNT(rows); i++)
+        if (strcmp(rows[i].model_type, model_type) == 0)
+            return &rows[i];
+    return NULL;
+}
+
+static bool is_given(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+
+    return value && !json_is_null(value);
+}
+
+/* In a text, the three position ids of a token are equal, so its rotation is the usual
+ * one. */
+static void set_plain_rope(json_t *rope)
+{
+    static const char *const keys[] = { "type", "rope_type" };
+
+    for (size_t i = 0; i < TS_COUNT(keys); i++) {
+        const char *type = json_string_value(json_object_get(rope, keys[i]));
+
+        if (type && strcmp(type, "mrope") == 0)
+            json_object_set_new(rope, keys[i], json_string("default"));
+    }
+}
+
+static void add_shared(const struct multimodal *row, const json_t *root, json_t *text)
+{
+    for (size_t i = 0; i < TS_COUNT(shared); i++)
+        if (!is_given(text, shared[i]) && is_given(root, shared[i]))
+            json_object_set(text, shared[i], json_object_get(root, shared[i]));
+    if (!is_given(text, "tie_word_embeddings"))
+        json_object_set_new(text, "tie_word_embeddings", json_boolean(row->tied));
+}
+
+/* Set the architecture, and the values that the text model's class has by default. */
+static void add_defaults(const struct multimodal *row, json_t *text)
+{
+    const char *type = json_string_value(json_object_get(text, "model_type"));
+
+    if (row->fixed_text || !type)
+        type = row->text_type;
+    for (size_t i = 0; i < TS_COUNT(text_types); i++)
+        if (strcmp(text_types[i].model_type, type) == 0) {
+            json_t *defaults = json_loads(text_types[i].defaults, 0, NULL);
+
+            json_object_update_missing(text, defaults);
+            json_decref(defaults);
+            type = text_types[i].architecture;
+        }
+    json_object_set_new(text, "model_type", json_string(type));
+}
+
+json_t *multimodal_text(const struct multimodal *row, const json_t *root,
+                        const char *file, struct error *err)
+{
+    const json_t *from = json_object_get(root, "text_config");
+    json_t *text;
+
+    if (!json_is_object(from) && row->flat)
+        from = root;
+    if (!json_is_object(from)) {
+        error_set(err, ERROR_DATA, "%s: a model of type %s must have a text_config", file,
+                  row->model_type);
+        return NULL;
+    }
+    text = json_deep_copy(from);
+    add_shared(row, root, text);
+    add_defaults(row, text);
+    set_plain_rope(json_object_get(text, "rope_scaling"));
+    set_plain_rope(json_object_get(text, "rope_parameters"));
+    return text;
+}
+
+const struct architecture *multimodal_architecture(const struct multimodal *row,
+                                                   const struct architecture *text,
+                                                   struct arena *arena)
+{
+    struct architecture *out = arena_alloc(arena, sizeof(*out));
+    const struct text_names *names = &row->names[0];
+    size_t skip = strlen(text->base);
+
+    *out = *text;
+    out->base = names->base;
+    out->blocks = arena_printf(arena, "%s%s", names->base, text->blocks + skip);
+    for (enum module i = 0; i < MODULES; i++)
+        if (text->paths[i] && !module_in_block(i))
+            out->paths[i] = i == MODULE_HEAD ? names->head
+                                             : arena_printf(arena, "%s%s", names->base,
+                                                            text->paths[i] + skip);
+    out->has_towers = true;
+    return out;
+}
+
+bool multimodal_is_tower(const struct multimodal *row, const char *name)
+{
+    for (size_t i = 0; row->towers[i]; i++)
+        if (text_starts(name, row->towers[i]))
+            return true;
+    return false;
+}
