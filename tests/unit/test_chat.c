@@ -113,6 +113,43 @@ static void test_chat_learns_between_prompts(void **state)
     expect(template, conversation, 4, &prompt, all, all);
 }
 
+/* The file of a processor counts unless the tokenizer has a template. */
+static void test_chat_reads_the_template_of_a_processor(void **state)
+{
+    static const char *const owns[] = { NULL, "\"{{ 'own' }}\"" };
+    static const char *const files[] = {
+        NULL,
+        "{\"chat_template\": \"{% for m in messages %}{{ m.content }};{% endfor %}\"}",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        const char *own = owns[i % 2], *file = files[i / 2];
+        char *dir = folder_with(own);
+        struct error err = { 0 };
+        struct tokenizer *tokenizer;
+        struct template_request request = { .options = &plain,
+                                            .messages = conversation,
+                                            .count = 2 };
+        struct text text;
+
+        if (file)
+            unit_write_string(dir, "chat_template.json", file);
+        tokenizer = chat_tokenizer_open(dir, &err);
+        request.tokenizer = tokenizer;
+        request.chat = template_guess(tokenizer);
+        text_init(&text, 0);
+        assert_true((template_model_chat(request.chat) != NULL) == (own || file));
+        if (own || file) {
+            assert_true(chat_render(&request, false, &text, &err));
+            assert_string_equal(text.data, own ? "own" : "2+2?;4;");
+        }
+        text_clear(&text);
+        tokenizer_close(tokenizer);
+        unit_dir_free(dir);
+    }
+}
+
 static void test_chat_learns_marked_text(void **state)
 {
     static const char template[] =
@@ -369,6 +406,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_chat_learns_between_prompts),
+        cmocka_unit_test(test_chat_reads_the_template_of_a_processor),
         cmocka_unit_test(test_chat_learns_marked_text),
         cmocka_unit_test(test_chat_omits_answers_it_cannot_locate),
         cmocka_unit_test(test_chat_skips_a_short_end),

@@ -100,6 +100,22 @@ static bool read_jinja(struct chat *chat, const char *dir, const char *name,
     return ok;
 }
 
+/* Folders with a processor for images may have the template in a file of its own. */
+static bool read_processor(struct chat *chat, const char *dir, struct error *err)
+{
+    json_t *file = NULL;
+    struct text where;
+    bool found = chat->default_template || chat->parse_error.code != ERROR_NONE;
+    bool ok = found || read_json(dir, "chat_template.json", &file, err);
+
+    text_init(&where, 0);
+    text_addf(&where, "%s/chat_template.json", dir);
+    read_templates(chat, json_object_get(file, "chat_template"), where.data);
+    text_clear(&where);
+    json_decref(file);
+    return ok;
+}
+
 static bool read_files(struct chat *chat, const char *dir, struct error *err)
 {
     json_t *config, *map;
@@ -119,6 +135,7 @@ static bool read_files(struct chat *chat, const char *dir, struct error *err)
     }
     return ok &&
            read_jinja(chat, dir, "chat_template.jinja", &chat->default_template, err) &&
+           read_processor(chat, dir, err) &&
            read_jinja(chat, dir, "additional_chat_templates/tool_use.jinja",
                       &chat->tool_template, err);
 }

@@ -10,7 +10,8 @@ struct chat;
 
 /* Open the template of a tokenizer's folder: chat_template of tokenizer_config.json (one,
  * or a list of named ones: "tool_use" is for conversations with tools, "default" for all
- * others), or chat_template.jinja, which takes precedence. *out is NULL if there is none.
+ * others), or chat_template.jinja, which takes precedence, or else that of a processor,
+ * chat_template.json. *out is NULL if there is none.
  * A template that cannot be parsed is reported by chat_check, or by the first function
  * that renders it. */
 bool chat_open(const char *dir, struct chat **out, struct error *err);

@@ -163,6 +163,7 @@ static void add_tokenizer(const struct dataset_reading *reading, struct inputs *
                                          "special_tokens_map.json",
                                          "added_tokens.json",
                                          "chat_template.jinja",
+                                         "chat_template.json",
                                          "vocab.json",
                                          "tokenizer.model",
                                          "tekken.json",
