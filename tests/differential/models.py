@@ -331,6 +331,86 @@ KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi
          "olmo3": olmo3}
 
 
+def vit(rng, **more):
+    return {"hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2,
+            "image_size": 8, "patch_size": 4} | more
+
+
+def qwen_tower(rng, **more):
+    return {"depth": 1, "hidden_size": 8, "num_heads": 2, "in_channels": 3, "patch_size": 2,
+            "spatial_merge_size": 2, "temporal_patch_size": 2} | more
+
+
+def with_tower(text, tower, **more):
+    """Return the values of a model with a tower; transformers reads the tied head of the whole."""
+    return {"text_config": text, "vision_config": tower,
+            "tie_word_embeddings": text["tie_word_embeddings"]} | more
+
+
+def mrope(rng, text, **more):
+    text.pop("sliding_window", None), text.pop("layer_types", None)
+    half = text.get("head_dim", text["hidden_size"] // 4) // 2
+    first = rng.randrange(1, half)
+    sections = [half - first, first, 0] if rng.random() < 0.5 else [half, 0, 0]
+    text["rope_parameters"] = {"rope_type": "default", "rope_theta": rng.choice([50.0, 10000.0]),
+                               "mrope_section": sections} | more
+    return text
+
+
+def qwen_vl(rng, text, **more):
+    tokens = {"image_token_id": 260, "video_token_id": 261, "vision_start_token_id": 262,
+              "vision_end_token_id": 263}
+    return with_tower(text, qwen_tower(rng, **more), **tokens)
+
+
+def qwen2_vl(rng):
+    text = mrope(rng, qwen(rng))
+    text["use_sliding_window"] = False
+    return qwen_vl(rng, text, embed_dim=8, hidden_size=text["hidden_size"])
+
+
+def qwen2_5_vl(rng):
+    text = mrope(rng, qwen(rng))
+    text["use_sliding_window"] = False
+    return qwen_vl(rng, text, intermediate_size=12, out_hidden_size=text["hidden_size"],
+                   fullatt_block_indexes=[0], window_size=8)
+
+
+def qwen3_vl(rng):
+    text = mrope(rng, qwen3(rng), mrope_interleaved=True)
+    for key in ("use_sliding_window", "max_window_layers"):
+        text.pop(key, None)
+    return qwen_vl(rng, text, intermediate_size=12, out_hidden_size=text["hidden_size"],
+                   num_position_embeddings=16, deepstack_visual_indexes=[0])
+
+
+# Models with towers, which read text here; the values are those of their config.json.
+TOWERS = {
+    "gemma3": lambda rng: with_tower(gemma3(rng) | {"model_type": "gemma3_text"}, vit(rng),
+                                     mm_tokens_per_image=1, image_token_index=260,
+                                     boi_token_index=261, eoi_token_index=262),
+    "internvl": lambda rng: with_tower(qwen(rng) | {"model_type": "qwen2"},
+                                       vit(rng, image_size=[8, 8], patch_size=[4, 4]),
+                                       image_token_id=260),
+    "llava": lambda rng: with_tower(llama(rng) | {"model_type": "llama"},
+                                    vit(rng, model_type="clip_vision_model"), image_token_index=260),
+    "llava_next": lambda rng: with_tower(mistral(rng) | {"model_type": "mistral"},
+                                         vit(rng, model_type="clip_vision_model"),
+                                         image_token_index=260, image_grid_pinpoints=[[8, 8]]),
+    "mistral3": lambda rng: with_tower(mistral(rng) | {"model_type": "mistral"},
+                                       vit(rng, model_type="pixtral", head_dim=4),
+                                       image_token_index=260),
+    "qwen2_5_vl": qwen2_5_vl,
+    "qwen2_vl": qwen2_vl,
+    "qwen3_vl": qwen3_vl,
+}
+
+
+def class_of(kind):
+    return (transformers.AutoModelForImageTextToText if kind in TOWERS
+            else transformers.AutoModelForCausalLM)
+
+
 def sequences(rng):
     return [[rng.randrange(40) for _ in range(rng.randrange(2, 14))]
             for _ in range(rng.randrange(1, 4))]
@@ -339,8 +419,12 @@ def sequences(rng):
 def write(folder, kind, values, seed):
     """Write a model folder with transformers, with random changes to the initial biases and norms."""
     torch.manual_seed(seed)
-    config = transformers.CONFIG_MAPPING[kind](initializer_range=0.2, **values)
-    model = transformers.AutoModelForCausalLM.from_config(config)
+    if kind in TOWERS:
+        values["text_config"]["initializer_range"] = 0.2
+        config = transformers.CONFIG_MAPPING[kind](**values)
+    else:
+        config = transformers.CONFIG_MAPPING[kind](initializer_range=0.2, **values)
+    model = class_of(kind).from_config(config)
     with torch.no_grad():
         for p in model.parameters():
             if p.dim() == 1:

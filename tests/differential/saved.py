@@ -118,8 +118,13 @@ def our_greedy(program, where, folder, chats):
     return [json.loads(line)["completion"] for line in out.splitlines()]
 
 
+def class_of(folder):
+    with open(os.path.join(folder, "config.json"), encoding="utf-8") as f:
+        return models.class_of(json.load(f)["model_type"])
+
+
 def open_whole(folder):
-    model, info = transformers.AutoModelForCausalLM.from_pretrained(
+    model, info = class_of(folder).from_pretrained(
         folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
     surplus = {k: v for k, v in info.items() if v}
     if surplus:
@@ -130,14 +135,12 @@ def open_whole(folder):
 def open_adapter(folder):
     with open(os.path.join(folder, "adapter_config.json"), encoding="utf-8") as f:
         base = json.load(f)["base_model_name_or_path"]
-    model = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32,
-                                                              attn_implementation="eager")
+    model = class_of(base).from_pretrained(base, dtype=torch.float32, attn_implementation="eager")
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=".*adapter keys.*")
         peft.PeftModel.from_pretrained(model, folder)
     # the way of users who do not know that it is an adapter
-    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32,
-                                                             attn_implementation="eager")
+    return class_of(base).from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
 
 
 def compare(program, where, folder, opened, loss, chats):
@@ -162,14 +165,17 @@ def train(program, where, name, template, lines, saved):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--kind", choices=list(models.KINDS))
+    parser.add_argument("--kind", choices=[*models.KINDS, *models.TOWERS])
     parser.add_argument("program")
     options = parser.parse_args()
     program, failures, count = os.path.abspath(options.program), 0, 0
-    for kind in [options.kind] if options.kind else models.KINDS:
+    kinds = models.KINDS | models.TOWERS
+    for kind in [options.kind] if options.kind else kinds:
         rng = random.Random(f"{options.seed} {kind}")
-        values = models.KINDS[kind](rng) | {"vocab_size": VOCABULARY, "bos_token_id": 256, "eos_token_id": 257}
-        values |= {"pad_token_id": 256} | {key: 512 for key in ("max_position_embeddings", "n_positions") if key in values}
+        values = kinds[kind](rng)
+        text = values.get("text_config", values)
+        text |= {"vocab_size": VOCABULARY, "bos_token_id": 256, "eos_token_id": 257, "pad_token_id": 256}
+        text |= {key: 512 for key in ("max_position_embeddings", "n_positions") if key in text}
         template = rng.choice(TEMPLATES)
         with tempfile.TemporaryDirectory() as where:
             models.write(os.path.join(where, "base"), kind, values, options.seed)
