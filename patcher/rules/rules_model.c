@@ -28,6 +28,44 @@ static void check_config(struct rule_context *context)
                 "model_name_or_path");
 }
 
+static void report_towers(struct rule_context *context, const char *key,
+                          const char *message, const char *note)
+{
+    rule_report(context,
+                &(struct finding) { .rule = "TS716",
+                                    .severity = SEVERITY_ERROR,
+                                    .message = message,
+                                    .because = "config.json of the model",
+                                    .note = note },
+                key);
+}
+
+/* Of a model with towers, only the text model is loaded and trained. */
+static void check_towers(struct rule_context *context)
+{
+    const struct multimodal *row = context->model ? context->model->multimodal : NULL;
+    struct arena *arena = context->arena;
+
+    if (!row)
+        return;
+    if (context->plan->train_from_scratch)
+        report_towers(context, "train_from_scratch",
+                      arena_printf(arena,
+                                   "train_from_scratch is not supported for a model of "
+                                   "type %s: its towers would have no weights",
+                                   row->model_type),
+                      "train the text model alone: make a folder with a config.json of "
+                      "its own");
+    if (rule_is_true(context, "freeze_language_model"))
+        report_towers(context, "freeze_language_model",
+                      arena_printf(arena,
+                                   "freeze_language_model leaves nothing to train: of a "
+                                   "model of type %s, only the text model is trained",
+                                   row->model_type),
+                      "remove the key, or train towers and projectors with "
+                      "LLaMA-Factory: target: external");
+}
+
 /* A model that is not on this machine is judged by its name. */
 static void check_name(struct rule_context *context, const char *key, const char *dir)
 {
@@ -192,6 +230,7 @@ static void rule_unsupported_model(struct rule_context *context)
     const struct plan *plan = context->plan;
 
     check_config(context);
+    check_towers(context);
     check_name(context, "model_name_or_path", plan->model_name_or_path);
     if (names)
         check_name(context, names->key,
@@ -231,7 +270,9 @@ static const struct rule rows[] = {
           "its answer, or formats them so that the answer cannot be separated from the "
           "question, and an adapter that fits but was made for a model with another "
           "name. A model that is not on this machine is judged by its name on the hub, "
-          "if it is a known one.\n\n"
+          "if it is a known one. Of a model that also reads images, sound or video, only the "
+          "text model is trained: a job that freezes it, or that starts from random "
+          "weights, is an error.\n\n"
           "trainspool-job(5) lists the architectures under MODELS. To train another one, "
           "use transformers: target: external.",
       .source = "train/model/architecture.c, train/model/model_config.c, "

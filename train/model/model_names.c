@@ -9,6 +9,7 @@
 
 #include "base/size.h"
 #include "train/model/architecture.h"
+#include "train/model/multimodal.h"
 
 #define NAME_BYTES_MAX 96 /* the limit of the hub */
 
@@ -306,7 +307,7 @@ const char *model_name_unsupported(const char *name)
 {
     const char *type = model_name_type(name);
 
-    return type && !architecture_find(type) ? type : NULL;
+    return type && !architecture_find(type) && !multimodal_find(type) ? type : NULL;
 }
 
 const char *model_name_quantized(const char *name)
