@@ -26,7 +26,7 @@ VIT = {"hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 1, "num_a
        "image_size": 8, "patch_size": 4}
 MROPE = {"rope_type": "default", "rope_theta": 100.0, "mrope_section": [1, 1, 1]}
 
-# The values of config.json, by model_type.
+# The values of config.json, by model_type or, of Ministral 3, by that of the text model.
 CASES = {
     "gemma3": {
         "text_config": dict(TEXT, num_hidden_layers=3, sliding_window=4, query_pre_attn_scalar=12,
@@ -41,6 +41,14 @@ CASES = {
                             tie_word_embeddings=False),
         "vision_config": dict(VIT, model_type="pixtral", head_dim=4), "image_token_index": 39,
         "tie_word_embeddings": False},
+    "ministral3": {
+        "text_config": dict(TEXT, model_type="ministral3", tie_word_embeddings=True,
+                            rope_parameters={"rope_type": "yarn", "rope_theta": 1000000.0,
+                                             "factor": 4.0, "beta_fast": 32.0, "beta_slow": 1.0,
+                                             "original_max_position_embeddings": 16,
+                                             "llama_4_scaling_beta": 0.1, "mscale": 1.0,
+                                             "mscale_all_dim": 1.0}),
+        "vision_config": dict(VIT, model_type="pixtral", head_dim=4), "image_token_index": 39},
     "llava": {
         "text_config": dict(TEXT, model_type="llama"),
         "vision_config": dict(VIT, model_type="clip_vision_model"), "image_token_index": 39},
@@ -126,7 +134,8 @@ def make(case, folder):
     """Write the folder of a model; return its config, tensor shapes and norm offset."""
     model_type, change, names = OTHERS.get(case, (case, None, []))
     values = CASES[model_type]
-    config = transformers.CONFIG_MAPPING[model_type](**json.loads(json.dumps(values)))
+    outer = "mistral3" if model_type == "ministral3" else model_type
+    config = transformers.CONFIG_MAPPING[outer](**json.loads(json.dumps(values)))
     transformers.AutoModelForImageTextToText.from_config(config).save_pretrained(folder)
     path = os.path.join(folder, "model.safetensors")
     shapes = {renamed(n, names): list(t.shape) for n, t in sorted(load_file(path).items())}

@@ -86,6 +86,41 @@ static void test_multimodal_reads_published_configs(void **state)
     }
 }
 
+/* Ministral 3 scales queries after its original positions: up to there, it does not. */
+static void test_multimodal_limits_positions_before_queries_are_scaled(void **state)
+{
+    static const char text[] =
+        "{\"model_type\": \"mistral3\", \"text_config\": {\"model_type\": "
+        "\"ministral3\", \"rope_parameters\": {\"beta_fast\": 32.0, \"beta_slow\": 1.0, "
+        "\"factor\": 16.0, \"llama_4_scaling_beta\": %s, \"mscale\": 1.0, "
+        "\"mscale_all_dim\": 1.0, \"original_max_position_embeddings\": 16384, "
+        "\"rope_theta\": 1000000.0, \"rope_type\": \"yarn\", \"type\": \"yarn\"}}}";
+    struct arena *arena = arena_new();
+    struct model_config c;
+    struct error err = { 0 };
+
+    (void)state;
+    unit_must(parse(arena_printf(arena, text, "0"), arena, &c, &err), &err);
+    assert_true(model_config_check_positions(&c, 16385, &err));
+    assert_int_equal(model_config_positions(&c), 262144);
+    unit_must(parse(arena_printf(arena, text, "0.1"), arena, &c, &err), &err);
+    assert_true(model_config_check_positions(&c, 16384, &err));
+    assert_false(model_config_check_positions(&c, 16385, &err));
+    assert_string_equal(err.text,
+                        "position 16385 of a sample is beyond the first 16384, after "
+                        "which ministral3 scales queries, which is not supported; lower "
+                        "cutoff_len to 16384");
+    assert_int_equal(model_config_positions(&c), 16384);
+    err = (struct error) { 0 };
+    assert_false(
+        parse("{\"model_type\": \"ministral3\", \"vocab_size\": 8, \"hidden_size\": "
+              "16, \"intermediate_size\": 16, \"num_hidden_layers\": 1, "
+              "\"num_attention_heads\": 2}",
+              arena, &c, &err));
+    assert_string_equal(err.text, "config.json: rope_parameters is missing");
+    arena_free(arena);
+}
+
 static void test_multimodal_rejects_other_configs(void **state)
 {
     static const struct {
@@ -492,6 +527,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_multimodal_reads_published_configs),
+        cmocka_unit_test(test_multimodal_limits_positions_before_queries_are_scaled),
         cmocka_unit_test(test_multimodal_rejects_other_configs),
         cmocka_unit_test(test_multimodal_saves_the_files_of_processors),
         cmocka_unit_test(test_multimodal_keeps_the_bytes_of_towers),

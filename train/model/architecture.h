@@ -187,6 +187,7 @@ struct architecture {
     bool head_bias;     /* the head has a bias */
     bool small_outputs; /* o and down are initialized with std / sqrt(2 layers) */
     bool gelu_is_tanh;  /* "gelu" in config.json means gelu_pytorch_tanh */
+    bool needs_rope_type; /* by default, positions are scaled as config.json must say */
     /* the model has towers (train/model/multimodal.h), in which modules have the same last
      * parts of names; never in the table */
     bool has_towers;

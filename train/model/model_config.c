@@ -169,6 +169,8 @@ static void read_rope(const struct reader *r, struct model_config *out)
     source.original_max_positions =
         json_get_real(r->root, "original_max_position_embeddings",
                       (double)row->original_positions, r->file, r->err);
+    if (row->needs_rope_type && !both && !scaling)
+        error_set(r->err, ERROR_DATA, "%s: rope_parameters is missing", r->file);
     rope_read(&source, json_object_size(scaling) > 0 ? scaling : both, &out->rope);
     out->has_local = row->local_theta > 0 || (local && row->windows != WINDOWS_NONE);
     if (!out->has_local)
@@ -657,12 +659,24 @@ enum format model_config_weight_format(const struct model_config *config,
 
 size_t model_config_positions(const struct model_config *config)
 {
+    size_t unscaled = (size_t)config->rope.unscaled_positions;
+
+    if (unscaled > 0 && unscaled < config->max_positions)
+        return unscaled;
     return config->rope.kind == ROPE_DYNAMIC ? SIZE_MAX : config->max_positions;
 }
 
 bool model_config_check_positions(const struct model_config *config, size_t positions,
                                   struct error *err)
 {
+    size_t unscaled = (size_t)config->rope.unscaled_positions;
+
+    if (unscaled > 0 && positions > unscaled)
+        return error_set(err, ERROR_DATA,
+                         "position %zu of a sample is beyond the first %zu, after which "
+                         "%s scales queries, which is not supported; lower cutoff_len "
+                         "to %zu",
+                         positions, unscaled, config->architecture->model_type, unscaled);
     if (!config->architecture->paths[MODULE_POSITIONS] ||
         positions <= config->max_positions)
         return true;

@@ -94,6 +94,14 @@ static const struct text_type {
       "{\"vocab_size\": 32000, \"hidden_size\": 4096, \"intermediate_size\": 14336, "
       "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, "
       "\"num_key_value_heads\": 8, \"max_position_embeddings\": 131072}" },
+    { "ministral3", "ministral3",
+      "{\"vocab_size\": 131072, \"hidden_size\": 4096, \"intermediate_size\": 14336, "
+      "\"num_hidden_layers\": 34, \"num_attention_heads\": 32, "
+      "\"num_key_value_heads\": 8, \"max_position_embeddings\": 262144, "
+      "\"rope_parameters\": {\"rope_type\": \"yarn\", \"rope_theta\": 1000000.0, "
+      "\"factor\": 16.0, \"original_max_position_embeddings\": 16384, "
+      "\"beta_fast\": 32.0, \"beta_slow\": 1.0, \"mscale\": 1.0, "
+      "\"mscale_all_dim\": 1.0, \"llama_4_scaling_beta\": 0.1}}" },
     { "qwen2", "qwen2",
       "{\"vocab_size\": 151936, \"hidden_size\": 4096, \"intermediate_size\": 22016, "
       "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, "
@@ -144,20 +152,6 @@ static bool is_given(const json_t *object, const char *key)
     return value && !json_is_null(value);
 }
 
-/* In a text, the three position ids of a token are equal, so its rotation is the usual
- * one. */
-static void set_plain_rope(json_t *rope)
-{
-    static const char *const keys[] = { "type", "rope_type" };
-
-    for (size_t i = 0; i < TS_COUNT(keys); i++) {
-        const char *type = json_string_value(json_object_get(rope, keys[i]));
-
-        if (type && strcmp(type, "mrope") == 0)
-            json_object_set_new(rope, keys[i], json_string("default"));
-    }
-}
-
 static void add_shared(const struct multimodal *row, const json_t *root, json_t *text)
 {
     for (size_t i = 0; i < TS_COUNT(shared); i++)
@@ -201,8 +195,6 @@ json_t *multimodal_text(const struct multimodal *row, const json_t *root,
     text = json_deep_copy(from);
     add_shared(row, root, text);
     add_defaults(row, text);
-    set_plain_rope(json_object_get(text, "rope_scaling"));
-    set_plain_rope(json_object_get(text, "rope_parameters"));
     return text;
 }
 
