@@ -233,7 +233,7 @@ static void test_dataset_source_refuses_invalid_entries(void **state)
     } cases[] = {
         { "missing", "it has plain, named, talk" },
         { "hub", "nothing is downloaded automatically: `hf download" },
-        { "pictures", "images" },
+        { "pictures", "has the column \"images\" of images, which are not supported" },
         { "unnamed", "names no column \"chosen\"" },
         { "half", "preference pairs (ranking) and names no column \"rejected\"" },
         { "odd", "bert" },

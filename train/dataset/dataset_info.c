@@ -96,11 +96,17 @@ static bool refuse_unsupported(const struct dataset_info *info, const char *name
 {
     const json_t *table = json_object_get(entry, "columns");
 
-    for (size_t i = 0; i < TS_COUNT(unsupported); i++)
-        if (json_object_get(table, unsupported[i].name))
+    for (size_t i = 0; i < TS_COUNT(unsupported); i++) {
+        const json_t *column = json_object_get(table, unsupported[i].name);
+        const char *is = json_string_value(column);
+
+        if (column)
             return error_set(err, ERROR_DATA,
-                             "%s: dataset %s has a column of %s, which are not supported",
-                             info->name, name, unsupported[i].feature);
+                             "%s: dataset %s has the column \"%s\" of %s, which are "
+                             "not supported",
+                             info->name, name, is ? is : unsupported[i].name,
+                             unsupported[i].feature);
+    }
     return true;
 }
 
