@@ -10,6 +10,7 @@
 #include "base/size.h"
 #include "train/model/architecture.h"
 #include "train/model/multimodal.h"
+#include "train/model/multimodal.h"
 
 #define NAME_BYTES_MAX 96 /* the limit of the hub */
 
