@@ -182,11 +182,11 @@ struct architecture {
     const char *parallel_key;
     /* rows of the learned positions before that of position 0, which nothing looks up */
     size_t position_offset;
-    bool norm_first;    /* named_parameters() has the last norm before the blocks */
-    bool one_norm;      /* parallel blocks have only the first norm, for both parts */
-    bool head_bias;     /* the head has a bias */
-    bool small_outputs; /* o and down are initialized with std / sqrt(2 layers) */
-    bool gelu_is_tanh;  /* "gelu" in config.json means gelu_pytorch_tanh */
+    bool norm_first;      /* named_parameters() has the last norm before the blocks */
+    bool one_norm;        /* parallel blocks have only the first norm, for both parts */
+    bool head_bias;       /* the head has a bias */
+    bool small_outputs;   /* o and down are initialized with std / sqrt(2 layers) */
+    bool gelu_is_tanh;    /* "gelu" in config.json means gelu_pytorch_tanh */
     bool needs_rope_type; /* by default, positions are scaled as config.json must say */
     /* the model has towers (train/model/multimodal.h), in which modules have the same last
      * parts of names; never in the table */
