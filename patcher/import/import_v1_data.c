@@ -1,6 +1,6 @@
 /*
- * patcher/import/import_v1_data.c - train_dataset of a LLaMA-Factory v1 file: a dataset on
- * a hub, local files, or a YAML file that lists datasets.
+ * patcher/import/import_v1_data.c - train_dataset of a LLaMA-Factory v1 file: a dataset
+ * on a hub, local files, or a YAML file that lists datasets.
  *
  * hiyouga/LlamaFactory at ff6d4d12, src/llamafactory/v1: core/data_engine.py,
  * plugins/data_plugins/loader.py and converter.py.

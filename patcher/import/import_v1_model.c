@@ -1,9 +1,10 @@
 /*
- * patcher/import/import_v1_model.c - model, adapter and quantization of a LLaMA-Factory v1
- * file.
+ * patcher/import/import_v1_model.c - model, adapter and quantization of a LLaMA-Factory
+ * v1 file.
  *
  * hiyouga/LlamaFactory at ff6d4d12, src/llamafactory/v1: config/model_args.py,
- * plugins/model_plugins/peft.py (LoraParams, FreezeParams) and quantization.py (BnbParams).
+ * plugins/model_plugins/peft.py (LoraParams, FreezeParams) and quantization.py
+ * (BnbParams).
  */
 #include "config.h"
 

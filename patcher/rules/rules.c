@@ -47,6 +47,7 @@
     X(previous_run)     \
     X(quantized)        \
     X(queue)            \
+    X(ranks)            \
     X(reading)          \
     X(refused)          \
     X(renames)          \

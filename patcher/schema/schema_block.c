@@ -46,7 +46,8 @@ static const struct key rows[] = {
               "default the lowest that fits",
       .manual = "Stage 2 takes less memory, and sends gradients in each micro-batch "
                 "instead of once per step. Stage 3 takes the least, also with LoRA, and "
-                "sends the weights twice in each micro-batch. See RANKS." },
+                "sends the weights twice in each micro-batch. The numbers are those of "
+                "DeepSpeed; full_shard of FSDP is 3. See RANKS." },
     { TS_USED("reduce_dtype", KEY_ENUM, "fp32"), .values = reductions,
       .synonyms = "float32=fp32 bfloat16=bf16 float=fp32 torch.float32=fp32 "
                   "torch.bfloat16=bf16",

@@ -15,23 +15,19 @@ static const char *const scopes[] = { "last", "all", "last-5-avg", "last-10-avg"
 static const char *const recomputes[] = { "uniform", "block", NULL };
 static const char *const dispatchers[] = { "allgather", "alltoall", "flex", NULL };
 
-#define ZERO_STAGE                                                                   \
-    "to train on several GPUs of this machine, use trainspool: {ranks: N} with the " \
-    "zero_stage of DeepSpeed; full_shard of FSDP is 3"
-
 static const struct key rows[] = {
     { TS_USED("use_cpu", KEY_BOOL, "false"), .help = "train on the CPU" },
     TS_ALIAS("no_cuda", "use_cpu", "TS604"),
     TS_ALIAS("per_gpu_train_batch_size", "per_device_train_batch_size", "TS602"),
     TS_ALIAS("per_gpu_eval_batch_size", "per_device_eval_batch_size", "TS602"),
-    TS_REJECTED("deepspeed", KEY_ANY, NULL, NULL, "DeepSpeed ZeRO", ZERO_STAGE),
-    TS_REJECTED("fsdp", KEY_ANY, NULL, NULL, "sharding over several devices", ZERO_STAGE),
+    TS_LAUNCH("deepspeed", KEY_ANY, NULL, NULL, "DeepSpeed ZeRO"),
+    TS_LAUNCH("fsdp", KEY_ANY, NULL, NULL, "sharding over several devices"),
     { TS_IGNORED_MAP("fsdp_config", KEY_ANY, &schema_fsdp), .help = "FSDP setting" },
     TS_REPORTED("fsdp_min_num_params", "TS609", KEY_INT, "0", "FSDP setting"),
     TS_REPORTED("fsdp_transformer_layer_cls_to_wrap", "TS609", KEY_TEXT, NULL,
                 "FSDP setting"),
-    TS_REJECTED("parallelism_config", KEY_ANY, NULL, NULL,
-                "parallelism over several devices", ONE_DEVICE),
+    TS_LAUNCH("parallelism_config", KEY_ANY, NULL, NULL,
+              "parallelism over several devices"),
     { TS_IGNORED_MAP("accelerator_config", KEY_ANY, &schema_accelerator),
       .help = "Accelerate setting" },
     TS_REJECTED("sharded_ddp", KEY_TEXT, NULL, NULL, "sharding over several devices",
@@ -49,11 +45,11 @@ static const struct key rows[] = {
     TS_IGNORED("local_rank", KEY_INT, "-1", "setting for several devices"),
     TS_IGNORED("master_addr", KEY_TEXT, NULL, "setting for several machines"),
     TS_IGNORED("master_port", KEY_TEXT, NULL, "setting for several machines"),
-    TS_REJECTED("use_ray", KEY_BOOL, "false", NULL, "training with Ray", ONE_DEVICE),
+    TS_LAUNCH("use_ray", KEY_BOOL, "false", NULL, "training with Ray"),
     TS_IGNORED("ray_run_name", KEY_TEXT, NULL, "Ray setting"),
     TS_IGNORED("ray_storage_path", KEY_TEXT, "./saves", "Ray setting"),
     TS_IGNORED_ENUM("ray_storage_filesystem", file_systems, NULL, "Ray setting"),
-    TS_REJECTED("ray_num_workers", KEY_INT, "1", "0", "Ray workers", ONE_DEVICE),
+    TS_LAUNCH("ray_num_workers", KEY_INT, "1", "0", "Ray workers"),
     TS_IGNORED("ray_init_kwargs", KEY_ANY, NULL, "Ray setting"),
     TS_REPORTED_ENUM("ray_scope", "TS610", scopes, "last", "Ray setting"),
     TS_IGNORED("resources_per_worker", KEY_ANY, NULL, "Ray setting"),
@@ -74,7 +70,7 @@ static const struct key rows[] = {
                 ONE_DEVICE),
     TS_REJECTED("context_parallel_size", KEY_INT, "1", NULL, "Megatron setting",
                 ONE_DEVICE),
-    TS_REJECTED("virtual_pipeline_model_parallel_size", KEY_INT, NULL, NULL,
+    TS_REJECTED("virtual_pipeline_model_parallel_size", KEY_INT, NULL, "1",
                 "Megatron setting", ONE_DEVICE),
     TS_REJECTED("sequence_parallel", KEY_BOOL, "false", NULL, "Megatron setting",
                 ONE_DEVICE),

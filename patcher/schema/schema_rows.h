@@ -56,6 +56,12 @@
         .name = key, .type = KEY_ENUM, .use = KEY_IGNORED, .values = words, \
         .default_value = value, .rule = id, .help = what                    \
     }
+/* Starts several processes in other programs: ignored, reported by TS724. */
+#define TS_LAUNCH(key, kind, value, fine, what)                                \
+    {                                                                          \
+        .name = key, .type = kind, .use = KEY_IGNORED, .default_value = value, \
+        .harmless = fine, .rule = "TS724", .help = what                        \
+    }
 /* An error if it is switched on. */
 #define TS_REJECTED(key, kind, value, fine, what, advice)                       \
     {                                                                           \

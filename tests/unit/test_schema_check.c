@@ -389,7 +389,7 @@ static void test_schema_checks_values_without_effect(void **state)
 static void test_schema_rejects_unsupported_keys(void **state)
 {
     struct job *job =
-        job_new(HEAD "deepspeed: z3.json\nuse_galore: true\nuse_dora: true\n");
+        job_new(HEAD "use_mca: true\nuse_galore: true\nuse_hyper_parallel: true\n");
 
     (void)state;
     assert_int_equal(job->findings.count, 3);

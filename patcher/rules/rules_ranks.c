@@ -1,0 +1,110 @@
+/* patcher/rules/rules_ranks.c - keys that start several processes in other programs: one
+ * process needs none of them, and trainspool.ranks starts several here. */
+#include "config.h"
+
+#include "patcher/rules/rules_context.h"
+
+#include <string.h>
+
+#include "base/size.h"
+#include "patcher/rules/torch_setup.h"
+#include "patcher/schema/schema.h"
+
+#define RANKS_NAMED 64 /* more workers are not a number of GPUs of one machine */
+
+static const char *const launch_keys[] = { "deepspeed", "fsdp", "use_ray",
+                                           "ray_num_workers", "parallelism_config" };
+
+/* Return "{ranks: 8, zero_stage: 3}" for the job, as far as its settings are known. */
+static const char *ranks_block(const struct rule_context *context,
+                               const struct torch_setup *setup)
+{
+    const int gpus = context->device ? context->device->peers : 0;
+    double workers = 0;
+    const char *count = "N";
+
+    if (gpus > 1)
+        count = arena_printf(context->arena, "%d", gpus);
+    else if (rule_number(context, "ray_num_workers", &workers) && workers > 1 &&
+             workers <= RANKS_NAMED)
+        count = arena_printf(context->arena, "%.0f", workers);
+    return arena_printf(
+        context->arena, "{ranks: %s%s%s}", count,
+        setup->zero_stage > 0
+            ? arena_printf(context->arena, ", zero_stage: %d", setup->zero_stage)
+            : "",
+        setup->offload_optimizer ? ", offload_optimizer: true" : "");
+}
+
+static const char *advice(const struct rule_context *context,
+                          const struct torch_setup *setup)
+{
+    if (plan_ranks(context->plan) == 1)
+        return arena_printf(
+            context->arena,
+            "to train on several GPUs of this machine, set trainspool: %s",
+            ranks_block(context, setup));
+    return "the ranks of the block trainspool divide the work";
+}
+
+/* `None` is a string in YAML, which TS704 reports. */
+static bool is_none(const struct entry *entry)
+{
+    return entry && strcmp(node_value(entry->value)->text, "None") == 0;
+}
+
+static void rule_launch_keys(struct rule_context *context)
+{
+    const struct proposal to = rule_proposal(context);
+    const char *dir = context->plan->dir ? context->plan->dir : ".";
+    struct torch_setup setup;
+
+    torch_setup_read(context->document, dir, context->arena, &setup);
+    for (size_t i = 0; i < TS_COUNT(launch_keys); i++) {
+        const char *key = launch_keys[i];
+
+        if (!rule_is_set(context, key) || is_none(rule_entry(context, key)))
+            continue;
+        propose_removal(
+            &to,
+            &(struct finding) {
+                .rule = "TS724",
+                .severity = SEVERITY_WARNING,
+                .apply = APPLY_UNSAFE,
+                .key = key,
+                .message = arena_printf(context->arena, "%s (%s) has no effect here: %s",
+                                        key, schema_find(key)->help,
+                                        plan_ranks(context->plan) == 1
+                                            ? "one process trains the job"
+                                            : "trainspool starts the processes"),
+                .note = advice(context, &setup) },
+            rule_entry(context, key));
+    }
+}
+
+static const struct rule rows[] = {
+    { .id = "TS724",
+      .title = "key that starts several processes in another program",
+      .severity = SEVERITY_WARNING,
+      .apply = APPLY_UNSAFE,
+      .target = RULE_NATIVE,
+      .run = rule_launch_keys,
+      .explain =
+          "deepspeed, fsdp, parallelism_config, use_ray and ray_num_workers say "
+          " how another program divides a model among processes. None "
+          "of them changes what a sample contributes to a step, and one process needs "
+          "none, so the job is trained without them.\n\n"
+          "A job runs in one process unless trainspool.ranks says otherwise; a step then "
+          "has fewer samples than in a program that starts a process for each GPU. To "
+          "train on several GPUs, set trainspool: {ranks: N}. zero_stage has the meaning "
+          "of DeepSpeed's, which the rule reads from its file or map if it can; "
+          "full_shard of FSDP is stage 3, shard_grad_op stage 2. An optimizer or a "
+          "schedule in DeepSpeed's file has no effect: set optim and lr_scheduler_type. "
+          "A model that does not fit without them is reported by TS301.\n\n"
+          "With --unsafe, the line becomes a comment; a file that other programs also "
+          "read should keep it.",
+      .source = "DeepSpeed runtime/config.py; transformers FSDPOption; "
+                "llamafactory hparams/training_args.py" },
+};
+
+const struct rules rules_ranks = { rows, TS_COUNT(rows) };
