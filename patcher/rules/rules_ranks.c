@@ -12,8 +12,20 @@
 
 #define RANKS_NAMED 64 /* more workers are not a number of GPUs of one machine */
 
-static const char *const launch_keys[] = { "deepspeed", "fsdp", "use_ray",
-                                           "ray_num_workers", "parallelism_config" };
+static const char *const launch_keys[] = {
+    "deepspeed",
+    "fsdp",
+    "fp8_enable_fsdp_float8_all_gather",
+    "use_ray",
+    "ray_num_workers",
+    "parallelism_config",
+    "tensor_model_parallel_size",
+    "pipeline_model_parallel_size",
+    "virtual_pipeline_model_parallel_size",
+    "expert_model_parallel_size",
+    "context_parallel_size",
+    "sequence_parallel",
+};
 
 /* Return "{ranks: 8, zero_stage: 3}" for the job, as far as its settings are known. */
 static const char *ranks_block(const struct rule_context *context,
@@ -90,8 +102,8 @@ static const struct rule rows[] = {
       .target = RULE_NATIVE,
       .run = rule_launch_keys,
       .explain =
-          "deepspeed, fsdp, parallelism_config, use_ray and ray_num_workers say "
-          " how another program divides a model among processes. None "
+          "deepspeed, fsdp, parallelism_config, the parallel sizes of Megatron, use_ray and "
+          "ray_num_workers say how another program divides a model among processes. None "
           "of them changes what a sample contributes to a step, and one process needs "
           "none, so the job is trained without them.\n\n"
           "A job runs in one process unless trainspool.ranks says otherwise; a step then "

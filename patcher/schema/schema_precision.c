@@ -83,8 +83,8 @@ static const struct key rows[] = {
       .help = "experimental: with bf16, compute the matmuls of the layers in 8 "
               "bits; requires compute capability 8.9" },
     TS_IGNORED("fp8_backend", KEY_TEXT, "auto", "library that computes fp8"),
-    TS_REJECTED("fp8_enable_fsdp_float8_all_gather", KEY_BOOL, "false", NULL,
-                "FSDP all-gather in 8 bits", NULL),
+    TS_LAUNCH("fp8_enable_fsdp_float8_all_gather", KEY_BOOL, "false", NULL,
+              "FSDP all-gather in 8 bits"),
     TS_IGNORED_ENUM("infer_dtype", plain_dtypes, "auto", "number format of inference"),
     TS_IGNORED("upcast_layernorm", KEY_BOOL, "false",
                "norms are always computed in float32"),
