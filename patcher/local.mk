@@ -35,6 +35,7 @@ libpatcher_a_SOURCES += %D%/history/previous_steps.c %D%/history/previous_intern
 
 libpatcher_a_SOURCES += %D%/import/import.c %D%/import/import.h %D%/import/import_internal.h
 libpatcher_a_SOURCES += %D%/import/import_axolotl.c
+libpatcher_a_SOURCES += %D%/import/import_axolotl_batch.c
 libpatcher_a_SOURCES += %D%/import/import_axolotl_data.c
 libpatcher_a_SOURCES += %D%/import/import_axolotl_keys.c
 libpatcher_a_SOURCES += %D%/import/import_axolotl_packing.c

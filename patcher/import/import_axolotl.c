@@ -349,40 +349,6 @@ static void import_checkpointing(struct importing *im)
                    "Axolotl offloads activations; this job recomputes them");
 }
 
-/* ---- batch ---- */
-
-static void import_batch(struct importing *im)
-{
-    double micro = import_number(im, "micro_batch_size", 1);
-    double total = import_number(im, "batch_size", 0);
-
-    if (import_find(im, "gradient_accumulation_steps")) {
-        import_copy(im, "gradient_accumulation_steps", "gradient_accumulation_steps",
-                    NULL);
-        import_mark_dropped(im, "batch_size", IMPORT_IDLE,
-                            "the batch of a step follows from micro_batch_size and "
-                            "gradient_accumulation_steps");
-    } else if (total >= 1 && micro >= 1 && total <= 1e6 && micro <= 1e6) {
-        long steps = (long)total / (long)micro;
-
-        import_set(im, "gradient_accumulation_steps",
-                   arena_printf(im->arena, "%ld", steps > 0 ? steps : 1),
-                   arena_printf(im->arena,
-                                "batch_size %.0f is the total per step: %.0f / %.0f",
-                                total, total, micro));
-        import_mark_carried(im, "batch_size", "gradient_accumulation_steps");
-    } else {
-        import_mark_idle(im, "batch_size", "not a number of samples from 1 to 1000000");
-        import_set_default(im, "gradient_accumulation_steps", "1", NULL);
-    }
-    if (import_find(im, "deepspeed") || import_find(im, "fsdp") ||
-        import_find(im, "fsdp_config"))
-        import_remark(
-            im, "per_device_train_batch_size",
-            "per GPU: for N GPUs, add trainspool: {ranks: N}; a step then has N times as "
-            "many samples");
-}
-
 /* ---- optimizer and schedule ---- */
 
 static void import_optimizer(struct importing *im)
@@ -583,7 +549,7 @@ bool import_axolotl(struct importing *im)
     import_axolotl_data(im);
     import_precision(im);
     import_checkpointing(im);
-    import_batch(im);
+    import_axolotl_batch(im);
     import_optimizer(im);
     import_schedule(im);
     import_axolotl_saving(im);

@@ -76,6 +76,29 @@ static void test_import_keeps_the_steps_of_axolotl(void **state)
     check_meanings(meanings, TS_COUNT(meanings));
 }
 
+/* How several GPUs divide the model is a comment, because their number is not known. */
+static void test_import_names_the_zero_stage_of_axolotl(void **state)
+{
+    static const struct {
+        const char *source, *block;
+    } cases[] = {
+        { AXOLOTL "deepspeed: deepspeed_configs/zero2.json\n",
+          "trainspool: {ranks: N, zero_stage: 2}" },
+        { AXOLOTL "deepspeed: mine.json\n", "trainspool: {ranks: N};" },
+        { AXOLOTL "fsdp: [full_shard]\n", "trainspool: {ranks: N, zero_stage: 3}" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct trial trial = trial_new("f.yml", cases[i].source, strlen(cases[i].source));
+
+        assert_true(trial.good);
+        if (!strstr(trial.import.text.data, cases[i].block))
+            fail_msg("no %s in\n%s", cases[i].block, trial.import.text.data);
+        trial_end(&trial);
+    }
+}
+
 static void test_import_keeps_the_precision_of_axolotl(void **state)
 {
     static const struct meaning meanings[] = {
@@ -520,6 +543,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_import_writes_the_defaults_of_axolotl),
         cmocka_unit_test(test_import_keeps_the_steps_of_axolotl),
+        cmocka_unit_test(test_import_names_the_zero_stage_of_axolotl),
         cmocka_unit_test(test_import_keeps_the_precision_of_axolotl),
         cmocka_unit_test(test_import_keeps_the_adapters_of_axolotl),
         cmocka_unit_test(test_import_keeps_saving_and_evaluation_of_axolotl),
