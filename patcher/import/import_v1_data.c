@@ -23,6 +23,7 @@
 struct reading {
     struct importing *im;
     struct import_data sets[SETS_MAX];
+    const char *converters[SETS_MAX]; /* NULL: v1's own form */
     size_t count;
     bool pairs, alpaca, conversations; /* what any of them has */
 };
@@ -93,6 +94,7 @@ static bool read_entry(struct reading *reading, const char *name, const struct n
                                   .is_local = source && strcmp(source, "hf_hub") != 0 };
     if (set->is_local && !dataset_kind_is_supported(path) && !text_ends(path, "/"))
         set->path = arena_printf(reading->im->arena, "%s/", path);
+    reading->converters[reading->count] = text_of(map, "converter");
     read_converter(reading, name, text_of(map, "converter"));
     read_part(reading, map, name, set);
     import_split(reading->im, "dataset", set, NULL, name);
@@ -206,6 +208,33 @@ static void choose_stage(struct reading *reading, const char *data)
         import_set(im, "stage", "sft", NULL);
 }
 
+/* An entry of dataset_info.json names the columns of conversations.  Pairs of whole
+ * conversations have no such entry, only a file. */
+static void describe(struct reading *reading, size_t at)
+{
+    struct import_data *set = &reading->sets[at];
+    const char *converter = reading->converters[at];
+
+    set->ranking = import_is_preference(reading->im);
+    if (!set->samples && !import_data_is_part(set))
+        return;
+    if (set->ranking) {
+        import_remark(reading->im, "dataset",
+                      "%s: a part of a file of pairs is not supported: all of it is used",
+                      set->path);
+        set->samples = NULL;
+        set->split = set->is_local ? NULL : set->split;
+    } else if (!converter) {
+        set->form = "sharegpt";
+        set->columns = "{\"messages\": \"messages\"}";
+        set->tags = "{\"role_tag\": \"role\", \"content_tag\": \"content\", "
+                    "\"user_tag\": \"user\", \"assistant_tag\": \"assistant\", "
+                    "\"system_tag\": \"system\"}";
+    } else if (strcmp(converter, "sharegpt") == 0) {
+        set->form = "sharegpt";
+    }
+}
+
 /* ---- The job ---- */
 
 static void add_remarks(const struct reading *reading)
@@ -245,7 +274,7 @@ void import_v1_data(struct importing *im)
         reading.count = 0;
     choose_stage(&reading, path);
     for (size_t i = 0; i < reading.count; i++)
-        reading.sets[i].ranking = import_is_preference(im);
+        describe(&reading, i);
     if (reading.count == 0)
         name_list(&reading, path);
     else

@@ -231,6 +231,12 @@ static void test_import_reads_the_list_of_datasets(void **state)
         { "a: {path: data/a.jsonl, source: local, converter: sharegpt}\n"
           "b: {path: org/b, split: train}\n",
           "data/a.jsonl,b.jsonl", "sft", "LLaMA-Factory v1 makes" },
+        { "a: {path: data/a.jsonl, source: local, converter: sharegpt, size: 5}\n", "a",
+          "sft", "\"formatting\": \"sharegpt\", \"num_samples\": 5" },
+        { "a: {path: data/a.jsonl, source: local, size: 5}\n", "a", "sft",
+          "\"role_tag\": \"role\"" },
+        { "a: {path: data/a.jsonl, source: local, converter: pair, size: 5}\n",
+          "data/a.jsonl", "dpo", "of pairs is not supported" },
         { "a: {path: org/pairs, split: train_prefs, converter: pair}\n", "pairs.jsonl",
           "dpo", "split=\"train_prefs\"" },
         { "a: {path: data/a.json, source: local, weight: 0.5}\n", "data/a.json", "sft",
