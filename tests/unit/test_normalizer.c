@@ -60,18 +60,16 @@ static void test_normalizer_applies_its_steps(void **state)
         struct error err = { 0 };
         struct normalizer *normalizer = read_json(cases[i].json, &err);
         struct pattern_scratch *scratch = pattern_scratch_new();
-        struct text text, spare;
+        struct normal_form form;
 
         if (!normalizer)
             fail_msg("%s", err.text);
-        text_init(&text, 0);
-        text_init(&spare, 0);
-        text_adds(&text, cases[i].text);
-        assert_true(normalizer_apply(normalizer, &text, &spare, scratch, &err));
-        assert_string_equal(text.data, cases[i].wanted);
+        normal_form_init(&form, 0);
+        text_adds(&form.text, cases[i].text);
+        assert_true(normalizer_apply(normalizer, &form, scratch, &err));
+        assert_string_equal(form.text.data, cases[i].wanted);
         assert_int_equal(normalizer_is_empty(normalizer), i == 0);
-        text_clear(&text);
-        text_clear(&spare);
+        normal_form_clear(&form);
         pattern_scratch_free(scratch);
         normalizer_free(normalizer);
     }
@@ -100,22 +98,62 @@ static void test_normalizer_refuses_unsupported_steps(void **state)
 }
 
 /* A step may enlarge a text, repeatedly: there is a ceiling. */
+/* Whether characters at the start are removed, not what they were or became before. */
+static void test_normalizer_reports_a_cut_start(void **state)
+{
+    static const char strip[] = "{\"type\": \"Strip\"}";
+    static const char blanks[] =
+        "{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"NFKC\"}, {\"type\": "
+        "\"Replace\", \"pattern\": {\"Regex\": \"\\\\A +| +\\\\z\"}, \"content\": \"\"}]}";
+    static const struct {
+        const char *json, *text;
+        bool cut;
+    } rows[] = {
+        { strip, " a", true },
+        { strip, "a ", false },
+        { strip, "a", false },
+        { blanks, " a", true },
+        { blanks,
+          "\xc2\xa0"
+          "a",
+          true },
+        { blanks, "a ", false },
+        { blanks, "\na ", false },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(rows); i++) {
+        struct error err = { 0 };
+        struct normalizer *normalizer = read_json(rows[i].json, &err);
+        struct pattern_scratch *scratch = pattern_scratch_new();
+        struct normal_form form;
+
+        if (!normalizer)
+            fail_msg("%s", err.text);
+        normal_form_init(&form, 0);
+        text_adds(&form.text, rows[i].text);
+        assert_true(normalizer_apply(normalizer, &form, scratch, &err));
+        assert_int_equal(form.cut, rows[i].cut);
+        normal_form_clear(&form);
+        pattern_scratch_free(scratch);
+        normalizer_free(normalizer);
+    }
+}
+
 static void test_normalizer_has_a_ceiling(void **state)
 {
     struct error err = { 0 };
     struct normalizer *normalizer =
         read_json("{\"type\": \"Prepend\", \"prepend\": \"0123456789\"}", &err);
     struct pattern_scratch *scratch = pattern_scratch_new();
-    struct text text, spare;
+    struct normal_form form;
 
     (void)state;
-    text_init(&text, 16);
-    text_init(&spare, 16);
-    text_adds(&text, "abcdefgh");
-    assert_false(normalizer_apply(normalizer, &text, &spare, scratch, &err));
+    normal_form_init(&form, 16);
+    text_adds(&form.text, "abcdefgh");
+    assert_false(normalizer_apply(normalizer, &form, scratch, &err));
     assert_int_equal(err.code, ERROR_DATA);
-    text_clear(&text);
-    text_clear(&spare);
+    normal_form_clear(&form);
     pattern_scratch_free(scratch);
     normalizer_free(normalizer);
 }
@@ -125,6 +163,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_normalizer_applies_its_steps),
         cmocka_unit_test(test_normalizer_refuses_unsupported_steps),
+        cmocka_unit_test(test_normalizer_reports_a_cut_start),
         cmocka_unit_test(test_normalizer_has_a_ceiling),
     };
 

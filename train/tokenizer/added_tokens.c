@@ -228,7 +228,7 @@ static bool normalize_token(struct added_token *token, const struct reading *rea
     const struct normalizer *normalizer = reading->normalizer;
     struct error cause = { 0 };
     struct pattern_scratch *scratch;
-    struct text text, spare;
+    struct normal_form form;
     bool ok;
 
     token->normal = token->content;
@@ -237,16 +237,14 @@ static bool normalize_token(struct added_token *token, const struct reading *rea
         return true;
     scratch = pattern_scratch_new();
     normalizer_limit(scratch, token->len);
-    text_init(&text, 0);
-    text_init(&spare, 0);
-    text_add(&text, token->content, token->len);
-    ok = normalizer_apply(normalizer, &text, &spare, scratch, &cause) ||
+    normal_form_init(&form, 0);
+    text_add(&form.text, token->content, token->len);
+    ok = normalizer_apply(normalizer, &form, scratch, &cause) ||
          error_set(err, cause.code, "%s: added token \"%.40s\": %s", reading->where,
                    token->content, cause.text);
     if (ok)
-        token->normal = text_detach(&text, &token->normal_len);
-    text_clear(&text);
-    text_clear(&spare);
+        token->normal = text_detach(&form.text, &token->normal_len);
+    normal_form_clear(&form);
     pattern_scratch_free(scratch);
     return ok;
 }

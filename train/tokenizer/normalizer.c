@@ -30,6 +30,7 @@ struct work {
     const struct text *in;
     struct text *out;
     struct pattern_scratch *scratch;
+    bool *cut; /* set if characters at the start are removed */
 };
 
 struct step_kind {
@@ -118,6 +119,7 @@ static bool apply_replace(const struct step *step, const struct work *work,
     size_t done = 0;
 
     while (pattern_next(&search) && !work->out->overflow) {
+        *work->cut |= search.start == 0 && search.end > 0 && step->len == 0;
         text_add(work->out, work->in->data + done, search.start - done);
         text_add(work->out, step->content, step->len);
         done = search.end;
@@ -171,6 +173,7 @@ static bool apply_strip(const struct step *step, const struct work *work,
             break;
         data += bytes;
         len -= bytes;
+        *work->cut = true;
     }
     while (step->right && len > 0) {
         bytes = unicode_last(data, len, &point);
@@ -291,21 +294,36 @@ void normalizer_limit(struct pattern_scratch *scratch, size_t len)
                           free_seconds + seconds_per_byte * (double)len);
 }
 
-bool normalizer_apply(const struct normalizer *normalizer, struct text *text,
-                      struct text *spare, struct pattern_scratch *scratch,
-                      struct error *err)
+void normal_form_init(struct normal_form *form, size_t max)
 {
+    text_init(&form->text, max);
+    text_init(&form->spare, max);
+    form->cut = false;
+}
+
+void normal_form_clear(struct normal_form *form)
+{
+    text_clear(&form->text);
+    text_clear(&form->spare);
+}
+
+bool normalizer_apply(const struct normalizer *normalizer, struct normal_form *form,
+                      struct pattern_scratch *scratch, struct error *err)
+{
+    struct text *text = &form->text, *spare = &form->spare;
     const size_t longest = text->max, spare_longest = spare->max;
 
+    form->cut = false;
     for (size_t i = 0; i < normalizer->count; i++) {
         const struct step *step = &normalizer->steps[i];
+        const struct work work = { text, spare, scratch, &form->cut };
         const size_t left = pattern_work_left(scratch);
         struct text result;
         bool ok;
 
         text_reset(spare);
         spare->max = left < spare_longest ? left : spare_longest;
-        ok = step->kind->apply(step, &(struct work) { text, spare, scratch }, err);
+        ok = step->kind->apply(step, &work, err);
         spare->max = spare_longest;
         if (spare->overflow || !pattern_spend(scratch, spare->len))
             return error_set(err, ERROR_DATA,

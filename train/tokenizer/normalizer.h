@@ -22,10 +22,18 @@ bool normalizer_is_empty(const struct normalizer *normalizer);
  */
 void normalizer_limit(struct pattern_scratch *scratch, size_t len);
 
-/* Convert *text to its normal form; *spare is scratch. ERROR_DATA if an expression takes
- * too long, or the steps exceed the limit of *scratch. */
-bool normalizer_apply(const struct normalizer *normalizer, struct text *text,
-                      struct text *spare, struct pattern_scratch *scratch,
-                      struct error *err);
+/* A text on the way to its normal form. */
+struct normal_form {
+    struct text text, spare;
+    bool cut; /* characters at its start have been removed */
+};
+
+void normal_form_init(struct normal_form *form, size_t max); /* as text_init */
+void normal_form_clear(struct normal_form *form);
+
+/* Convert form->text to its normal form. ERROR_DATA if an expression takes too long, or
+ * the steps exceed the limit of *scratch. */
+bool normalizer_apply(const struct normalizer *normalizer, struct normal_form *form,
+                      struct pattern_scratch *scratch, struct error *err);
 
 #endif

@@ -11,7 +11,6 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/size.h"
-#include "train/text/unicode.h"
 #include "train/tokenizer/added_tokens.h"
 #include "train/tokenizer/bpe.h"
 #include "train/tokenizer/conversion.h"
@@ -75,7 +74,7 @@ struct encoding {
     struct pattern_scratch *patterns;
     struct bpe_scratch bpe;
     struct unigram_scratch unigram;
-    struct text normal, spare;
+    struct normal_form normal;
     struct token_list *out;
 };
 
@@ -132,34 +131,22 @@ static bool encode_normal(struct encoding *encoding, const char *text, size_t le
                         first && search.done == 0, err);
 }
 
-/* Return whether normalization has cut off the blank at the start of a text.  What follows
- * is then not the start of the input for a pre-tokenizer, as in Hugging Face's library. */
-static bool is_start_cut(const char *text, size_t len, const struct text *normal)
-{
-    int32_t before, after;
-
-    if (normal->len == 0)
-        return false;
-    unicode_first(text, len, &before);
-    unicode_first(normal->data, normal->len, &after);
-    return unicode_is_space(before) && after != before && after != ' ' && after != 0x2581;
-}
-
 static bool encode_segment(struct encoding *encoding, const char *text, size_t len,
                            bool first, struct error *err)
 {
     const struct normalizer *normalizer = encoding->tokenizer->normalizer;
+    struct normal_form *form = &encoding->normal;
 
     if (len == 0)
         return true;
     if (normalizer_is_empty(normalizer))
         return encode_normal(encoding, text, len, first, err);
-    text_reset(&encoding->normal);
-    text_add(&encoding->normal, text, len);
-    return normalizer_apply(normalizer, &encoding->normal, &encoding->spare,
-                            encoding->patterns, err) &&
-           encode_normal(encoding, encoding->normal.data, encoding->normal.len,
-                         first && !is_start_cut(text, len, &encoding->normal), err);
+    text_reset(&form->text);
+    text_add(&form->text, text, len);
+    /* if its start was cut off, it does not start the input, as in the library */
+    return normalizer_apply(normalizer, form, encoding->patterns, err) &&
+           encode_normal(encoding, form->text.data, form->text.len, first && !form->cut,
+                         err);
 }
 
 static bool encode_text(struct encoding *encoding, const char *text, size_t len,
@@ -203,8 +190,7 @@ bool tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_
         return error_set(err, ERROR_DATA, "the text is not UTF-8 at byte %zu", bad + 1);
     encoding.patterns = pattern_scratch_new();
     normalizer_limit(encoding.patterns, len);
-    text_init(&encoding.normal, 4 * MAX_TEXT_BYTES);
-    text_init(&encoding.spare, 4 * MAX_TEXT_BYTES);
+    normal_form_init(&encoding.normal, 4 * MAX_TEXT_BYTES);
     if (special)
         postprocessor_begin(tokenizer->postprocessor, out);
     ok = encode_text(&encoding, text, len, &cause);
@@ -215,8 +201,7 @@ bool tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_
                   cause.text, len);
     if (special)
         postprocessor_end(tokenizer->postprocessor, out);
-    text_clear(&encoding.normal);
-    text_clear(&encoding.spare);
+    normal_form_clear(&encoding.normal);
     bpe_scratch_clear(&encoding.bpe);
     unigram_scratch_clear(&encoding.unigram);
     pattern_scratch_free(encoding.patterns);
