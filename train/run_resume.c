@@ -84,6 +84,38 @@ static void restore_attention(struct run *run)
                  recorded, ops->attention_name(run->be));
 }
 
+static void ranks_text(const struct progress_ranks *ranks, char out[80])
+{
+    snprintf(out, 80, "%" PRId64 " ranks, zero_stage %" PRId64 ", reduce_dtype %s",
+             ranks->count, ranks->zero_stage,
+             ranks->reduce_dtype == REDUCE_BF16 ? "bf16" : "fp32");
+}
+
+/* Stages 2 and 3 add gradients alike. */
+static bool add_alike(const struct progress_ranks *a, const struct progress_ranks *b)
+{
+    return a->count == b->count && (a->zero_stage > 1) == (b->zero_stage > 1) &&
+           a->reduce_dtype == b->reduce_dtype;
+}
+
+/* Name what else the ranks do now, also if the job does not set it. */
+static void compare_ranks(const struct run *run)
+{
+    const struct progress_ranks *saved = &run->progress.ranks,
+                                now = progress_ranks_of(run->plan);
+    char before[80], after[80];
+
+    if (saved->count == 0 || now.count == 0 || add_alike(saved, &now))
+        return;
+    ranks_text(saved, before);
+    ranks_text(&now, after);
+    log_line(run->options->log, LOG_WARN,
+             "resume: the checkpoint is of %s, this run has %s: gradients are added or "
+             "rounded differently, and the bits may differ from those of an "
+             "uninterrupted run",
+             before, after);
+}
+
 bool run_resume(struct run *run, struct error *err)
 {
     bool first = parallel_rank(run->options->group) == 0, own = false, ok;
@@ -109,6 +141,7 @@ bool run_resume(struct run *run, struct error *err)
             log_line(run->options->log, LOG_INFO, "resume: from %s, step %" PRId64, name,
                      run->progress.step);
             restore_scaling(run);
+            compare_ranks(run);
             restore_attention(run);
         }
         if (run->progress.step == 0)

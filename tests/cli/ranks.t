@@ -61,8 +61,12 @@ gradients() { "$trainspool" plan --json "$1" | jq '.memory.gradients'; }
 expect "sharded gradients take less memory" test "$(gradients zero.yaml)" -lt "$(gradients zero1.yaml)"
 expect_status "plan --alternatives of whole gradients succeeds" 0 "$trainspool" plan --alternatives zero1.yaml
 expect_output "the plan offers sharded gradients" 'trainspool: {zero_stage: 2}'
+saved_ranks() { jq -cS .ranks "$1.run/checkpoint-12/trainspool_state.json"; }
+expect "a checkpoint names the stage that was chosen" test "$(saved_ranks zero1)" = \
+    '{"count":2,"reduce_dtype":"fp32","zero_stage":1}'
 expect_status "a run with whole gradients resumes one with sharded gradients" 0 "$trainspool" run --resume \
-    --set max_steps=15 --set 'trainspool.zero_stage=1' zero.yaml
+    --set max_steps=15 --set 'trainspool.zero_stage=1' --set 'trainspool.reduce_dtype=bf16' zero.yaml
+expect "its log names what differs" grep -q 'checkpoint is of 2 ranks, zero_stage 2, reduce_dtype fp32, this run has 2 ranks, zero_stage 1, reduce_dtype bf16' zero.run/train.log
 expect "that run starts from the checkpoint" grep -q 'resume: from zero.run/checkpoint-12' zero.run/train.log
 expect "that run does all steps" test "$(step zero.yaml)" -eq 15
 

@@ -131,10 +131,34 @@ static void test_progress_refuses_another_file(void **state)
     unit_dir_free(dir);
 }
 
+/* How ranks added gradients; nothing of a run of one process. */
+static void test_progress_names_the_ranks(void **state)
+{
+    struct plan plan = { .ranks = 3, .zero_stage = 2, .reduce_dtype = REDUCE_BF16 };
+
+    (void)state;
+    for (int64_t ranks = 3; ranks > 0; ranks -= 2) {
+        char *dir = unit_dir_new();
+        struct progress_history history = { 0 };
+        struct error err = { 0 };
+        struct progress back;
+
+        plan.ranks = ranks;
+        assert_true(progress_write(dir, &plan, &sample, &history, &err));
+        assert_true(progress_read(dir, &back, &history, &err));
+        assert_int_equal(back.ranks.count, ranks > 1 ? ranks : 0);
+        assert_int_equal(back.ranks.zero_stage, ranks > 1 ? 2 : 0);
+        assert_int_equal(back.ranks.reduce_dtype, ranks > 1 ? REDUCE_BF16 : REDUCE_FP32);
+        progress_history_clear(&history);
+        unit_dir_free(dir);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_progress_is_restored_exactly),
+        cmocka_unit_test(test_progress_names_the_ranks),
         cmocka_unit_test(test_progress_has_the_fields_of_trainer_state),
         cmocka_unit_test(test_progress_refuses_another_file),
     };

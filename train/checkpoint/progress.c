@@ -199,6 +199,43 @@ static json_t *scaler_json(const struct scaler *scaler)
     return object;
 }
 
+struct progress_ranks progress_ranks_of(const struct plan *plan)
+{
+    if (plan_ranks(plan) == 1)
+        return (struct progress_ranks) { 0 };
+    return (struct progress_ranks) { .count = plan->ranks,
+                                     .zero_stage =
+                                         plan->zero_stage > 1 ? plan->zero_stage : 1,
+                                     .reduce_dtype = plan->reduce_dtype };
+}
+
+static void add_ranks(const struct plan *plan, json_t *object)
+{
+    const struct progress_ranks ranks = progress_ranks_of(plan);
+    json_t *value;
+
+    if (ranks.count == 0)
+        return;
+    value = json_object();
+    json_object_set_new(value, "count", json_integer(ranks.count));
+    json_object_set_new(value, "zero_stage", json_integer(ranks.zero_stage));
+    json_object_set_new(value, "reduce_dtype",
+                        json_string(format_info(plan_sent_gradients(plan))->name));
+    json_object_set_new(object, "ranks", value);
+}
+
+static struct progress_ranks ranks_read(const json_t *object)
+{
+    const json_t *ranks = json_object_get(object, "ranks");
+    const char *dtype = json_string_value(json_object_get(ranks, "reduce_dtype"));
+
+    return (struct progress_ranks) {
+        .count = json_integer_value(json_object_get(ranks, "count")),
+        .zero_stage = json_integer_value(json_object_get(ranks, "zero_stage")),
+        .reduce_dtype = dtype && strcmp(dtype, "bf16") == 0 ? REDUCE_BF16 : REDUCE_FP32,
+    };
+}
+
 static json_t *trainspool_state(const struct plan *plan, const struct progress *progress)
 {
     json_t *object = json_object();
@@ -227,6 +264,7 @@ static json_t *trainspool_state(const struct plan *plan, const struct progress *
     json_object_set_new(object, "seed", json_integer(plan->seed));
     if (progress->attention[0])
         json_object_set_new(object, "attention", json_string(progress->attention));
+    add_ranks(plan, object);
     json_object_set_new(object, "scaler", scaler_json(&progress->scaler));
     return object;
 }
@@ -298,6 +336,7 @@ static bool state_read(const json_t *object, const char *name, struct progress *
                       &out->window_rewards))
         out->window_rewards = (struct rewards) { 0 };
     scaler_read(json_object_get(object, "scaler"), &out->scaler);
+    out->ranks = ranks_read(object);
     snprintf(out->attention, sizeof(out->attention), "%s", attention ? attention : "");
     if (wrong.code == ERROR_NONE && out->step >= 0 && out->updates >= 0)
         return true;

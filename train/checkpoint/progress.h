@@ -11,6 +11,12 @@
 #include "train/plan.h"
 #include "train/model/model.h"
 
+/* How the ranks of a run add gradients, on which its bits depend. */
+struct progress_ranks {
+    int64_t count, zero_stage; /* count 0: of one process, or unknown */
+    enum reduction reduce_dtype;
+};
+
 /* Everything besides the tensors that a run needs to resume exactly. */
 struct progress {
     int64_t step;    /* optimizer steps including skipped ones: position in the data */
@@ -26,8 +32,12 @@ struct progress {
     int64_t best_step;
     double next_rate;   /* learning rate of the next step; only for torch_state_write */
     char attention[48]; /* what computes it: backend_ops.attention_name; "": unknown */
+    struct progress_ranks ranks; /* of the run that saved it */
     struct scaler scaler;
 };
+
+/* Return how the ranks of a plan add gradients. */
+struct progress_ranks progress_ranks_of(const struct plan *plan);
 
 /* Results of an evaluation. */
 struct evaluation {
