@@ -294,8 +294,9 @@ static bool train_step(struct run *run, struct error *err)
         return false;
     if (run->abandoned)
         return true;
-    if (may_overlap(run) && heartbeat_tick(run->options->heartbeat))
-        step_begin(run, &later);
+    if (may_overlap(run) && heartbeat_tick(run->options->heartbeat) &&
+        !step_begin(run, &later))
+        fault_doubt(&later); /* before after_step clears what may be the reason */
     if (!step_end(run, err) || !after_step(run, err))
         return false;
     return later.code == ERROR_NONE || error_set(err, later.code, "%s", later.text);

@@ -4,6 +4,11 @@
 
 #include "tests/unit/training_small.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "base/fault.h"
 #include "base/size.h"
 #include "tests/emulation/emulation.h"
 #include "tests/unit/unit_ranks.h"
@@ -46,21 +51,25 @@ static char *make_job(const char *dir, const char *more)
     return text_detach(&text, NULL);
 }
 
+static struct seen seen_by(void (*look)(void *, const struct trainer_progress *),
+                           const char *dir, const char *job)
+{
+    static struct device device;
+
+    unit_ranks_device(0, &device);
+    return (struct seen) {
+        .training = { .dir = dir, .job = job, .device = &device, .on_step = look },
+    };
+}
+
 static bool run(const char *dir, const char *more, int64_t stop_after, struct seen *seen,
                 struct error *err)
 {
-    struct device device;
     char *job = make_job(dir, more);
     bool ok;
 
-    unit_ranks_device(0, &device);
-    *seen = (struct seen) {
-        .training = { .dir = dir,
-                      .job = job,
-                      .device = &device,
-                      .on_step = on_step,
-                      .stop_after = stop_after },
-    };
+    *seen = seen_by(on_step, dir, job);
+    seen->training.stop_after = stop_after;
     ok = training_run(&seen->training, err);
     if (ok)
         training_digest(dir, "job.run/model.safetensors", seen->weights);
@@ -135,11 +144,71 @@ static void test_trainer_overlap_ends_at_a_stop(void **state)
     unit_dir_free(dir);
 }
 
+/* Damage the file of a teacher's logits once step 3 has ended, while step 4 is in
+ * progress: step 5, which is issued before step 4 ends, cannot read it. */
+static void damage(void *context, const struct trainer_progress *progress)
+{
+    struct seen *seen = context;
+    char *name = path_join(seen->training.dir, "kept.safetensors");
+    int fd;
+
+    on_step(context, progress);
+    if (progress->step == 3) {
+        struct stat st;
+        char all[4096];
+
+        memset(all, 0xff, sizeof(all));
+        fd = open(name, O_RDWR);
+        assert_true(fd >= 0 && fstat(fd, &st) == 0);
+        for (off_t at = 4096; at < st.st_size; at += (off_t)sizeof(all))
+            assert_true(pwrite(fd, all, sizeof(all), at) > 0);
+        close(fd);
+        errno = EIO;
+        fault_note("cannot read", name);
+    }
+    free(name);
+}
+
+/* What kept the next step from being issued is still known when the step in progress has
+ * ended. */
+static void test_trainer_overlap_keeps_the_fault_of_the_next_step(void **state)
+{
+    struct error err = { 0 };
+    struct seen seen;
+    char *dir = training_small_dir(), *set = unit_shared(ALPACA);
+    char *result = path_join(dir, "job.run"), *teacher = path_join(dir, "teacher");
+    struct text job;
+
+    (void)state;
+    assert_true(run(dir, cases[0].job, 0, &seen, &err));
+    assert_int_equal(rename(result, teacher), 0);
+    text_init(&job, 0);
+    text_addf(&job,
+              "model_name_or_path: model\ntrain_from_scratch: true\ndataset: %s\n"
+              "template: alpaca\nstage: distill\nfinetuning_type: full\n"
+              "cutoff_len: 48\nmax_samples: 20\nper_device_train_batch_size: 1\n"
+              "max_steps: %d\nsave_strategy: \"no\"\nlogging_steps: 1\nkd_topk: 4\n"
+              "teacher_model_name_or_path: teacher\n"
+              "trainspool: {teacher_logits: kept.safetensors}\n",
+              set, STEPS);
+    seen = seen_by(damage, dir, job.data);
+    assert_false(training_run(&seen.training, &err));
+    assert_int_equal(err.code, ERROR_FAULT);
+    assert_non_null(strstr(err.text, "cannot read"));
+    assert_string_equal(seen.overlaps, "-+++");
+    text_clear(&job);
+    free(result);
+    free(teacher);
+    free(set);
+    unit_dir_free(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_trainer_overlap_changes_nothing),
         cmocka_unit_test(test_trainer_overlap_ends_at_a_stop),
+        cmocka_unit_test(test_trainer_overlap_keeps_the_fault_of_the_next_step),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
