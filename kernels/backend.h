@@ -71,8 +71,8 @@ struct backend_ops {
     const char *(*describe)(struct backend *be);
     /* Memory the backend itself holds once it runs (packed panels, plans), in bytes. */
     size_t (*workspace)(struct backend *be);
-    /* Optional: the name of what computes attention in 16 bits, "cuDNN 9.19.0",
-     * "trainspool" or both; the bits depend on it.  attention_use: from now on, before the first
+    /* Optional: the name of what computes attention in 16 bits, such as "cuDNN 9.19.0" or
+     * "trainspool"; the bits depend on it.  attention_use: from now on, before the first
      * operation, it is the one with this name; false if that is not possible. */
     const char *(*attention_name)(struct backend *be);
     bool (*attention_use)(struct backend *be, const char *name);
@@ -141,7 +141,8 @@ struct backend_ops {
      * Optional, NULL if the bits of a result depend on nothing but the device.  Otherwise
      * choices returns, as malloc'ed text, what has been chosen so far (NULL: nothing), and
      * after replay_choices, which comes before the first recording, the same is chosen
-     * again.  It logs a line if the text is for another device or version.
+     * again.  It logs a line if the text is for another device or version.  That text may
+     * be of several ranks (matmul_choices_join).
      */
     char *(*choices)(struct backend *be);
     void (*replay_choices)(struct backend *be, const char *text, size_t len);

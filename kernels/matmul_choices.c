@@ -12,6 +12,7 @@
 
 /* The number is the version of the lines. */
 #define HEAD "trainspool matmuls 1, "
+#define RANK "rank "
 
 enum { LINE_MAX_BYTES = 400, WORDS = 23, ALIGNED_MOST = 8 };
 
@@ -274,7 +275,7 @@ static void keep_about(struct matmul_choices_text *result, const char *line, siz
         result->about[count++] = line[i] < ' ' || line[i] > '~' ? '?' : line[i];
 }
 
-/* Return whether the first line is that of this table. */
+/* Return whether a first line is that of this table. */
 static bool read_head(const struct matmul_choices *choices, const char *line, size_t len,
                       struct matmul_choices_text *result)
 {
@@ -283,11 +284,37 @@ static bool read_head(const struct matmul_choices *choices, const char *line, si
     if (len == head + strlen(choices->about) && memcmp(line, HEAD, head) == 0 &&
         memcmp(line + head, choices->about, len - head) == 0)
         return result->headed = true;
-    result->foreign = len >= head && memcmp(line, HEAD, head) == 0;
-    result->damaged = !result->foreign;
-    if (result->foreign)
-        keep_about(result, line, len);
+    result->foreign = true;
+    keep_about(result, line, len);
     return false;
+}
+
+static bool is_head(const char *line, size_t len)
+{
+    return len >= strlen(HEAD) && memcmp(line, HEAD, strlen(HEAD)) == 0;
+}
+
+/* Return the rank that a line begins, or -1. */
+static int rank_of(const char *line, size_t len)
+{
+    int rank = 0;
+
+    if (len <= strlen(RANK) || len > strlen(RANK) + 4 ||
+        memcmp(line, RANK, strlen(RANK)) != 0)
+        return -1;
+    for (size_t i = strlen(RANK); i < len; i++) {
+        if (line[i] < '0' || line[i] > '9')
+            return -1;
+        rank = 10 * rank + (line[i] - '0');
+    }
+    return rank;
+}
+
+static size_t line_bytes(const char *line, const char *end)
+{
+    const char *stop = memchr(line, '\n', (size_t)(end - line));
+
+    return (size_t)((stop ? stop : end) - line);
 }
 
 struct matmul_choices_text matmul_choices_read(struct matmul_choices *choices,
@@ -295,21 +322,75 @@ struct matmul_choices_text matmul_choices_read(struct matmul_choices *choices,
 {
     struct matmul_choices_text result = { .foreign = false };
     const char *end = text + len;
+    bool ours = false;
+    size_t bytes;
 
-    for (const char *line = text; line < end;) {
-        const char *stop = memchr(line, '\n', (size_t)(end - line));
-        size_t bytes = (size_t)((stop ? stop : end) - line);
+    for (const char *line = text; line < end; line += bytes + 1) {
         struct matmul_choice found;
 
-        if (line == text) {
-            if (!read_head(choices, line, bytes, &result))
-                return result;
-        } else if (read_line(line, bytes, &found) && take(choices, &found, over)) {
-            result.read++;
-        } else if (bytes > 0) {
+        bytes = line_bytes(line, end);
+        if (is_head(line, bytes))
+            ours = read_head(choices, line, bytes, &result);
+        else if (line == text && rank_of(line, bytes) < 0)
             result.damaged++;
-        }
-        line += bytes + 1;
+        else if (!ours)
+            continue;
+        else if (read_line(line, bytes, &found) && take(choices, &found, over))
+            result.read++;
+        else if (bytes > 0 && rank_of(line, bytes) < 0)
+            result.damaged++;
     }
+    result.foreign = result.foreign && !result.headed;
+    return result;
+}
+
+/* ---- The choices of several ranks ---- */
+
+/* Return what a rank has, or else what rank 0 has. */
+static const char *part_of(const char *text, size_t *len, int rank)
+{
+    const char *end = text + *len, *first = NULL, *from = rank == 0 ? text : NULL;
+    size_t bytes;
+
+    for (const char *line = text; line < end; line += bytes + 1) {
+        bytes = line_bytes(line, end);
+        if (rank_of(line, bytes) < 0)
+            continue;
+        if (!first)
+            first = line;
+        if (from) {
+            *len = (size_t)(line - from);
+            return from;
+        }
+        if (rank_of(line, bytes) == rank)
+            from = line + bytes < end ? line + bytes + 1 : end;
+    }
+    if (from)
+        *len = (size_t)(end - from);
+    else if (first)
+        *len = (size_t)(first - text);
+    return from ? from : text;
+}
+
+void matmul_choices_join(struct text *all, int rank, const char *text)
+{
+    size_t len = all->len;
+    const char *first = all->len > 0 ? part_of(all->data, &len, 0) : "";
+
+    if (rank > 0 && len == strlen(text) && memcmp(first, text, len) == 0)
+        return;
+    if (rank > 0)
+        text_addf(all, RANK "%d\n", rank);
+    text_adds(all, text);
+}
+
+struct matmul_choices_text matmul_choices_replay(struct matmul_choices *choices,
+                                                 const char *text, size_t len, int rank)
+{
+    struct matmul_choices_text result = matmul_choices_read(choices, text, len, true);
+    const char *own = part_of(text, &len, rank);
+
+    matmul_choices_read(choices, own, len, true);
+    result.read = choices->count;
     return result;
 }

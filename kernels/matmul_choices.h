@@ -59,10 +59,10 @@ struct matmul_choice *matmul_choices_find(struct matmul_choices *choices,
 bool matmul_choices_use(struct matmul_choices *choices, const struct matmul_key *key,
                         uint64_t algorithm);
 
-/* What a text was. Lines that are not whole are left out. */
+/* What a text was. Lines that are not whole are left out, and those of other devices. */
 struct matmul_choices_text {
-    bool headed;     /* the first line is that of this table */
-    bool foreign;    /* of another device, library or version: nothing was taken */
+    bool headed;     /* the first line, of one rank at least, is that of this table */
+    bool foreign;    /* all of other devices, libraries or versions: nothing was taken */
     size_t read;     /* choices */
     size_t damaged;  /* lines */
     char about[160]; /* of a foreign one, shortened */
@@ -72,6 +72,14 @@ struct matmul_choices_text {
  * `over`: these, too, and all that are taken count as used. */
 struct matmul_choices_text matmul_choices_read(struct matmul_choices *choices,
                                                const char *text, size_t len, bool over);
+
+/* Append the choices of another rank, as matmul_choices_write wrote them, to those of rank
+ * 0 and of other ranks, after a line with its number; not if rank 0 has the same. */
+void matmul_choices_join(struct text *all, int rank, const char *text);
+/* Take joined choices as used: those of all ranks, and those of this rank above others of
+ * the same shape. A rank that is not named has those of rank 0. */
+struct matmul_choices_text matmul_choices_replay(struct matmul_choices *choices,
+                                                 const char *text, size_t len, int rank);
 
 /* Append one choice, without a newline. */
 void matmul_choices_write_one(const struct matmul_choice *choice, struct text *out);

@@ -41,6 +41,11 @@ struct cuda_group {
     void *rounded; /* a piece in bf16, of MEMORY_ROUNDED_GRADIENTS; NULL: sent in fp32 */
 };
 
+int cuda_group_rank(const struct cuda_group *group)
+{
+    return group ? group->rank : 0;
+}
+
 static bool all_alive(const struct cuda_group *group)
 {
     for (int i = 0; i < group->link_count; i++)

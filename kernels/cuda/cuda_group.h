@@ -18,6 +18,7 @@ void cuda_meet_mark(struct backend *be);
  * the GPU. If not, collective work is aborted, so that the GPU becomes free, and the
  * failure is recorded. */
 bool cuda_group_well(struct cuda_backend *cuda);
+int cuda_group_rank(const struct cuda_group *group); /* NULL: 0 */
 /* Leave immediately, whatever the other ranks do. NULL is allowed. */
 void cuda_group_free(struct cuda_group *group);
 

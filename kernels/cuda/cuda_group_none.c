@@ -54,6 +54,12 @@ bool cuda_group_well(struct cuda_backend *cuda)
     return cuda_ok(cuda);
 }
 
+int cuda_group_rank(const struct cuda_group *group)
+{
+    (void)group;
+    return 0;
+}
+
 void cuda_group_free(struct cuda_group *group)
 {
     (void)group;

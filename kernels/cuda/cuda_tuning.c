@@ -501,7 +501,7 @@ void cuda_replay_choices(struct backend *be, const char *text, size_t len)
     struct cuda_backend *cuda = cuda_backend_of(be);
     struct cuda_tuning *tuning = cuda->tuning;
     struct matmul_choices_text found =
-        matmul_choices_read(tuning->choices, text, len, true);
+        matmul_choices_replay(tuning->choices, text, len, cuda_group_rank(cuda->group));
 
     cuda_matmul_forget_plans(cuda->matmul);
     if (found.foreign)

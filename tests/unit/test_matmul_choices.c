@@ -213,10 +213,63 @@ static void test_matmul_choices_that_are_replayed_stay(void **state)
     matmul_choices_free(choices);
 }
 
+/* The choices of ranks that have the same are in the text once. */
+static void test_matmul_choices_join_ranks(void **state)
+{
+    struct text all;
+
+    (void)state;
+    text_init(&all, 0);
+    matmul_choices_join(&all, 0, "a\nb\n");
+    matmul_choices_join(&all, 1, "a\nb\n");
+    matmul_choices_join(&all, 2, "a\n");
+    matmul_choices_join(&all, 3, "a\nb\n");
+    assert_string_equal(all.data, "a\nb\nrank 2\na\n");
+    text_clear(&all);
+}
+
+/* Each rank uses its own choices, and those of others for shapes that it has none of;
+ * lines of another card are not damaged. */
+static void test_matmul_choices_are_replayed_in_each_rank(void **state)
+{
+    struct matmul_choices *more = table_of(3);
+    struct matmul_key key = key_of(1);
+    struct text all, other, first;
+
+    (void)state;
+    text_init(&all, 0);
+    text_init(&other, 0);
+    text_of(2, &first);
+    matmul_choices_join(&all, 0, first.data);
+    matmul_choices_join(&all, 1, "trainspool matmuls 1, Another card\nwhatever\n");
+    assert_true(matmul_choices_use(more, &key, 77));
+    matmul_choices_write(more, false, &other);
+    matmul_choices_join(&all, 2, other.data);
+    for (int rank = 0; rank < 4; rank++) {
+        struct matmul_choices *choices = table_of(0);
+        struct matmul_choices_text found =
+            matmul_choices_replay(choices, all.data, all.len, rank);
+
+        assert_true(found.headed && !found.foreign);
+        assert_int_equal(found.read, 3);
+        assert_int_equal(found.damaged, 0);
+        assert_int_equal(algorithm_of(choices, 1), rank == 1 || rank == 2 ? 77 : 0x1234);
+        assert_int_equal(algorithm_of(choices, 2), 0x2468);
+        assert_int_equal(algorithm_of(choices, 3), 3 * 0x1234);
+        matmul_choices_free(choices);
+    }
+    matmul_choices_free(more);
+    text_clear(&all);
+    text_clear(&other);
+    text_clear(&first);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_matmul_choices_come_back),
+        cmocka_unit_test(test_matmul_choices_join_ranks),
+        cmocka_unit_test(test_matmul_choices_are_replayed_in_each_rank),
         cmocka_unit_test(test_matmul_choices_tell_shapes_apart),
         cmocka_unit_test(test_matmul_choices_leave_damaged_lines_out),
         cmocka_unit_test(test_matmul_choices_of_another_device_are_not_read),
