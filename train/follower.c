@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "train/evaluation.h"
+#include "train/methods.h"
 #include "train/model/parallel.h"
 #include "train/preflight.h"
 #include "train/step.h"
@@ -47,6 +48,9 @@ bool follower_run(struct run *run, struct error *err)
             break;
         case PARALLEL_EVALUATE:
             ok = evaluation_follow(run, err);
+            break;
+        case PARALLEL_METHODS:
+            ok = methods_reply(run, err);
             break;
         case PARALLEL_FETCH:
             ok = parallel_serve_fetch(group, run->model, &order.span, err);

@@ -15,6 +15,7 @@ libtrain_a_SOURCES += %D%/evaluation_plan.c %D%/evaluation_plan.h
 libtrain_a_SOURCES += %D%/follower.c %D%/follower.h
 libtrain_a_SOURCES += %D%/merge.c %D%/merge.h
 libtrain_a_SOURCES += %D%/merge_plan.c %D%/merge_plan.h
+libtrain_a_SOURCES += %D%/methods.c %D%/methods.h
 libtrain_a_SOURCES += %D%/metrics.c %D%/metrics.h
 libtrain_a_SOURCES += %D%/plan.h
 libtrain_a_SOURCES += %D%/predictions.c %D%/predictions.h

@@ -16,6 +16,7 @@
 #include "base/size.h"
 #include "train/chat/chat.h"
 #include "train/criterion.h"
+#include "train/methods.h"
 #include "train/model/attention_room.h"
 #include "train/model/parallel.h"
 #include "train/model/rope_scaling.h"
@@ -351,33 +352,6 @@ static void describe_second_model(const struct run *run)
              what);
 }
 
-bool run_rounds_attention(const struct run *run)
-{
-    return run->be->ops->attention_name &&
-           format_info(run->plan->precision.compute)->bytes == 2;
-}
-
-void run_record_attention(struct run *run)
-{
-    char *out = run->progress.attention;
-
-    snprintf(out, sizeof(run->progress.attention), "%s",
-             run_rounds_attention(run) ? run->be->ops->attention_name(run->be) : "");
-}
-
-static void describe_attention(const struct run *run)
-{
-    const char *name =
-        run_rounds_attention(run) ? run->be->ops->attention_name(run->be) : NULL;
-    bool varies = run->gradients_bytes > 0 && name && strcmp(name, "trainspool") != 0;
-
-    if (name)
-        log_line(run->options->log, LOG_INFO, "attention: %s%s", name,
-                 varies ? "; gradients by cuDNN, whose bits differ from run to run "
-                          "(deterministic: false)"
-                        : "");
-}
-
 static void describe_ranks(const struct run *run)
 {
     size_t ranks = plan_ranks(run->plan);
@@ -414,7 +388,7 @@ static void describe(struct run *run)
                                                 : model_memory(run->model)->total,
                 bytes);
     log_line(run->options->log, LOG_INFO, "device: %s", run->be->ops->describe(run->be));
-    describe_attention(run);
+    methods_describe(run);
     log_line(run->options->log, LOG_INFO, "precision: %s%s",
              run->train ? plan->precision.message : "computed in ",
              run->train ? "" : format_dtype(plan->precision.compute));
@@ -579,6 +553,7 @@ bool run_open(struct run *run, struct error *err)
 void run_close(struct run *run)
 {
     batch_clear(&run->batch);
+    free(run->choices);
     progress_history_clear(&run->history);
     samples_close(run->samples);
     predictions_free(run->predictions);

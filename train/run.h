@@ -58,6 +58,8 @@ struct run {
     struct heartbeat *eval_heartbeat;
     struct progress progress;
     struct progress_history history;
+    char *choices;     /* progress.choices, malloc'ed */
+    bool told_methods; /* logged that ranks compute differently */
     struct trainer_steps steps;
     double logged_at; /* clock_seconds */
     uint64_t logged_tokens;
@@ -120,10 +122,6 @@ void run_rewards_text(const struct rewards *rewards, const char *prefix,
  * releases what was opened. */
 bool run_open(struct run *run, struct error *err);
 void run_close(struct run *run);
-/* Return whether a backend may compute attention in several ways: in 16 bits on a GPU. */
-bool run_rounds_attention(const struct run *run);
-/* Note which way it is, for the checkpoint. */
-void run_record_attention(struct run *run);
 /* Load the checkpoint to resume from, if there is one.  Rank 0 finds it and moves later
  * ones aside. */
 bool run_resume(struct run *run, struct error *err);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "train/methods.h"
 #include "train/model/parallel.h"
 
 static char *last_checkpoint(const struct run *run, const char *digest)
@@ -65,23 +66,6 @@ static void restore_scaling(struct run *run)
                  "resume: the checkpoint has loss scaling %s, this run uses %s, from %g",
                  scaling_names[saved.scaling], scaling_names[scaler->scaling],
                  scaler->scale);
-}
-
-/* Continue with what computed attention before, because the bits depend on it.  Before
- * this was recorded, it was our own kernels. */
-static void restore_attention(struct run *run)
-{
-    const struct backend_ops *ops = run->be->ops;
-    char *recorded = run->progress.attention;
-
-    if (!recorded[0])
-        snprintf(recorded, sizeof(run->progress.attention), "trainspool");
-    if (ops->attention_use && run_rounds_attention(run) &&
-        !ops->attention_use(run->be, recorded))
-        log_line(run->options->log, LOG_WARN,
-                 "resume: attention was computed by %s, and is now by %s: the bits may "
-                 "differ from those of an uninterrupted run",
-                 recorded, ops->attention_name(run->be));
 }
 
 static void ranks_text(const struct progress_ranks *ranks, char out[80])
@@ -142,7 +126,7 @@ bool run_resume(struct run *run, struct error *err)
                      run->progress.step);
             restore_scaling(run);
             compare_ranks(run);
-            restore_attention(run);
+            ok = methods_restore(run, err);
         }
         if (run->progress.step == 0)
             progress_history_clear(&run->history); /* evaluated again at the start */

@@ -17,6 +17,7 @@
 #include "train/criterion.h"
 #include "train/evaluation.h"
 #include "train/follower.h"
+#include "train/methods.h"
 #include "train/model/parallel.h"
 #include "train/preflight.h"
 #include "train/run.h"
@@ -128,8 +129,8 @@ static bool save(struct run *run, struct error *err)
     bool ok;
 
     run->progress.next_rate = step_next_rate(run);
-    run_record_attention(run);
-    if (!checkpoint_save(run->model, plan, &run->progress, &run->history, err))
+    if (!methods_record(run, err) ||
+        !checkpoint_save(run->model, plan, &run->progress, &run->history, err))
         return false;
     log_line(run->options->log, LOG_INFO, "checkpoint: step %" PRId64 " saved in %s",
              run->progress.step, plan->output_dir);

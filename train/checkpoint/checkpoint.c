@@ -25,8 +25,8 @@
 enum { KEPT_WEIGHT = MOMENTS_MAX, KEPT_COUNT }; /* below KEPT_WEIGHT: enum moment */
 #define WEIGHT_SUFFIX ".master"
 
-/* Bytes of the file of choices: four times those that kernels/matmul_choices.h allows. */
-enum { CHOICES_MAX = 4 << 20 };
+/* Bytes of the file of choices of all ranks: a rank has fewer than 4 MiB. */
+enum { CHOICES_MAX = DEVICE_RANKS_MAX * (4 << 20) };
 
 /* Open the model file of a folder: the whole model, or the adapter. */
 static struct safetensors *open_weights(const char *dir, struct error *err)
@@ -116,16 +116,16 @@ static bool write_optimizer(struct model *model, const char *dir, struct error *
     return ok;
 }
 
-/* What the backend chose to compute with, so that a run that resumes gives the same bits. */
-static bool write_choices(struct model *model, const char *dir, struct error *err)
+/* What the backends chose to compute with, so that a run that resumes gives the same
+ * bits. */
+static bool write_choices(const struct progress *progress, const char *dir,
+                          struct error *err)
 {
-    struct backend *be = model_backend(model);
-    char *text = be->ops->choices ? be->ops->choices(be) : NULL;
+    const char *text = progress->choices;
     char *name = path_join(dir, CHECKPOINT_CHOICES);
-    bool ok = !text || file_create(name, text, strlen(text), 0666, err);
+    bool ok = !text || !text[0] || file_create(name, text, strlen(text), 0666, err);
 
     free(name);
-    free(text);
     return ok;
 }
 
@@ -135,7 +135,7 @@ static bool write_folder(struct model *model, const char *dir, const struct plan
 {
     return file_make_dir(dir, 0777, err) && model_save(model, dir, err) &&
            (plan->save_only_model ||
-            (write_optimizer(model, dir, err) && write_choices(model, dir, err) &&
+            (write_optimizer(model, dir, err) && write_choices(progress, dir, err) &&
              (!plan->save_torch_state ||
               torch_state_write(model, dir, plan, progress, err)))) &&
            progress_write(dir, plan, progress, history, err) &&

@@ -236,6 +236,37 @@ static struct progress_ranks ranks_read(const json_t *object)
     };
 }
 
+/* One name, and, if ranks differ, a list of all. */
+static void add_attention(const struct progress *progress, json_t *object)
+{
+    const char(*names)[PROGRESS_ATTENTION] = progress->attention;
+    json_t *list = json_array();
+    bool differs = false;
+
+    for (size_t r = 0; r < DEVICE_RANKS_MAX && names[r][0]; r++) {
+        differs = differs || strcmp(names[r], names[0]) != 0;
+        json_array_append_new(list, json_string(names[r]));
+    }
+    if (names[0][0])
+        json_object_set_new(object, "attention", json_string(names[0]));
+    if (differs)
+        json_object_set(object, "attention_of_ranks", list);
+    json_decref(list);
+}
+
+static void attention_read(const json_t *object, struct progress *out)
+{
+    const char *first = json_string_value(json_object_get(object, "attention"));
+    const json_t *list = json_object_get(object, "attention_of_ranks");
+
+    snprintf(out->attention[0], sizeof(out->attention[0]), "%s", first ? first : "");
+    for (size_t r = 1; r < DEVICE_RANKS_MAX && r < json_array_size(list); r++) {
+        const char *name = json_string_value(json_array_get(list, r));
+
+        snprintf(out->attention[r], sizeof(out->attention[r]), "%s", name ? name : "");
+    }
+}
+
 static json_t *trainspool_state(const struct plan *plan, const struct progress *progress)
 {
     json_t *object = json_object();
@@ -262,8 +293,7 @@ static json_t *trainspool_state(const struct plan *plan, const struct progress *
     json_object_set_new(object, "best_step", json_integer(progress->best_step));
     json_object_set_new(object, "mode", json_string(mode_names[plan->precision.mode]));
     json_object_set_new(object, "seed", json_integer(plan->seed));
-    if (progress->attention[0])
-        json_object_set_new(object, "attention", json_string(progress->attention));
+    add_attention(progress, object);
     add_ranks(plan, object);
     json_object_set_new(object, "scaler", scaler_json(&progress->scaler));
     return object;
@@ -316,7 +346,6 @@ static void scaler_read(const json_t *object, struct scaler *scaler)
 static bool state_read(const json_t *object, const char *name, struct progress *out,
                        struct error *err)
 {
-    const char *attention = json_string_value(json_object_get(object, "attention"));
     struct error wrong = { 0 };
 
     *out = (struct progress) {
@@ -337,7 +366,7 @@ static bool state_read(const json_t *object, const char *name, struct progress *
         out->window_rewards = (struct rewards) { 0 };
     scaler_read(json_object_get(object, "scaler"), &out->scaler);
     out->ranks = ranks_read(object);
-    snprintf(out->attention, sizeof(out->attention), "%s", attention ? attention : "");
+    attention_read(object, out);
     if (wrong.code == ERROR_NONE && out->step >= 0 && out->updates >= 0)
         return true;
     return error_set(err, ERROR_DATA, "cannot resume: %s lacks the step of the run",

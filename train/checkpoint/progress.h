@@ -11,6 +11,8 @@
 #include "train/plan.h"
 #include "train/model/model.h"
 
+enum { PROGRESS_ATTENTION = 64 }; /* bytes of a name */
+
 /* How the ranks of a run add gradients, on which its bits depend. */
 struct progress_ranks {
     int64_t count, zero_stage; /* count 0: of one process, or unknown */
@@ -30,8 +32,12 @@ struct progress {
     int64_t window_steps;
     double best_metric; /* NaN: none yet */
     int64_t best_step;
-    double next_rate;   /* learning rate of the next step; only for torch_state_write */
-    char attention[48]; /* what computes it: backend_ops.attention_name; "": unknown */
+    double next_rate; /* learning rate of the next step; only for torch_state_write */
+    /* what computes it in each rank: backend_ops.attention_name; "": unknown, and in
+     * ranks after the first, the same as there */
+    char attention[DEVICE_RANKS_MAX][PROGRESS_ATTENTION];
+    /* only for checkpoint_save: what the backends of all ranks chose (methods.h) */
+    const char *choices;
     struct progress_ranks ranks; /* of the run that saved it */
     struct scaler scaler;
 };

@@ -13,9 +13,10 @@
 #define LAST_REPORT_SECONDS 2 /* to read what a rank wrote before it exited */
 #define PIECE_NUMBERS       ((size_t)1 << 20)
 #define TEXT_MAX            ((uint64_t)1 << 16)
+#define MESSAGE_TEXT_MAX    ((uint64_t)8 << 20)
 
 /* A message from a rank to rank 0: a head, then `bytes` bytes. */
-enum message_kind { MESSAGE_NUMBERS, MESSAGE_MOMENTS, MESSAGE_ERROR };
+enum message_kind { MESSAGE_NUMBERS, MESSAGE_MOMENTS, MESSAGE_TEXT, MESSAGE_ERROR };
 struct head {
     enum message_kind content;
     uint64_t bytes;
@@ -115,22 +116,58 @@ static bool receive_error(const struct backend_group *group, int other, double s
     return error_set(err, theirs.code, "rank %d: %.480s", other + 1, theirs.text);
 }
 
+static bool unexpected(int other, struct error *err)
+{
+    return error_set(err, ERROR_SYSTEM,
+                     "rank %d sent an unexpected message; was trainspool-train "
+                     "replaced while it started?",
+                     other + 1);
+}
+
+/* Receive the head of an expected message. */
+static bool receive_head(const struct backend_group *group, int other,
+                         enum message_kind what, struct head *out, struct error *err)
+{
+    if (!link_receive(group->links[other], out, sizeof(*out), 0, err))
+        return false;
+    if (out->content == MESSAGE_ERROR)
+        return receive_error(group, other, 0, err);
+    return out->content == what || unexpected(other, err);
+}
+
 static bool receive_message(const struct backend_group *group, int other,
                             enum message_kind what, void *data, size_t bytes,
                             struct error *err)
 {
     struct head head;
 
-    if (!link_receive(group->links[other], &head, sizeof(head), 0, err))
+    if (!receive_head(group, other, what, &head, err))
         return false;
-    if (head.content == MESSAGE_ERROR)
-        return receive_error(group, other, 0, err);
-    if (head.content != what || head.bytes != bytes)
-        return error_set(err, ERROR_SYSTEM,
-                         "rank %d sent an unexpected message; was trainspool-train "
-                         "replaced while it started?",
-                         other + 1);
-    return link_receive(group->links[other], data, bytes, 0, err);
+    return head.bytes == bytes ? link_receive(group->links[other], data, bytes, 0, err)
+                               : unexpected(other, err);
+}
+
+bool parallel_send_text(const struct backend_group *group, const char *text,
+                        struct error *err)
+{
+    return send_message(group, MESSAGE_TEXT, text, strlen(text) + 1, err);
+}
+
+bool parallel_receive_text(const struct backend_group *group, int rank, char **text,
+                           struct error *err)
+{
+    struct head head;
+
+    *text = NULL;
+    if (!receive_head(group, rank - 1, MESSAGE_TEXT, &head, err))
+        return false;
+    if (head.bytes == 0 || head.bytes > MESSAGE_TEXT_MAX)
+        return unexpected(rank - 1, err);
+    *text = memory_alloc(head.bytes);
+    if (!link_receive(group->links[rank - 1], *text, head.bytes, 0, err))
+        return false;
+    (*text)[head.bytes - 1] = '\0';
+    return true;
 }
 
 bool parallel_sum(const struct backend_group *group, double *numbers, size_t count,

@@ -17,6 +17,7 @@ enum parallel_work {
     PARALLEL_STEP,     /* issue the next step */
     PARALLEL_END_STEP, /* end the earliest step that was issued */
     PARALLEL_EVALUATE,
+    PARALLEL_METHODS, /* send what this rank computes with */
     PARALLEL_FETCH,
     PARALLEL_SAVE_STATE,    /* save the state before a preflight */
     PARALLEL_RESTORE_STATE, /* restore it after the preflight */
@@ -63,6 +64,12 @@ bool parallel_sum(const struct backend_group *group, double *numbers, size_t cou
  * overwrite *text. */
 bool parallel_share_text(const struct backend_group *group, char **text,
                          struct error *err);
+
+/* Send a text to rank 0, which receives it, malloc'ed. */
+bool parallel_send_text(const struct backend_group *group, const char *text,
+                        struct error *err);
+bool parallel_receive_text(const struct backend_group *group, int rank, char **text,
+                           struct error *err);
 
 /* Fetch moments: model_fetch of rank 0 (context: the group), and the reply of another
  * rank to the order. */
