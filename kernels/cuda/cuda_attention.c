@@ -21,7 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OURS "trainspool"
+#define OURS   "trainspool"
+#define HOPPER "trainspool for 9.0" /* other kernels, with other bits */
 
 /*
  * A plan is for a number of sequences and a longest one, of which a job has a few; plans
@@ -105,7 +106,7 @@ bool cuda_attention_new(struct cuda_backend *cuda, struct cuda_attention **out,
     attention->all = attention->insists = insists;
     if (open_library(attention, &why_not)) {
         snprintf(attention->name, sizeof(attention->name), "%s%s",
-                 !insists && has_warpgroups(cuda) ? OURS ", else " : "",
+                 !insists && has_warpgroups(cuda) ? HOPPER ", else " : "",
                  attention->cudnn.name);
         *out = attention;
         return true;
@@ -151,14 +152,15 @@ const char *cuda_attention_name(struct backend *be)
 {
     const struct cuda_backend *cuda = cuda_backend_of(be);
 
-    return is_used(cuda) ? cuda->attention->name : OURS;
+    return is_used(cuda) ? cuda->attention->name : has_warpgroups(cuda) ? HOPPER : OURS;
 }
 
 bool cuda_attention_use(struct backend *be, const char *name)
 {
     struct cuda_backend *cuda = cuda_backend_of(be);
+    bool ours = strcmp(name, OURS) == 0 || strcmp(name, HOPPER) == 0;
 
-    if (is_used(cuda) && strcmp(name, OURS) == 0 && !cuda->attention->insists)
+    if (is_used(cuda) && ours && !cuda->attention->insists)
         cuda->attention->off = true;
     if (strcmp(name, cuda_attention_name(be)) != 0)
         return false;

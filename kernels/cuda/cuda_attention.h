@@ -19,7 +19,8 @@ bool cuda_attention_new(struct cuda_backend *cuda, struct cuda_attention **out,
                         struct error *err);
 void cuda_attention_free(struct cuda_attention *attention, bool dead);
 
-/* "trainspool": our kernels; "cuDNN 9.19.0"; "trainspool, else cuDNN 9.19.0". */
+/* "trainspool": our kernels; "trainspool for 9.0": those of this capability, for heads that
+ * they cover; "cuDNN 9.19.0"; "trainspool for 9.0, else cuDNN 9.19.0". */
 const char *cuda_attention_name(struct backend *be);
 /* From now on use what has this name; false if that is not possible. */
 bool cuda_attention_use(struct backend *be, const char *name);

@@ -89,13 +89,13 @@ job cuda:3 "bf16: true" "resume_from_checkpoint: fused.run/checkpoint-2" >on.yam
 sed '/^trainspool:/a\  deterministic: false' on.yaml >varied.yaml
 cp on.yaml off.yaml
 expect_status "a job with cuDNN succeeds" 0 fused fused.yaml
-expect "the log names cuDNN" test "$(attention fused)" = 'trainspool, else cuDNN 9.19.0 (emulated)'
+expect "the log names cuDNN" test "$(attention fused)" = 'trainspool for 9.0, else cuDNN 9.19.0 (emulated)'
 expect "its losses are nearly those of the CPU" near cpu fused 0.2
-expect "the checkpoint names it" grep -q '"attention": "trainspool, else cuDNN 9.19.0 (emulated)"' fused.run/checkpoint-2/trainspool_state.json
+expect "the checkpoint names it" grep -q '"attention": "trainspool for 9.0, else cuDNN 9.19.0 (emulated)"' fused.run/checkpoint-2/trainspool_state.json
 expect_status "the job resumes with it" 0 fused on.yaml
 expect "the resumed job gives the same bits with cuDNN" test "$(weights fused)" = "$(weights on)"
 expect_status "the job resumes without it" 0 "$train" off.yaml
-expect "the log says that the bits may differ" grep -q 'attention was computed by trainspool, else cuDNN 9.19.0 (emulated), and is now by trainspool' off.run/train.log
+expect "the log says that the bits may differ" grep -q 'attention was computed by trainspool for 9.0, else cuDNN 9.19.0 (emulated), and is now by trainspool for 9.0' off.run/train.log
 expect_status "a job whose bits may vary succeeds" 0 fused varied.yaml
 expect "the log says so" grep -q 'attention: .*gradients by cuDNN, whose bits differ from run to run' varied.run/train.log
 use() { "$trainspool" plan --json "$1" | jq ".memory.$2"; }

@@ -257,14 +257,15 @@ static void test_cuda_attention_uses_cudnn_from_hopper_on(void **state)
         size_t version;
         const char *name;
     } cases[] = {
-        { NULL, 90, 91900, "trainspool, else cuDNN 9.19.0 (emulated)" },
+        { NULL, 90, 91900, "trainspool for 9.0, else cuDNN 9.19.0 (emulated)" },
         { "1", 90, 91900, "cuDNN 9.19.0 (emulated)" },
         { "", 100, 91900, "cuDNN 9.19.0 (emulated)" },
         { NULL, 89, 91900, "trainspool" },
         { "1", 80, 91900, "cuDNN 9.19.0 (emulated)" },
-        { "0", 90, 91900, "trainspool" },
-        { NULL, 90, 0, "trainspool" },     /* missing */
-        { NULL, 90, 91001, "trainspool" }, /* too old */
+        { "0", 90, 91900, "trainspool for 9.0" },
+        { "0", 100, 91900, "trainspool" },
+        { NULL, 90, 0, "trainspool for 9.0" },     /* missing */
+        { NULL, 90, 91001, "trainspool for 9.0" }, /* too old */
     };
 
     (void)state;
@@ -280,7 +281,7 @@ static void test_cuda_attention_uses_cudnn_from_hopper_on(void **state)
 /* A resumed run continues with what computed attention before. */
 static void test_cuda_attention_can_be_chosen_by_name(void **state)
 {
-    const char *name = "trainspool, else cuDNN 9.19.0 (emulated)";
+    const char *name = "trainspool for 9.0, else cuDNN 9.19.0 (emulated)";
     struct backend *be = open_with(NULL, 90, 91900);
     struct result result;
 
@@ -292,8 +293,8 @@ static void test_cuda_attention_can_be_chosen_by_name(void **state)
     backend_close(be);
 
     be = open_with(NULL, 90, 91900);
-    assert_true(be->ops->attention_use(be, "trainspool"));
-    assert_string_equal(be->ops->attention_name(be), "trainspool");
+    assert_true(be->ops->attention_use(be, "trainspool for 9.0"));
+    assert_string_equal(be->ops->attention_name(be), "trainspool for 9.0");
     assert_false(be->ops->attention_use(be, name));
     result = run_on(be, &shapes[5], (struct besides) { 0 });
     assert_int_equal(result.plans, 0);
@@ -303,6 +304,31 @@ static void test_cuda_attention_can_be_chosen_by_name(void **state)
     be = open_with("1", 90, 91900);
     assert_false(be->ops->attention_use(be, "trainspool"));
     backend_close(be);
+}
+
+/* Kernels of another capability have other bits: ours are used, but they are not the same. */
+static void test_cuda_attention_of_another_capability_has_another_name(void **state)
+{
+    static const struct {
+        int capability;
+        const char *recorded, *name;
+        bool same;
+    } cases[] = {
+        { 90, "trainspool", "trainspool for 9.0", false },
+        { 90, "trainspool for 9.0", "trainspool for 9.0", true },
+        { 80, "trainspool", "trainspool", true },
+        { 80, "trainspool for 9.0", "trainspool", false },
+        { 100, "trainspool for 9.0", "trainspool", false },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct backend *be = open_with(NULL, cases[i].capability, 91900);
+
+        assert_int_equal(be->ops->attention_use(be, cases[i].recorded), cases[i].same);
+        assert_string_equal(be->ops->attention_name(be), cases[i].name);
+        backend_close(be);
+    }
 }
 
 /* On 9.0, heads of 64 and 128 are ours unless cuDNN is insisted on. */
@@ -396,7 +422,7 @@ static void test_cuda_attention_without_a_working_cudnn_is_ours(void **state)
     result = run_on(be, &shapes[5], (struct besides) { 0 });
     emulation_cudnn(91900, 0);
     assert_int_equal(result.plans, 0);
-    assert_string_equal(be->ops->attention_name(be), "trainspool");
+    assert_string_equal(be->ops->attention_name(be), "trainspool for 9.0");
     result_clear(&result);
     result = run_on(be, &shapes[0], (struct besides) { 0 });
     assert_int_equal(result.plans, 0);
@@ -641,6 +667,7 @@ int main(void)
         cmocka_unit_test(test_cuda_attention_by_cudnn_can_be_recorded),
         cmocka_unit_test(test_cuda_attention_uses_cudnn_from_hopper_on),
         cmocka_unit_test(test_cuda_attention_can_be_chosen_by_name),
+        cmocka_unit_test(test_cuda_attention_of_another_capability_has_another_name),
         cmocka_unit_test(test_cuda_attention_prefers_our_kernels_for_hopper),
         cmocka_unit_test(test_cuda_attention_without_a_working_cudnn_is_ours),
         cmocka_unit_test(test_cuda_attention_is_prepared_in_the_background),
