@@ -329,15 +329,18 @@ static uint64_t find_limit(const struct plan *plan, const struct device *device)
     return device->kind == DEVICE_CPU ? limit / plan_ranks(plan) : limit;
 }
 
-/* Let the ranks divide what does not fit otherwise: the lowest stage that fits with full
- * batches in a device that nothing else uses.  The choice must not depend on what is free,
- * because the gradients of some stages differ by rounding. */
+/* Let the ranks divide what does not fit otherwise: the lowest stage that fits with the
+ * largest batch, or full ones if the data are not counted, in a device that nothing else
+ * uses.  The choice must not depend on what is free, because the gradients of some stages
+ * differ by rounding. */
 static void decide_stage(const struct analyzer *analyzer, const struct device *device,
                          struct plan *plan)
 {
+    const struct estimate_data *counted = analyzer->options->data;
     struct plan trial = *plan;
     struct error ignored = { 0 };
     struct memory_use use = { 0 };
+    struct estimate_data data;
     uint64_t limit, own;
 
     if (plan->external || plan->zero_stage > 0 || plan_ranks(plan) == 1 ||
@@ -348,9 +351,13 @@ static void decide_stage(const struct analyzer *analyzer, const struct device *d
     trial.device.available = device->memory > own ? device->memory - own : 0;
     limit = find_limit(plan, &trial.device);
     policy_decide(&trial.request, &trial.device, &trial.precision);
+    if (counted)
+        data = estimate_data_of(counted, plan);
     plan->zero_stage = 1;
+    plan->stage_chosen = true;
     for (trial.zero_stage = 1; trial.zero_stage <= 3; trial.zero_stage++) {
-        if (!estimate_memory(&trial, analyzer->model, NULL, &use, &ignored))
+        if (!estimate_memory(&trial, analyzer->model, counted ? &data : NULL, &use,
+                             &ignored))
             return;
         memory_finish(&use, limit);
         if (use.fits) {

@@ -135,6 +135,7 @@ unit_tests += %D%/unit/test_multimodal
 unit_tests += %D%/unit/test_checkpoint_find
 unit_tests += %D%/unit/test_manifest
 unit_tests += %D%/unit/test_methods
+unit_tests += %D%/unit/test_stage_choice
 unit_tests += %D%/unit/test_metrics
 unit_tests += %D%/unit/test_model
 unit_tests += %D%/unit/test_model_bin

@@ -210,6 +210,7 @@ struct plan {
     int64_t ranks;             /* number of processes, from 1 */
     /* what they divide: 1 moments, 2 also gradients, 3 also weights; 0: not decided */
     int64_t zero_stage;
+    bool stage_chosen; /* the job does not set zero_stage */
     enum reduction reduce_dtype;
     /* moments of a GPU's job in host memory; auto: with a paged optimizer, if they do not
      * fit on the GPU */

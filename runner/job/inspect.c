@@ -106,14 +106,15 @@ static struct patch_options patch_options(const struct inspect_options *options,
 
 /* ---- Findings that depend on the data ---- */
 
-/* Return whether a finding assumes samples of cutoff_len tokens: the data may be shorter.
- * Only trainspool-train reads them, and only for a native job. */
+/* Return whether a finding, or the choice of a stage, assumes samples of cutoff_len tokens:
+ * the data may be shorter.  Only trainspool-train reads them, and only for a native
+ * job. */
 static bool assumes_lengths(const struct inspect_options *options,
                             const struct patch *patch)
 {
     if (!patch->has_plan || patch->plan.external || plan_merges(&patch->plan))
         return false;
-    if (options->heal)
+    if (options->heal || (patch->plan.stage_chosen && patch->plan.zero_stage > 1))
         return true;
     for (size_t i = 0; i < patch->findings.count; i++)
         if (strcmp(patch->findings.list[i].rule, "TS301") == 0 ||

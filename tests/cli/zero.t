@@ -70,6 +70,11 @@ for limit in 76 38 30; do
     expect_output "8 billion weights in $limit GiB of 8 GPUs get stage $stage" "zero_stage $stage: each of 8 "
     stage=$((stage + 1))
 done
+zero large 3 "bf16: true" "gradient_checkpointing: true" "memory_limit: 76GiB" |
+    sed "s|^model_name.*|model_name_or_path: large|; /device: cpu/d; /zero_stage/d; s/ranks: 2/ranks: 8/
+        s/^cutoff_len.*/cutoff_len: 32768/" >large.yaml
+"$trainspool" plan --device H100 large.yaml >"$T/out" 2>&1
+expect_output "data that are shorter than cutoff_len need no higher stage" "zero_stage 1: each of 8 "
 for from in 2 3; do
     zero again 3 "eval_dataset: few.txt" "per_device_eval_batch_size: 3" \
         "resume_from_checkpoint: full$from.run/checkpoint-3" >again$from.yaml
