@@ -608,6 +608,7 @@ EXTRA_DIST += %D%/differential/published.py
 # that other tests leave out.  operations.mk lists the tests of operations; `make tests/unit/test_emulated_NAME` always builds one.
 emulated_tests =
 emulated_tests += %D%/unit/test_cuda_attention
+emulated_tests += %D%/unit/test_cuda_attention_gradients
 emulated_tests += %D%/unit/test_cuda_backend
 emulated_tests += %D%/unit/test_cuda_fp8
 emulated_tests += %D%/unit/test_cuda_graph

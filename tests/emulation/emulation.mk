@@ -75,12 +75,18 @@ if !HAVE_CUDA
 CUDA_TEST_ARCHS = -DCUDA_ARCHS='"75 80 90"'
 endif
 EXTRA_PROGRAMS += tests/unit/test_cuda_attention tests/unit/test_cuda_backend
+EXTRA_PROGRAMS += tests/unit/test_cuda_attention_gradients
 EXTRA_PROGRAMS += tests/unit/test_cuda_fp8 tests/unit/test_cuda_graph
 EXTRA_PROGRAMS += tests/unit/test_cuda_launch tests/unit/test_cuda_fence
 EXTRA_PROGRAMS += tests/unit/test_cuda_matmul tests/unit/test_cuda_plan tests/unit/test_cuda_tuning
 tests_unit_test_cuda_attention_SOURCES = tests/unit/test_cuda_attention.c tests/unit/unit_cuda.h
+tests_unit_test_cuda_attention_SOURCES += tests/unit/unit_cuda_attention.h
 tests_unit_test_cuda_attention_CPPFLAGS = $(EMULATION_LOOKS)
 tests_unit_test_cuda_attention_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_cuda_attention_gradients_SOURCES = tests/unit/test_cuda_attention_gradients.c
+tests_unit_test_cuda_attention_gradients_SOURCES += tests/unit/unit_cuda.h tests/unit/unit_cuda_attention.h
+tests_unit_test_cuda_attention_gradients_CPPFLAGS = $(EMULATION_LOOKS)
+tests_unit_test_cuda_attention_gradients_LDADD = %D%/emulated.o $(LDADD)
 tests_unit_test_cuda_backend_SOURCES = tests/unit/test_cuda_backend.c tests/unit/unit_cuda.h
 tests_unit_test_cuda_backend_CPPFLAGS = $(EMULATION_LOOKS)
 tests_unit_test_cuda_backend_LDADD = %D%/emulated.o $(LDADD)
