@@ -610,6 +610,7 @@ emulated_tests =
 emulated_tests += %D%/unit/test_cuda_attention
 emulated_tests += %D%/unit/test_cuda_attention_gradients
 emulated_tests += %D%/unit/test_cuda_backend
+emulated_tests += %D%/unit/test_cuda_device
 emulated_tests += %D%/unit/test_cuda_fp8
 emulated_tests += %D%/unit/test_cuda_graph
 emulated_tests += %D%/unit/test_cuda_group

@@ -75,7 +75,7 @@ if !HAVE_CUDA
 CUDA_TEST_ARCHS = -DCUDA_ARCHS='"75 80 90"'
 endif
 EXTRA_PROGRAMS += tests/unit/test_cuda_attention tests/unit/test_cuda_backend
-EXTRA_PROGRAMS += tests/unit/test_cuda_attention_gradients
+EXTRA_PROGRAMS += tests/unit/test_cuda_attention_gradients tests/unit/test_cuda_device
 EXTRA_PROGRAMS += tests/unit/test_cuda_fp8 tests/unit/test_cuda_graph
 EXTRA_PROGRAMS += tests/unit/test_cuda_launch tests/unit/test_cuda_fence
 EXTRA_PROGRAMS += tests/unit/test_cuda_matmul tests/unit/test_cuda_plan tests/unit/test_cuda_tuning
@@ -90,6 +90,9 @@ tests_unit_test_cuda_attention_gradients_LDADD = %D%/emulated.o $(LDADD)
 tests_unit_test_cuda_backend_SOURCES = tests/unit/test_cuda_backend.c tests/unit/unit_cuda.h
 tests_unit_test_cuda_backend_CPPFLAGS = $(EMULATION_LOOKS)
 tests_unit_test_cuda_backend_LDADD = %D%/emulated.o $(LDADD)
+tests_unit_test_cuda_device_SOURCES = tests/unit/test_cuda_device.c tests/unit/unit_cuda.h
+tests_unit_test_cuda_device_CPPFLAGS = $(EMULATION_LOOKS)
+tests_unit_test_cuda_device_LDADD = %D%/emulated.o $(LDADD)
 tests_unit_test_cuda_fp8_SOURCES = tests/unit/test_cuda_fp8.c tests/unit/unit_cuda.h
 tests_unit_test_cuda_fp8_CPPFLAGS = $(EMULATION_LOOKS)
 tests_unit_test_cuda_fp8_LDADD = %D%/emulated.o $(LDADD)
