@@ -484,6 +484,7 @@ EXTRA_DIST += %D%/unit/training.h %D%/unit/training_small.h
 EXTRA_DIST += %D%/unit/unit.h
 EXTRA_DIST += %D%/unit/unit_lora_run.h
 EXTRA_DIST += %D%/unit/unit_cuda.h
+EXTRA_DIST += %D%/unit/unit_cuda_attention.h
 EXTRA_DIST += %D%/unit/unit_formula_adapter.h
 EXTRA_DIST += %D%/unit/unit_architectures.h
 EXTRA_DIST += %D%/unit/unit_attention.h
