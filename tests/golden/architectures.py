@@ -155,7 +155,9 @@ CASES |= {
     "glm4": ("glm4", dict(LLAMA, head_dim=8, attention_bias=False, pad_token_id=3, rope_parameters={
         "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.25})),
     "ernie4_5": ("ernie4_5", dict(LLAMA, head_dim=8, use_bias=True, pad_token_id=None)),
-    "hunyuan": ("hunyuan_v1_dense", dict(LLAMA, head_dim=8, attention_bias=True, pad_token_id=None)),
+    "hunyuan": ("hunyuan_v1_dense", dict(
+        LLAMA, head_dim=8, attention_bias=True, pad_token_id=None, rope_parameters={
+            "rope_type": "dynamic", "rope_theta": 100.0, "factor": 1.0, "alpha": 50.0})),
     "olmo3": ("olmo3", dict(LLAMA, sliding_window=4, layer_types=["full_attention",
                                                                   "sliding_attention"],
                             rope_parameters={

@@ -162,6 +162,7 @@ struct architecture {
     size_t rotary_size; /* default of rotary_dim, its columns; 0: there is no such key */
     double theta;       /* default of rope_theta; 0: 10000 */
     double local_theta; /* of layers with a window; 0: like the others */
+    bool rope_alpha;    /* `alpha` of dynamic scaling applies, which stretches theta */
     /* columns 2 i and 2 i + 1 of a head turn together, not i and i + half of them */
     bool rotary_interleaved;
     /* query_pre_attn_scalar: scores are divided by its square root; 0: by that of the

@@ -140,6 +140,21 @@ static size_t read_rotary(const struct reader *r, const struct model_config *con
     return columns;
 }
 
+/* Hunyuan: dynamic scaling with an alpha does not depend on the length. */
+static void read_rope_alpha(const struct reader *r, const json_t *from,
+                            struct model_config *out)
+{
+    double columns = (double)out->rotary;
+    double alpha = json_is_null(json_object_get(from, "alpha"))
+                       ? 0
+                       : json_get_real(from, "alpha", 0, r->file, r->err);
+
+    if (out->rope.kind != ROPE_DYNAMIC || !(alpha > 0) || out->rotary <= 2)
+        return;
+    out->rope.kind = ROPE_DEFAULT;
+    out->rope.theta *= pow(alpha, columns / (columns - 2));
+}
+
 /* rope_parameters (new) holds theta and type; rope_scaling (old) holds the type, with
  * theta next to it, and wins as in transformers.  If layers with a window differ,
  * rope_parameters has an object for each type of layer, and the old scaling applies to
@@ -171,7 +186,10 @@ static void read_rope(const struct reader *r, struct model_config *out)
                       (double)row->original_positions, r->file, r->err);
     if (row->needs_rope_type && !both && !scaling)
         error_set(r->err, ERROR_DATA, "%s: rope_parameters is missing", r->file);
-    rope_read(&source, json_object_size(scaling) > 0 ? scaling : both, &out->rope);
+    scaling = json_object_size(scaling) > 0 ? scaling : both;
+    rope_read(&source, scaling, &out->rope);
+    if (row->rope_alpha)
+        read_rope_alpha(r, scaling, out);
     out->has_local = row->local_theta > 0 || (local && row->windows != WINDOWS_NONE);
     if (!out->has_local)
         return;
