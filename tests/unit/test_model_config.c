@@ -4,6 +4,8 @@
 
 #include "train/model/model_config.h"
 
+#include <math.h>
+
 #include "base/size.h"
 #include "tests/unit/unit.h"
 
@@ -473,6 +475,80 @@ static void test_model_config_padding(void **state)
                      (long long)parsed(cases[i].text).padding);
 }
 
+/* Layers that do not rotate q and k. */
+static void test_model_config_unrotated_layers(void **state)
+{
+    struct model_config c = parsed("{\"model_type\": \"smollm3\", " SIZES "}");
+
+    (void)state;
+    assert_true(c.rotated[0] && c.rotated[1] && c.rotated[2] && !c.windowed);
+    assert_true(c.rope.theta == 2e6 && c.tied);
+    c = parsed("{\"model_type\": \"smollm3\", " SIZES
+               ", \"no_rope_layer_interval\": 2, \"use_sliding_window\": true, "
+               "\"sliding_window\": 8}");
+    assert_true(c.rotated[0] && !c.rotated[1] && c.rotated[2]);
+    assert_true(!c.windowed[0] && c.windowed[1] && !c.windowed[2]);
+    c = parsed("{\"model_type\": \"smollm3\", " SIZES ", \"no_rope_layers\": [0, 1, 0]}");
+    assert_true(!c.rotated[0] && c.rotated[1] && !c.rotated[2]);
+    c = parsed("{\"model_type\": \"exaone4\", " SIZES ", \"sliding_window_pattern\": 2}");
+    assert_true(c.rotated[0] && !c.rotated[1] && c.rotated[2] && c.windowed[0]);
+    c = parsed("{\"model_type\": \"exaone4\", " SIZES
+               ", \"sliding_window\": null, \"sliding_window_pattern\": null}");
+    assert_true(!c.rotated && !c.windowed);
+}
+
+static void test_model_config_factors(void **state)
+{
+    struct model_config c =
+        parsed("{\"model_type\": \"granite\", " SIZES
+               ", \"embedding_multiplier\": 12, \"attention_multiplier\": 0.25, "
+               "\"residual_multiplier\": 0.5, \"logits_scaling\": 8}");
+
+    (void)state;
+    assert_true(c.embed_scale == 12 && c.score_scale == 0.25);
+    assert_true(c.residual_scale == 0.5 && c.logit_scale == 0.125);
+    c = parsed("{\"model_type\": \"granite\", " SIZES "}");
+    assert_true(c.embed_scale == 1 && c.score_scale == 1);
+    assert_true(c.residual_scale == 1 && c.logit_scale == 1);
+    c = parsed("{\"model_type\": \"llama\", " SIZES "}");
+    assert_true(c.embed_scale == 0 && c.residual_scale == 1 && c.logit_scale == 1);
+    c = parsed("{\"model_type\": \"minicpm\", " SIZES
+               ", \"scale_emb\": 12, \"scale_depth\": 3, \"dim_model_base\": 16}");
+    assert_true(c.embed_scale == 12 && c.residual_scale == 3 / sqrt((double)c.layers));
+    assert_true(fabs(c.logit_scale * (double)c.hidden_size - 16) < 1e-12);
+}
+
+static void test_model_config_biases_apart(void **state)
+{
+    struct model_config c = parsed("{\"model_type\": \"seed_oss\", " SIZES "}");
+
+    (void)state;
+    assert_true(c.qkv_bias && !c.output_bias && !c.mlp_bias && c.head_size == 128);
+    assert_true(c.residual_dropout == 0.1 && c.attention_dropout == 0.1);
+    c = parsed("{\"model_type\": \"seed_oss\", " SIZES
+               ", \"attention_bias\": false, \"attention_out_bias\": true}");
+    assert_true(!c.qkv_bias && c.output_bias && !c.mlp_bias);
+    c = parsed("{\"model_type\": \"ernie4_5\", " SIZES ", \"use_bias\": true}");
+    assert_true(c.qkv_bias && c.output_bias && c.mlp_bias && c.rope.theta == 5e5);
+    c = parsed("{\"model_type\": \"glm4\", " SIZES "}");
+    assert_true(c.qkv_bias && !c.output_bias && c.rotary == 64);
+}
+
+/* Only a dynamic scaling with an alpha stretches theta: by alpha^(d / (d - 2)). */
+static void test_model_config_rope_alpha(void **state)
+{
+    struct model_config c =
+        parsed("{\"model_type\": \"hunyuan_v1_dense\", " SIZES
+               ", \"head_dim\": 4, \"rope_theta\": 100, \"rope_scaling\": {\"type\": "
+               "\"dynamic\", \"factor\": 1.0, \"alpha\": 3}}");
+
+    (void)state;
+    assert_true(c.rope.kind == ROPE_DEFAULT && fabs(c.rope.theta - 900) < 1e-9);
+    c = parsed("{\"model_type\": \"hunyuan_v1_dense\", " SIZES
+               ", \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2.0}}");
+    assert_true(c.rope.kind == ROPE_DYNAMIC && c.rope.theta == 10000);
+}
+
 static void test_model_config_rejects(void **state)
 {
     static const struct {
@@ -485,6 +561,14 @@ static void test_model_config_rejects(void **state)
         { "{\"model_type\": \"llama\"}", "vocab_size" },
         { "{\"model_type\": \"llama\", " SIZES ", \"hidden_act\": \"mish\"}",
           "hidden_act \"mish\" is not supported; supported: silu" },
+        { "{\"model_type\": \"smollm3\", " SIZES ", \"no_rope_layers\": [1]}",
+          "no_rope_layers must be a list of 3 numbers, one for each layer" },
+        { "{\"model_type\": \"smollm3\", " SIZES ", \"no_rope_layers\": [1, 1, true]}",
+          "no_rope_layers must be a list of 3 numbers" },
+        { "{\"model_type\": \"smollm3\", " SIZES ", \"no_rope_layer_interval\": 0}",
+          "no_rope_layer_interval must be 1 or more" },
+        { "{\"model_type\": \"granite\", " SIZES ", \"logits_scaling\": 0}",
+          "logits_scaling must be a number above 0" },
         { "{\"model_type\": \"llama\", " SIZES ", \"attention_dropout\": 1}",
           "attention_dropout must be a number from 0 to below 1, not 1" },
         { "{\"model_type\": \"llama\", " SIZES ", \"attention_dropout\": -0.5}",
@@ -618,6 +702,10 @@ int main(void)
         cmocka_unit_test(test_model_config_gemma2),
         cmocka_unit_test(test_model_config_gemma3),
         cmocka_unit_test(test_model_config_padding),
+        cmocka_unit_test(test_model_config_unrotated_layers),
+        cmocka_unit_test(test_model_config_factors),
+        cmocka_unit_test(test_model_config_biases_apart),
+        cmocka_unit_test(test_model_config_rope_alpha),
         cmocka_unit_test(test_model_config_rejects),
         cmocka_unit_test(test_model_config_reads_shared_models),
         cmocka_unit_test(test_model_config_reports_a_missing_folder),
