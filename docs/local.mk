@@ -13,6 +13,7 @@ dist_doc_DATA += %D%/growth-width.svg
 dist_doc_DATA += %D%/memory.md
 dist_doc_DATA += %D%/models.md
 dist_doc_DATA += %D%/performance.md
+dist_doc_DATA += %D%/positions.md
 dist_doc_DATA += %D%/precision.md
 dist_man_MANS += %D%/trainspool-job.5
 dist_man_MANS += %D%/trainspool.1

@@ -24,7 +24,11 @@ def rope(rng, old):
     """Return rope_parameters of transformers 5, or the keys of older files."""
     theta = rng.choice([50.0, 10000.0, 500000.0])
     scaling = rng.choice([
-        None, None, {"rope_type": "linear", "factor": 2.0},
+        None, None, {"rope_type": "linear", "factor": 2.0}, {"rope_type": "dynamic", "factor": 2.0},
+        {"rope_type": "yarn", "factor": rng.choice([0.5, 4.0]), "beta_fast": rng.choice([1.0, 4.0]),
+         "beta_slow": 0.5, "truncate": rng.random() < 0.5, "original_max_position_embeddings": 16},
+        {"rope_type": "yarn", "factor": 8.0, "mscale": 0.5, "mscale_all_dim": rng.choice([0.0, 1.5]),
+         "original_max_position_embeddings": rng.choice([4, 32])},
         {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
          "original_max_position_embeddings": 16}])
     if old:
