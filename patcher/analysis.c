@@ -24,6 +24,7 @@
 #include "train/estimate.h"
 #include "train/files/safetensors.h"
 #include "train/model/optimizer_table.h"
+#include "train/model/rope_scaling.h"
 
 /* The rule of each fault in document.h. */
 static const char *const fault_rules[] = {
@@ -161,8 +162,12 @@ static bool is_absence(const struct error *err)
                                          text_ends(err->text, strerror(ENOTDIR)));
 }
 
-static void read_model(struct analyzer *analyzer, const char *path)
+static void read_model(struct analyzer *analyzer, const struct plan *plan)
 {
+    const char *path = plan->model_name_or_path;
+    const struct plan how = { .cutoff_len = plan->cutoff_len,
+                              .rope_scaling = plan->external ? ROPE_SCALING_NONE
+                                                             : plan->rope_scaling };
     struct model_config *model;
     struct error ignored = { 0 };
     struct safetensors *set;
@@ -178,7 +183,7 @@ static void read_model(struct analyzer *analyzer, const char *path)
     if (!path || !file_is_dir(path))
         return;
     model = arena_alloc(analyzer->arena, sizeof(*model));
-    if (model_config_read(path, analyzer->arena, model, &ignored))
+    if (rope_scaling_read_config(&how, path, analyzer->arena, model, &ignored))
         analyzer->model = model;
     else
         analyzer->model_error = config_error(analyzer, path, &ignored);
@@ -463,7 +468,7 @@ void analyze_text(struct analyzer *analyzer, const char *data, size_t len,
         suppress(&out->document, analyzer->options, &out->findings, &out->ignored);
         return;
     }
-    read_model(analyzer, out->plan.model_name_or_path);
+    read_model(analyzer, &out->plan);
     apply_torch_base_quantization(analyzer, &out->plan);
     out->plan.request.checkpoint = analyzer->checkpoint;
     read_teacher(analyzer, out);
