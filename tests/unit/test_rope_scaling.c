@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/size.h"
 #include "tests/unit/unit.h"
 
 #define SIZES                                                               \
@@ -149,18 +150,32 @@ static void test_rope_scaling_in_rope_parameters(void **state)
     assert_true(c.rope_local.kind == ROPE_DEFAULT && c.rope_local.theta == 3);
 }
 
-static void test_rope_scaling_refuses_phi3(void **state)
+/* Models for which transformers would not read the saved config.json. */
+static void test_rope_scaling_refuses_models(void **state)
 {
-    struct model_config config;
-    struct error err = { 0 };
+    static const struct {
+        const char *config, *word;
+    } cases[] = {
+        { "{\"model_type\": \"phi3\", " SIZES "\"max_position_embeddings\": 4096}",
+          "phi3" },
+        { "{\"model_type\": \"gemma3\", \"text_config\": {" SIZES
+          "\"max_position_embeddings\": 4096}}",
+          "gemma3, which has also positions of images" },
+        { "{\"model_type\": \"ministral3\", " SIZES "\"max_position_embeddings\": 4096, "
+          "\"rope_parameters\": {\"rope_type\": \"yarn\", \"factor\": 2}}",
+          "only the type yarn" },
+    };
 
     (void)state;
-    assert_false(try_to_read((struct trial) { ROPE_SCALING_YARN, 8192,
-                                              "{\"model_type\": \"phi3\", " SIZES
-                                              "\"max_position_embeddings\": 4096}" },
-                             &config, &err));
-    assert_int_equal(err.code, ERROR_JOB);
-    assert_non_null(strstr(err.text, "phi3"));
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct model_config config;
+        struct error err = { 0 };
+
+        assert_false(try_to_read(
+            (struct trial) { ROPE_SCALING_YARN, 8192, cases[i].config }, &config, &err));
+        if (err.code != ERROR_JOB || !strstr(err.text, cases[i].word))
+            fail_msg("%s", err.text);
+    }
 }
 
 static int setup(void **state)
@@ -184,7 +199,7 @@ int main(void)
         cmocka_unit_test(test_rope_scaling_without_need),
         cmocka_unit_test(test_rope_scaling_replaces_that_of_the_model),
         cmocka_unit_test(test_rope_scaling_in_rope_parameters),
-        cmocka_unit_test(test_rope_scaling_refuses_phi3),
+        cmocka_unit_test(test_rope_scaling_refuses_models),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

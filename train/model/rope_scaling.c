@@ -111,6 +111,25 @@ static bool scale_text(const struct plan *plan, struct arena *arena,
     return ok;
 }
 
+/* Return whether transformers reads a model of this kind with other positions than its
+ * own. */
+static bool check_model(const struct model_config *config, struct error *err)
+{
+    const struct architecture *row = config->architecture;
+
+    if (config->multimodal)
+        return error_set(err, ERROR_JOB,
+                         "rope_scaling is not supported for model_type %s, which has "
+                         "also positions of images",
+                         config->multimodal->model_type);
+    if (row->original_positions > 0 || row->needs_rope_type)
+        return error_set(err, ERROR_JOB,
+                         "rope_scaling is not supported for model_type %s, for which "
+                         "transformers reads only the type %s",
+                         row->model_type, row->needs_rope_type ? "yarn" : "longrope");
+    return true;
+}
+
 bool rope_scaling_read_config(const struct plan *plan, const char *dir,
                               struct arena *arena, struct model_config *out,
                               struct error *err)
@@ -122,11 +141,8 @@ bool rope_scaling_read_config(const struct plan *plan, const char *dir,
         return false;
     if (plan->rope_scaling == ROPE_SCALING_NONE || out->rotary == 0)
         return true;
-    if (out->architecture->original_positions > 0)
-        return error_set(err, ERROR_JOB,
-                         "rope_scaling is not supported for model_type %s, for which "
-                         "transformers reads only the type longrope",
-                         out->architecture->model_type);
+    if (!check_model(out, err))
+        return false;
     file = path_join(dir, "config.json");
     ok = scale_text(plan, arena, out, file, err);
     free(file);
