@@ -121,6 +121,24 @@ static void test_multimodal_limits_positions_before_queries_are_scaled(void **st
     arena_free(arena);
 }
 
+/* AutoConfig makes Ministral of a Mistral with layer_types, but not of a text_config. */
+static void test_multimodal_windows_of_mistral_are_in_all_layers(void **state)
+{
+    static const char text[] =
+        "{\"model_type\": \"llava_next\", \"text_config\": {\"model_type\": "
+        "\"mistral\", \"num_hidden_layers\": 2, \"sliding_window\": 8, "
+        "\"layer_types\": [\"full_attention\", \"sliding_attention\"]}}";
+    struct arena *arena = arena_new();
+    struct model_config c;
+    struct error err = { 0 };
+
+    (void)state;
+    unit_must(parse(text, arena, &c, &err), &err);
+    assert_int_equal(c.sliding_window, 8);
+    assert_true(c.windowed[0] && c.windowed[1]);
+    arena_free(arena);
+}
+
 static void test_multimodal_rejects_other_configs(void **state)
 {
     static const struct {
@@ -528,6 +546,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_multimodal_reads_published_configs),
         cmocka_unit_test(test_multimodal_limits_positions_before_queries_are_scaled),
+        cmocka_unit_test(test_multimodal_windows_of_mistral_are_in_all_layers),
         cmocka_unit_test(test_multimodal_rejects_other_configs),
         cmocka_unit_test(test_multimodal_saves_the_files_of_processors),
         cmocka_unit_test(test_multimodal_keeps_the_bytes_of_towers),

@@ -81,48 +81,64 @@ static const struct multimodal rows[] = {
 static const struct text_type {
     const char *model_type, *architecture;
     const char *defaults; /* JSON */
+    const char *ignored;  /* key that the class does not read; NULL: none */
 } text_types[] = {
-    { "gemma3_text", "gemma3_text",
-      "{\"vocab_size\": 262208, \"hidden_size\": 2304, \"intermediate_size\": 9216, "
-      "\"num_hidden_layers\": 26, \"num_attention_heads\": 8, \"num_key_value_heads\": 4, "
-      "\"max_position_embeddings\": 131072}" },
-    { "llama", "llama",
-      "{\"vocab_size\": 32000, \"hidden_size\": 4096, \"intermediate_size\": 11008, "
-      "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, "
-      "\"max_position_embeddings\": 2048}" },
-    { "mistral", "mistral",
-      "{\"vocab_size\": 32000, \"hidden_size\": 4096, \"intermediate_size\": 14336, "
-      "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, "
-      "\"num_key_value_heads\": 8, \"max_position_embeddings\": 131072}" },
-    { "ministral3", "ministral3",
-      "{\"vocab_size\": 131072, \"hidden_size\": 4096, \"intermediate_size\": 14336, "
-      "\"num_hidden_layers\": 34, \"num_attention_heads\": 32, "
-      "\"num_key_value_heads\": 8, \"max_position_embeddings\": 262144, "
-      "\"rope_parameters\": {\"rope_type\": \"yarn\", \"rope_theta\": 1000000.0, "
-      "\"factor\": 16.0, \"original_max_position_embeddings\": 16384, "
-      "\"beta_fast\": 32.0, \"beta_slow\": 1.0, \"mscale\": 1.0, "
-      "\"mscale_all_dim\": 1.0, \"llama_4_scaling_beta\": 0.1}}" },
-    { "qwen2", "qwen2",
-      "{\"vocab_size\": 151936, \"hidden_size\": 4096, \"intermediate_size\": 22016, "
-      "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, "
-      "\"num_key_value_heads\": 32, \"max_position_embeddings\": 32768}" },
+    { .model_type = "gemma3_text",
+      .architecture = "gemma3_text",
+      .defaults =
+          "{\"vocab_size\": 262208, \"hidden_size\": 2304, \"intermediate_size\": 9216, "
+          "\"num_hidden_layers\": 26, \"num_attention_heads\": 8, \"num_key_value_heads\": 4, "
+          "\"max_position_embeddings\": 131072}" },
+    { .model_type = "llama",
+      .architecture = "llama",
+      .defaults =
+          "{\"vocab_size\": 32000, \"hidden_size\": 4096, \"intermediate_size\": 11008, "
+          "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, "
+          "\"max_position_embeddings\": 2048}" },
+    { .model_type = "mistral",
+      .architecture = "mistral",
+      .defaults =
+          "{\"vocab_size\": 32000, \"hidden_size\": 4096, \"intermediate_size\": 14336, "
+          "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, "
+          "\"num_key_value_heads\": 8, \"max_position_embeddings\": 131072}",
+      .ignored = "layer_types" },
+    { .model_type = "ministral3",
+      .architecture = "ministral3",
+      .defaults =
+          "{\"vocab_size\": 131072, \"hidden_size\": 4096, \"intermediate_size\": 14336, "
+          "\"num_hidden_layers\": 34, \"num_attention_heads\": 32, "
+          "\"num_key_value_heads\": 8, \"max_position_embeddings\": 262144, "
+          "\"rope_parameters\": {\"rope_type\": \"yarn\", \"rope_theta\": 1000000.0, "
+          "\"factor\": 16.0, \"original_max_position_embeddings\": 16384, "
+          "\"beta_fast\": 32.0, \"beta_slow\": 1.0, \"mscale\": 1.0, "
+          "\"mscale_all_dim\": 1.0, \"llama_4_scaling_beta\": 0.1}}" },
+    { .model_type = "qwen2",
+      .architecture = "qwen2",
+      .defaults =
+          "{\"vocab_size\": 151936, \"hidden_size\": 4096, \"intermediate_size\": 22016, "
+          "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, "
+          "\"num_key_value_heads\": 32, \"max_position_embeddings\": 32768}" },
 #define QWEN2_VL                                                                     \
     "{\"vocab_size\": 152064, \"hidden_size\": 8192, \"intermediate_size\": 29568, " \
     "\"num_hidden_layers\": 80, \"num_attention_heads\": 64, "                       \
     "\"num_key_value_heads\": 8, \"max_position_embeddings\": 32768, "               \
     "\"rms_norm_eps\": 1e-5, \"rope_theta\": 1000000.0, \"max_window_layers\": 80, " \
     "\"bos_token_id\": 151643, \"eos_token_id\": 151645}"
-    { "qwen2_5_vl_text", "qwen2", QWEN2_VL },
-    { "qwen2_vl_text", "qwen2", QWEN2_VL },
-    { "qwen3", "qwen3",
-      "{\"vocab_size\": 151936, \"hidden_size\": 4096, \"intermediate_size\": 22016, "
-      "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, "
-      "\"num_key_value_heads\": 32, \"max_position_embeddings\": 32768}" },
-    { "qwen3_vl_text", "qwen3",
-      "{\"vocab_size\": 151936, \"hidden_size\": 4096, \"intermediate_size\": 22016, "
-      "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, "
-      "\"num_key_value_heads\": 32, \"max_position_embeddings\": 128000, "
-      "\"rope_theta\": 500000.0}" },
+    { .model_type = "qwen2_5_vl_text", .architecture = "qwen2", .defaults = QWEN2_VL },
+    { .model_type = "qwen2_vl_text", .architecture = "qwen2", .defaults = QWEN2_VL },
+    { .model_type = "qwen3",
+      .architecture = "qwen3",
+      .defaults =
+          "{\"vocab_size\": 151936, \"hidden_size\": 4096, \"intermediate_size\": 22016, "
+          "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, "
+          "\"num_key_value_heads\": 32, \"max_position_embeddings\": 32768}" },
+    { .model_type = "qwen3_vl_text",
+      .architecture = "qwen3",
+      .defaults =
+          "{\"vocab_size\": 151936, \"hidden_size\": 4096, \"intermediate_size\": 22016, "
+          "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, "
+          "\"num_key_value_heads\": 32, \"max_position_embeddings\": 128000, "
+          "\"rope_theta\": 500000.0}" },
 };
 
 /* Keys of the whole model that apply to its text model.  tie_word_embeddings may be in both;
@@ -174,6 +190,8 @@ static void add_defaults(const struct multimodal *row, json_t *text)
 
             json_object_update_missing(text, defaults);
             json_decref(defaults);
+            if (text_types[i].ignored)
+                json_object_del(text, text_types[i].ignored);
             type = text_types[i].architecture;
         }
     json_object_set_new(text, "model_type", json_string(type));
