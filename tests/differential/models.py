@@ -388,6 +388,12 @@ def qwen3_vl(rng):
                    num_position_embeddings=16, deepstack_visual_indexes=[0])
 
 
+def mistral_text(rng):
+    values = mistral(rng) | {"model_type": "mistral"}
+    values.pop("layer_types", None) # masks ignore it here, and the cache of generate does not
+    return values
+
+
 # Models with towers, which read text here; the values are those of their config.json.
 TOWERS = {
     "gemma3": lambda rng: with_tower(gemma3(rng) | {"model_type": "gemma3_text"}, vit(rng),
@@ -398,10 +404,10 @@ TOWERS = {
                                        image_token_id=260),
     "llava": lambda rng: with_tower(llama(rng) | {"model_type": "llama"},
                                     vit(rng, model_type="clip_vision_model"), image_token_index=260),
-    "llava_next": lambda rng: with_tower(mistral(rng) | {"model_type": "mistral"},
+    "llava_next": lambda rng: with_tower(mistral_text(rng),
                                          vit(rng, model_type="clip_vision_model"),
                                          image_token_index=260, image_grid_pinpoints=[[8, 8]]),
-    "mistral3": lambda rng: with_tower(mistral(rng) | {"model_type": "mistral"},
+    "mistral3": lambda rng: with_tower(mistral_text(rng),
                                        vit(rng, model_type="pixtral", head_dim=4),
                                        image_token_index=260),
     "qwen2_5_vl": qwen2_5_vl,
