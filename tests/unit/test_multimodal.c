@@ -486,17 +486,19 @@ static void test_multimodal_adapters_name_their_layers_in_full(void **state)
     static const char expected[] =
         "model\\.language_model\\.layers\\.\\d+\\.(?:self_attn\\.q_proj|"
         "self_attn\\.v_proj|mlp\\.down_proj)";
+    static const char *const names[] = { "input_layernorm", "post_attention_layernorm",
+                                         "model.language_model.norm", "lm_head" };
     char *dir = folder_of(find_case("models", "towers-mistral3"), NULL);
     struct unit_model u = open_folder(dir);
     char *saved = unit_dir_new(), *file = path_join(saved, "adapter_config.json");
     struct error err = { 0 };
     struct lora again;
-    json_t *config;
+    json_t *config, *saved_names;
 
     (void)state;
     u.plan.method = METHOD_LORA;
     u.plan.lora_target = "q_proj,v_proj,down_proj";
-    u.plan.additional_target = "language_model.norm,lm_head";
+    u.plan.additional_target = "norm,lm_head"; /* all norms, as in PEFT */
     start(&u);
     unit_must(model_save(u.model, saved, &err), &err);
     config = json_read_file(file, (size_t)1 << 20, &err);
@@ -507,9 +509,10 @@ static void test_multimodal_adapters_name_their_layers_in_full(void **state)
     assert_true(again.adapted[MODULE_Q] && again.adapted[MODULE_V] &&
                 again.adapted[MODULE_DOWN] && !again.adapted[MODULE_K]);
     assert_true(again.saved[MODULE_NORM] && again.saved[MODULE_HEAD]);
-    assert_string_equal(
-        json_string_value(json_array_get(json_object_get(config, "modules_to_save"), 0)),
-        "model.language_model.norm");
+    saved_names = json_object_get(config, "modules_to_save");
+    assert_int_equal(json_array_size(saved_names), TS_COUNT(names));
+    for (size_t i = 0; i < TS_COUNT(names); i++)
+        assert_string_equal(json_string_value(json_array_get(saved_names, i)), names[i]);
     json_decref(config);
     free(file);
     unit_model_stop(&u);
