@@ -99,6 +99,7 @@ expect_status "check accepts the job of a LLaMA-Factory v1 file" 0 "$trainspool"
 
 trains="the imported job trains"
 part="the suggested dataset_info.json selects a part of a file"
+v1="a job of a LLaMA-Factory v1 file trains on a part of its conversations"
 if has_model; then
     cat >real.yml <<END
 base_model: $model
@@ -129,7 +130,25 @@ END
     sed -n 's/^#   {/{/p' part.yaml >data/dataset_info.json
     expect_status "$part" 0 "$trainspool" run --set trainspool.device=cpu part.yaml
     expect_output "the run uses 2 of 4 samples" 'done: 1 step'
+
+    for i in 1 2 3; do
+        echo "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"value\": \"Count to $i\"}]}, {\"role\": \"assistant\", \"content\": [{\"type\": \"text\", \"value\": \"one two $i\"}], \"loss_weight\": 1.0}]}"
+    done >chat.jsonl
+    echo "a: {path: chat.jsonl, source: local, size: 2}" >list.yaml
+    cat >v1chat.yml <<END
+model: $model
+model_class: llm
+train_dataset: list.yaml
+num_train_epochs: 1
+cutoff_len: 64
+output_dir: v1out
+END
+    "$trainspool" import -q -o v1chat.yaml v1chat.yml
+    sed -n 's/^#   {/{/p' v1chat.yaml >data/dataset_info.json
+    expect_status "$v1" 0 "$trainspool" run --set trainspool.device=cpu --set template=empty v1chat.yaml
+    expect_output "the run uses 2 of 3 conversations" 'done: 2 steps'
 else
+    skip "$v1" "no $model"
     skip "$trains" "no $model"
     skip "$part" "no $model"
 fi
