@@ -187,6 +187,7 @@ unit_tests += %D%/unit/test_template_golden
 unit_tests += %D%/unit/test_tensorboard
 unit_tests += %D%/unit/test_tokenizer
 unit_tests += %D%/unit/test_tokenizer_folders
+unit_tests += %D%/unit/test_unigram
 unit_tests += %D%/unit/test_tokenizer_limits
 unit_tests += %D%/unit/test_trainer_curve
 unit_tests += %D%/unit/test_trainer_overflow

@@ -148,6 +148,7 @@ static void test_torch_weights_refuse_hostile_pickles(void **state)
         { PICKLE("cposix\nsystem\n."), "names posix.system, which" },
         { PICKLE("c__builtin__\neval\n."), "names __builtin__.eval, which" },
         { PICKLE("ctorch\nload\n."), "names torch.load, which" },
+        { PICKLE("cother\nOrderedDict\n."), "names other.OrderedDict, which" },
         { PICKLE("ctorch.hub\n\x1b[31m\n."), "names torch.hub.\\x1b[31m, which" },
         { PICKLE("c\n\n."), "names ., which" },
         { PICKLE("cos"), "name of a global" },
@@ -383,6 +384,42 @@ static void test_torch_weights_survive_damage(void **state)
     unit_dir_free(dir);
 }
 
+/* Replace every occurrence. */
+static void forge(struct text *file, const void *old, const void *new, size_t len)
+{
+    size_t count = 0;
+
+    for (size_t at = 0; at + len <= file->len; at++)
+        if (memcmp(file->data + at, old, len) == 0) {
+            memcpy(file->data + at, new, len);
+            count++;
+        }
+    assert_true(count > 0);
+}
+
+/* The directory and the pickle agree on a storage that is larger than the file. */
+static void test_torch_weights_refuse_a_forged_size(void **state)
+{
+    static const float values[] = { 1, 2, 3 };
+    char *dir = unit_dir_new(), *name = path_join(dir, "pytorch_model.bin");
+    struct error err = { 0 };
+    struct text file;
+
+    (void)state;
+    put_file(dir, "pytorch_model.bin", "a", values, 3);
+    text_init(&file, 0);
+    assert_true(file_read(name, 1 << 20, &file, NULL, &err));
+    forge(&file, "J\3\0\0\0", "J\0\0\4\0", 5);
+    forge(&file, "\14\0\0\0\0\0\0\0\14\0\0\0\0\0\0\0",
+          "\0\0\20\0\0\0\0\0\0\0\20\0\0\0\0\0", 16);
+    put(dir, "pytorch_model.bin", file.data, file.len);
+    assert_null(safetensors_open(name, NULL, false, &err));
+    assert_non_null(strstr(err.text, "is outside it"));
+    text_clear(&file);
+    free(name);
+    unit_dir_free(dir);
+}
+
 static void expect_first(const char *dir, const char *stem, const char *tensor,
                          float first)
 {
@@ -445,6 +482,7 @@ int main(void)
         cmocka_unit_test(test_torch_weights_check_every_extent),
         cmocka_unit_test(test_torch_weights_take_time_in_proportion),
         cmocka_unit_test(test_torch_weights_survive_damage),
+        cmocka_unit_test(test_torch_weights_refuse_a_forged_size),
         cmocka_unit_test(test_torch_weights_give_way_to_safetensors),
     };
 
