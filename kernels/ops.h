@@ -156,8 +156,8 @@ struct op_rmsnorm_backward {
 };
 
 /*
- * sum = x + delta;  out = (sum - mean) * rstd * weight + bias,  rstd = 1 / sqrt(var +
- * eps), mean and var over C: var = mean of (sum - mean)^2, computed in a separate pass
+ * sum = x + delta;  out = (sum - mean) * rstd * (offset + weight) + bias,
+ * rstd = 1 / sqrt(var + eps), mean and var over C: var = mean of (sum - mean)^2, computed in a separate pass
  *   x, delta, sum, out   as in op_rmsnorm: delta or out may be absent
  *   weight, bias (1, C) fp32 or 16-bit (frozen); bias may be absent (0)
  *   stats  (2, N) fp32   row 0 mean, row 1 rstd, kept for the backward pass
@@ -165,11 +165,11 @@ struct op_rmsnorm_backward {
  */
 struct op_layernorm {
     struct tensor out, sum, stats, x, delta, weight, bias;
-    float eps;
+    float eps, offset;
 };
 
 /*
- * With g = dout * weight and h = (x - mean) * rstd:
+ * With g = dout * (offset + weight) and h = (x - mean) * rstd:
  *   dx (N, C) fp32 += rstd * (g - mean of g - h * mean of g h)
  *   dcopy (N, C) compute = dx, or absent;  dout (N, C) compute
  *   dweight (1, C) fp32 += sum over rows of dout * h;  dbias (1, C) fp32 += sum over rows
@@ -178,6 +178,7 @@ struct op_layernorm {
  */
 struct op_layernorm_backward {
     struct tensor dx, dcopy, dweight, dbias, dout, x, weight, stats;
+    float offset;
 };
 
 /*

@@ -51,6 +51,7 @@ static void layernorm_row(const struct op_layernorm *op, size_t row)
     struct tensor weight = op->weight, bias = op->bias;
     enum format format = op->out.format;
     size_t cols = op->x.cols;
+    float offset = op->offset;
     float mean = layernorm_mean(x, delta, op->delta.format, sum, cols), rstd;
 
     if (!out)
@@ -61,7 +62,7 @@ static void layernorm_row(const struct op_layernorm *op, size_t row)
     for (size_t i = 0; i < cols; i += LANES) {
         size_t count = vec_count(i, cols);
         vec h = (vec_load(summed, FORMAT_FP32, i, count) - mean) * rstd;
-        vec value = h * vec_load(weight.data, weight.format, i, count);
+        vec value = h * (offset + vec_load(weight.data, weight.format, i, count));
 
         if (bias.data)
             value += vec_load(bias.data, bias.format, i, count);
@@ -85,7 +86,7 @@ void CPU_OP(layernorm)(struct backend *be, const struct op_layernorm *op)
                     layernorm_task, (void *)op);
 }
 
-/* Sums over a row of g = dout * weight, and of g * (x - mean); past the end of the row g
+/* Sums over a row of g = dout * (offset + weight), and of g * (x - mean); past the end of the row g
  * is 0. */
 struct layernorm_terms {
     vec sum, product;
@@ -97,7 +98,7 @@ CPU_INLINE void layernorm_add(struct layernorm_terms *terms,
 {
     size_t count = vec_count(at, op->x.cols);
     vec g = vec_load(dout, op->dout.format, at, count) *
-            vec_load(op->weight.data, op->weight.format, at, count);
+            (op->offset + vec_load(op->weight.data, op->weight.format, at, count));
 
     terms->sum += g;
     terms->product += g * (vec_load(x, FORMAT_FP32, at, count) - mean);
@@ -126,7 +127,7 @@ static void layernorm_row_backward(const struct op_layernorm_backward *op, size_
     for (size_t i = 0; i < cols; i += LANES) {
         size_t count = vec_count(i, cols);
         vec g = vec_load(dout, op->dout.format, i, count) *
-                vec_load(op->weight.data, op->weight.format, i, count);
+                (op->offset + vec_load(op->weight.data, op->weight.format, i, count));
         vec far = vec_load(x, FORMAT_FP32, i, count) - mean;
         vec sum = vec_load(dx, FORMAT_FP32, i, count) + (g - shift - far * slope) * rstd;
 

@@ -14,6 +14,7 @@
 struct layernorm_rows : forward_rows {
     float *mean;
     any_view bias;
+    float offset;
 };
 
 /* 8 units per thread only if a warp holds a row. */
@@ -63,7 +64,7 @@ __global__ void __launch_bounds__(per > 4 ? FORWARD_THREADS : THREADS_MOST)
                     load_weight(bias, f.bias, begin + p * step);
 #pragma unroll
                 for (int i = 0; i < UNIT; i++)
-                    sum[p][i] = sum[p][i] * rstd * weight[i] + bias[i];
+                    sum[p][i] = sum[p][i] * rstd * (f.offset + weight[i]) + bias[i];
                 store<UNIT>((T *)f.out + row * f.out_stride + begin + p * step, sum[p]);
             }
     }
@@ -73,7 +74,7 @@ struct layernorm_any {
     any_view x, delta, sum, out, weight, bias;
     float *mean, *rstd;
     size_t rows, cols;
-    float eps;
+    float eps, offset;
 
     __device__ float summed(size_t row, size_t col) const
     {
@@ -111,7 +112,8 @@ static __global__ void __launch_bounds__(THREADS_MOST)
             f.rstd[row] = rstd;
         }
         for (size_t col = threadIdx.x; col < f.cols; col += blockDim.x) {
-            float value = (f.summed(row, col) - mean) * rstd * f.weight.get(0, col);
+            float factor = f.offset + f.weight.get(0, col);
+            float value = (f.summed(row, col) - mean) * rstd * factor;
 
             f.out.set(row, col, f.bias.data ? value + f.bias.get(0, col) : value);
         }
@@ -135,6 +137,7 @@ static struct layernorm_rows forward_of(const struct op_layernorm *op)
 
     f.mean = mean_of(op->stats);
     f.bias = any_view_of(op->bias);
+    f.offset = op->offset;
     return f;
 }
 
@@ -159,7 +162,8 @@ static cudaError_t forward_any_launch(const struct cuda_launch *to,
                                  rstd_of(op->stats),
                                  op->x.rows,
                                  op->x.cols,
-                                 op->eps };
+                                 op->eps,
+                                 op->offset };
 
     return launch(to->stream, layernorm_forward_any, blocks_for(to, any.rows, BLOCKS),
                   dim3(any_threads(any.cols)), WARP * sizeof(float), any);
@@ -187,10 +191,11 @@ struct layernorm_sums {
 struct layernorm_slices : backward_rows {
     const float *mean;
     struct layernorm_sums sums;
+    float offset;
 };
 
 /*
- * With g = dout * weight and h = (x - mean) * rstd:
+ * With g = dout * (offset + weight) and h = (x - mean) * rstd:
  * dx += rstd * (g - mean(g) - h * mean(g * h)).
  * A block has one slice of the rows; a thread adds up what its columns give to dweight
  * and dbias, and at the end the block's groups of threads are added in order.
@@ -237,8 +242,8 @@ __global__ void __launch_bounds__(THREADS_MOST)
                     far[p][i] -= mean;
                     by_weight[p][i] += far[p][i] * rstd * g;
                     by_bias[p][i] += g;
-                    sum += g * weight[i];
-                    products += g * weight[i] * far[p][i];
+                    sum += g * (b.offset + weight[i]);
+                    products += g * (b.offset + weight[i]) * far[p][i];
                 }
             }
         shift = row_sum(sum, room, b.row_threads, 0) / (float)b.cols;
@@ -253,7 +258,7 @@ __global__ void __launch_bounds__(THREADS_MOST)
                 load<UNIT>(dx, b.dx + row * b.dx_stride + col);
 #pragma unroll
                 for (int i = 0; i < UNIT; i++)
-                    dx[i] += (to_float(dout[p].at[i]) * weight[i] - shift -
+                    dx[i] += (to_float(dout[p].at[i]) * (b.offset + weight[i]) - shift -
                               far[p][i] * slope) *
                              rstd;
                 store<UNIT>(b.dx + row * b.dx_stride + col, dx);
@@ -275,6 +280,7 @@ struct layernorm_slices_any {
     size_t rows, cols;
     struct layernorm_sums sums;
     struct slices slices;
+    float offset;
 };
 
 /* The same for any operands: the sums of a column for dweight and dbias are accumulated
@@ -290,7 +296,7 @@ static __global__ void __launch_bounds__(THREADS_MOST)
         float sum = 0, products = 0, shift, slope, mean = b.mean[row], rstd = b.rstd[row];
 
         for (size_t col = threadIdx.x; col < b.cols; col += blockDim.x) {
-            float g = b.dout.get(row, col) * b.weight.get(0, col);
+            float g = b.dout.get(row, col) * (b.offset + b.weight.get(0, col));
 
             sum += g;
             products += g * (b.x.get(row, col) - mean);
@@ -300,7 +306,7 @@ static __global__ void __launch_bounds__(THREADS_MOST)
         for (size_t col = threadIdx.x; col < b.cols; col += blockDim.x) {
             size_t at = blockIdx.x * b.cols + col;
             float dout = b.dout.get(row, col), far = b.x.get(row, col) - mean;
-            float g = dout * b.weight.get(0, col);
+            float g = dout * (b.offset + b.weight.get(0, col));
             float dx = b.dx.get(row, col) + (g - shift - far * slope) * rstd;
 
             b.dx.set(row, col, dx);
@@ -329,7 +335,8 @@ static cudaError_t backward_any_launch(const struct cuda_launch *to,
                                         op->x.rows,
                                         op->x.cols,
                                         sums,
-                                        slices };
+                                        slices,
+                                        op->offset };
 
     return launch(to->stream, layernorm_backward_any, dim3((unsigned)slices.count),
                   dim3(any_threads(any.cols)), WARP * sizeof(float), any);
@@ -345,6 +352,7 @@ static cudaError_t backward_typed(const struct cuda_launch *to,
 
     b.mean = mean_of(op->stats);
     b.sums = sums;
+    b.offset = op->offset;
     return backward_launch(to, layernorm_backward<T>, b, slices.count);
 }
 

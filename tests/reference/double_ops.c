@@ -173,6 +173,7 @@ void double_layernorm(struct backend *be, const struct op_layernorm *op)
         .rows = op->x.rows,
         .cols = op->x.cols,
         .eps = (double)op->eps,
+        .offset = (double)op->offset,
         .x = take(be, op->x),
         .delta = take(be, op->delta),
         .weight = op->out.data ? take(be, op->weight) : room(be, op->x.cols),
@@ -195,6 +196,7 @@ void double_layernorm_backward(struct backend *be, const struct op_layernorm_bac
     struct reference_layernorm_backward r = {
         .rows = op->x.rows,
         .cols = op->x.cols,
+        .offset = (double)op->offset,
         .x = take(be, op->x),
         .weight = take(be, op->weight),
         .stats = take(be, op->stats),

@@ -43,7 +43,7 @@ void reference_norm_backward(const struct reference_norm_backward *r);
 
 struct reference_layernorm {
     size_t rows, cols;
-    double eps;
+    double eps, offset;
     const double *x, *delta, *weight, *bias;
     double *sum, *out, *stats; /* stats (2, rows): means, then 1 / deviations */
 };
@@ -53,7 +53,7 @@ void reference_layernorm(const struct reference_layernorm *r);
  * all three gradients are accumulated. */
 struct reference_layernorm_backward {
     size_t rows, cols;
-    double eps;
+    double eps, offset;
     const double *x, *weight, *dout, *stats;
     double *dx, *dweight, *dbias;
 };

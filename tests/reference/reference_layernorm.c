@@ -30,7 +30,8 @@ void reference_layernorm(const struct reference_layernorm *r)
         row_stats(sum, r->cols, r->eps, mean, rstd);
         for (size_t c = 0; c < r->cols; c++)
             r->out[n * r->cols + c] =
-                (sum[c] - *mean) * *rstd * r->weight[c] + (r->bias ? r->bias[c] : 0);
+                (sum[c] - *mean) * *rstd * (r->offset + r->weight[c]) +
+                (r->bias ? r->bias[c] : 0);
     }
 }
 
@@ -47,14 +48,16 @@ void reference_layernorm_backward(const struct reference_layernorm_backward *r)
             rstd = r->stats[r->rows + n];
         }
         for (size_t c = 0; c < r->cols; c++) {
-            sum += dout[c] * r->weight[c];
-            product += dout[c] * r->weight[c] * (x[c] - mean) * rstd;
+            double g = dout[c] * (r->offset + r->weight[c]);
+
+            sum += g;
+            product += g * (x[c] - mean) * rstd;
         }
         for (size_t c = 0; c < r->cols; c++) {
             double h = (x[c] - mean) * rstd;
 
-            r->dx[n * r->cols + c] +=
-                rstd * (dout[c] * r->weight[c] - (sum + h * product) / (double)r->cols);
+            r->dx[n * r->cols + c] += rstd * (dout[c] * (r->offset + r->weight[c]) -
+                                              (sum + h * product) / (double)r->cols);
             r->dweight[c] += dout[c] * h;
             r->dbias[c] += dout[c];
         }

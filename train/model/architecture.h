@@ -66,9 +66,11 @@ enum unrotated {
 };
 
 enum norm_kind {
-    NORM_RMS,   /* x / rms * w */
-    NORM_RMS_1, /* x / rms * (1 + w) */
-    NORM_LAYER, /* (x - mean) / deviation * w + b */
+    NORM_RMS,         /* x / rms * w */
+    NORM_RMS_1,       /* x / rms * (1 + w) */
+    NORM_LAYER,       /* (x - mean) / deviation * w + b */
+    NORM_LAYER_1,     /* (x - mean) / deviation * (1 + w) + b */
+    NORM_LAYER_PLAIN, /* (x - mean) / deviation * w */
 };
 
 /* Layout of a matrix, or a bias, in a file. */
@@ -115,6 +117,17 @@ struct factor_keys {
      * logits' key is the hidden size at which they have none (MiniCPM) */
     bool by_size;
 };
+
+/* Return whether a norm subtracts the mean, and whether it has a bias. */
+static inline bool norm_is_centered(enum norm_kind norm)
+{
+    return norm >= NORM_LAYER;
+}
+
+static inline bool norm_has_bias(enum norm_kind norm)
+{
+    return norm == NORM_LAYER || norm == NORM_LAYER_1;
+}
 
 struct architecture {
     const char *model_type; /* "llama" */

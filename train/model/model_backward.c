@@ -234,7 +234,7 @@ static void apply_norm_backward(const struct pass *pass, const struct norm *norm
     op.weight = norm->weight->weight;
     op.dweight = norm->weight->grad;
     op.offset = model_norm_offset(pass->model);
-    if (pass->model->config->architecture->norm != NORM_LAYER) {
+    if (!norm_is_centered(pass->model->config->architecture->norm)) {
         pass->ops->rmsnorm_backward(pass->be, &op);
         return;
     }
@@ -246,7 +246,8 @@ static void apply_norm_backward(const struct pass *pass, const struct norm *norm
                                                     .dout = op.dout,
                                                     .x = op.x,
                                                     .weight = op.weight,
-                                                    .stats = op.rstd });
+                                                    .stats = op.rstd,
+                                                    .offset = op.offset });
 }
 
 /* A norm with its operands. */

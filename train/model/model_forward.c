@@ -195,7 +195,9 @@ static void stack_forward(const struct pass *pass, const struct linear_stack *l,
 
 float model_norm_offset(const struct model *model)
 {
-    return model->config->architecture->norm == NORM_RMS_1 ? 1 : 0;
+    enum norm_kind norm = model->config->architecture->norm;
+
+    return norm == NORM_RMS_1 || norm == NORM_LAYER_1 ? 1 : 0;
 }
 
 static struct tensor weight_of(const struct parameter *p)
@@ -224,7 +226,7 @@ void model_norm(const struct pass *pass, const struct norm *norm, struct op_rmsn
     op.weight = norm->weight->weight;
     op.eps = (float)c->norm_eps;
     op.offset = model_norm_offset(pass->model);
-    if (c->architecture->norm != NORM_LAYER) {
+    if (!norm_is_centered(c->architecture->norm)) {
         pass->ops->rmsnorm(pass->be, &op);
         return;
     }
@@ -235,7 +237,8 @@ void model_norm(const struct pass *pass, const struct norm *norm, struct op_rmsn
                                                             .delta = op.delta,
                                                             .weight = op.weight,
                                                             .bias = weight_of(norm->bias),
-                                                            .eps = op.eps });
+                                                            .eps = op.eps,
+                                                            .offset = op.offset });
 }
 
 struct tensor model_queries(const struct pass *pass, struct tensor qkv)

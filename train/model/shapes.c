@@ -83,7 +83,7 @@ static void dims_model(struct shapes_builder *m, const struct model_config *c)
     d[DIM_QKV] = d[DIM_Q] + 2 * d[DIM_KV];
     d[DIM_WIDE] = max(d[DIM_C], d[DIM_Q]);
     d[DIM_MID] = c->parallel ? 0 : d[DIM_C];
-    d[DIM_STATS] = c->architecture->norm == NORM_LAYER ? 2 : 1;
+    d[DIM_STATS] = norm_is_centered(c->architecture->norm) ? 2 : 1;
     d[DIM_C_2] = c->one_norm ? 0 : d[DIM_C];
     d[DIM_STATS_2] = c->one_norm ? 0 : d[DIM_STATS];
     d[DIM_ROTARY] = c->rotary;

@@ -151,7 +151,7 @@ static bool has_bias(const struct model_config *c, enum module module)
     }
     if (module == MODULE_HEAD)
         return c->head_bias;
-    return c->architecture->norm == NORM_LAYER && module_rows[module].rows == DIM_ONE;
+    return norm_has_bias(c->architecture->norm) && module_rows[module].rows == DIM_ONE;
 }
 
 /* Return whether the model has this parameter. */
