@@ -216,6 +216,15 @@ def starcoder2(rng):
     return values
 
 
+def nemotron(rng):
+    values = phi(rng)
+    values["norm_eps"] = values.pop("layer_norm_eps")
+    values["head_dim"] = rng.choice([8, 16])
+    for key in ("attention_bias", "mlp_bias"):
+        values[key] = rng.random() < 0.4
+    return values
+
+
 def opt(rng):
     values = {"vocab_size": 40, "hidden_size": 24, "ffn_dim": rng.choice([20, 36]),
               "num_hidden_layers": rng.randrange(1, 4), "num_attention_heads": 4,
@@ -320,7 +329,7 @@ def olmo3(rng):
 
 KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi3": phi3,
          "gemma": gemma, "gemma2": gemma2, "gemma3_text": gemma3, "gpt2": gpt2,
-         "gpt_neo": gpt_neo, "gpt_neox": gpt_neox, "falcon": falcon, "gptj": gptj, "opt": opt, "phi": phi,
+         "gpt_neo": gpt_neo, "gpt_neox": gpt_neox, "falcon": falcon, "gptj": gptj, "nemotron": nemotron, "opt": opt, "phi": phi,
          "stablelm": stablelm, "starcoder2": starcoder2,
          "granite": granite,
          "smollm3": smollm3,

@@ -120,6 +120,11 @@ CASES |= {
     "gptj": ("gptj", dict(GPT2, rotary_dim=4)),
     "gptj-dropping": ("gptj", dict(GPT2, n_head=2, rotary_dim=12, n_inner=40, embd_pdrop=0.1,
                                    resid_pdrop=0.2, attn_pdrop=0.3)),
+    "nemotron": ("nemotron", dict(LLAMA, head_dim=8)),
+    "nemotron-biased": ("nemotron", dict(
+        LLAMA, hidden_size=32, attention_bias=True, mlp_bias=True, tie_word_embeddings=True,
+        rope_parameters={"rope_type": "default", "rope_theta": 100.0,
+                         "partial_rotary_factor": 0.25})),
     "opt": ("opt", dict(OPT)),
     "opt-dropping": ("opt", dict(OPT, enable_bias=False, activation_function="gelu",
                                  tie_word_embeddings=False, dropout=0.1,
@@ -183,6 +188,7 @@ ADAPTERS = {
     "falcon-lora": ("falcon", "all-linear", {}),
     "falcon-40b-lora": ("falcon-40b", "all-linear", {}),
     "gptj-lora": ("gptj", "all-linear", {}),
+    "nemotron-lora": ("nemotron", "all-linear", {}),
     "opt-lora": ("opt", "all-linear", {}),
     "phi-lora": ("phi", "all-linear", {}),
     "stablelm-parallel-lora": ("stablelm-parallel", "all-linear", {}),
@@ -338,7 +344,7 @@ def make(model_type, values, folder):
     fresh.save_pretrained(folder)
     path = os.path.join(folder, "model.safetensors")
     shapes = {name: list(t.shape) for name, t in sorted(load_file(path).items())}
-    offset = 1 if model_type.startswith("gemma") else 0
+    offset = 1 if model_type.startswith(("gemma", "nemotron")) else 0
     save_file({n: elements(n, s, offset) for n, s in shapes.items()}, path, {"format": "pt"})
     with open(os.path.join(folder, "config.json")) as file:
         saved = json.load(file)

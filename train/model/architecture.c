@@ -66,6 +66,17 @@ static const struct config_keys falcon_keys = {
     .activation = "activation",
 };
 
+static const struct config_keys nemotron_keys = {
+    .hidden_size = "hidden_size",
+    .intermediate_size = "intermediate_size",
+    .layers = "num_hidden_layers",
+    .heads = "num_attention_heads",
+    .kv_heads = "num_key_value_heads",
+    .max_positions = "max_position_embeddings",
+    .norm_eps = "norm_eps",
+    .activation = "hidden_act",
+};
+
 static const struct config_keys opt_keys = {
     .hidden_size = "hidden_size",
     .intermediate_size = "ffn_dim",
@@ -554,6 +565,24 @@ static const struct architecture architectures[] = {
       .output_bias = BIASES_FROM_CONFIG,
       .mlp_bias = BIASES_FROM_CONFIG,
       .bias_keys = { "qkv_bias", "bias", "bias", false } },
+    { .model_type = "nemotron",
+      .base = "model.",
+      .blocks = "model.layers.",
+      .ignored = llama_ignored,
+      .keys = &nemotron_keys,
+      .dropouts.attention = "attention_dropout",
+      .order = llama_order,
+      .paths = { LLAMA_FRAME, LLAMA_QKV, LLAMA_O, LLAMA_NORM2,
+                 [MODULE_UP] = "mlp.up_proj", [MODULE_DOWN] = "mlp.down_proj" },
+      .norm = NORM_LAYER_1,
+      .norm_eps = 1e-5,
+      .activation = "relu2",
+      .qkv_bias = BIASES_FROM_CONFIG,
+      .output_bias = BIASES_FROM_CONFIG,
+      .mlp_bias = BIASES_FROM_CONFIG,
+      .rotary = 0.5,
+      .uses_padding = true,
+      .pad_token_id = -1 },
     { .model_type = "opt",
       .base = "model.",
       .blocks = "model.decoder.layers.",

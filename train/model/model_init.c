@@ -9,7 +9,7 @@
 #include "base/random.h"
 #include "train/model/model_internal.h"
 
-/* As transformers' _init_weights: matrices are normal, norms one (or what is equivalent),
+/* As transformers' _init_weights: matrices are normal, norms one (Gemma's zero),
  * biases and the padding token's embedding zero.  GPT-2's outputs are smaller the more
  * layers there are. */
 void model_init_weights(const struct model *m, size_t index, size_t first, size_t count,
@@ -20,6 +20,7 @@ void model_init_weights(const struct model *m, size_t index, size_t first, size_
     uint64_t seed = (uint64_t)m->plan->seed;
     double range = m->config->initializer_range;
     int64_t padding = -1;
+    bool zero = m->config->architecture->norm == NORM_RMS_1; /* but not NORM_LAYER_1 */
 
     if (p->module == MODULE_EMBED)
         padding = m->config->padding;
@@ -32,7 +33,7 @@ void model_init_weights(const struct model *m, size_t index, size_t first, size_
                          : (float)(range * random_normal(seed, RANDOM_INIT,
                                                          (uint32_t)index, first + i));
         else
-            out[i] = p->part == PART_BIAS ? 0 : 1 - model_norm_offset(m);
+            out[i] = p->part == PART_BIAS || zero ? 0 : 1;
 }
 
 /* PEFT's kaiming_uniform(a = sqrt(5)) for A: uniform within 1 / sqrt(in); zero for B. */
