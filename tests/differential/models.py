@@ -142,6 +142,24 @@ def gpt2(rng):
     return values
 
 
+def cohere(rng):
+    values = llama_like(rng) | rope(rng, False)
+    values.pop("head_dim", None)
+    values["layer_norm_eps"] = values.pop("rms_norm_eps")
+    for key, choices in (("attention_bias", [True]), ("logit_scale", [0.5, 2.0]),
+                         ("hidden_act", ACTIVATIONS)):
+        if rng.random() < 0.4:
+            values[key] = rng.choice(choices)
+    return values
+
+
+def cohere2(rng):
+    values = cohere(rng)
+    windows(rng, values)
+    values.setdefault("sliding_window", rng.randrange(1, 9))
+    return values
+
+
 def falcon(rng):
     values = {"vocab_size": 40, "hidden_size": 32, "num_hidden_layers": rng.randrange(1, 4),
               "num_attention_heads": 4, "max_position_embeddings": 64} | rope(rng, False)
@@ -329,7 +347,7 @@ def olmo3(rng):
 
 KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi3": phi3,
          "gemma": gemma, "gemma2": gemma2, "gemma3_text": gemma3, "gpt2": gpt2,
-         "gpt_neo": gpt_neo, "gpt_neox": gpt_neox, "falcon": falcon, "gptj": gptj, "nemotron": nemotron, "opt": opt, "phi": phi,
+         "gpt_neo": gpt_neo, "gpt_neox": gpt_neox, "cohere": cohere, "cohere2": cohere2, "falcon": falcon, "gptj": gptj, "nemotron": nemotron, "opt": opt, "phi": phi,
          "stablelm": stablelm, "starcoder2": starcoder2,
          "granite": granite,
          "smollm3": smollm3,

@@ -110,6 +110,12 @@ CASES |= {
     "gemma2-dropping": ("gemma2", dict(CASES["gemma2"][1], attention_dropout=0.2)),
 }
 CASES |= {
+    "cohere": ("cohere", dict(LLAMA, logit_scale=0.5, pad_token_id=5)),
+    "cohere-biased": ("cohere", dict(LLAMA, attention_bias=True, tie_word_embeddings=False,
+                                     attention_dropout=0.2)),
+    "cohere2": ("cohere2", dict(LLAMA, num_hidden_layers=3, sliding_window=5,
+                                layer_types=["sliding_attention", "full_attention",
+                                             "sliding_attention"])),
     "falcon": ("falcon", dict(FALCON)),
     "falcon-sequential": ("falcon", dict(FALCON, parallel_attn=False, multi_query=False,
                                          bias=True, tie_word_embeddings=False)),
@@ -185,6 +191,8 @@ ADAPTERS = {
     "arcee-lora": ("arcee", "all-linear", {}),
     "seed_oss-dropping-lora": ("seed_oss-dropping", "all-linear", {}),
     "granite-lora": ("granite", "all-linear", {}),
+    "cohere-lora": ("cohere", "all-linear", {}),
+    "cohere2-lora": ("cohere2", "all-linear", {}),
     "falcon-lora": ("falcon", "all-linear", {}),
     "falcon-40b-lora": ("falcon-40b", "all-linear", {}),
     "gptj-lora": ("gptj", "all-linear", {}),

@@ -55,6 +55,18 @@ static const struct config_keys phi_keys = {
     .activation = "hidden_act",
 };
 
+static const struct config_keys cohere2_keys = {
+    .hidden_size = "hidden_size",
+    .intermediate_size = "intermediate_size",
+    .layers = "num_hidden_layers",
+    .heads = "num_attention_heads",
+    .kv_heads = "num_key_value_heads",
+    .max_positions = "max_position_embeddings",
+    .norm_eps = "layer_norm_eps",
+    .activation = "hidden_act",
+    .window = "sliding_window",
+};
+
 static const struct config_keys falcon_keys = {
     .hidden_size = "hidden_size",
     .intermediate_size = "ffn_hidden_size",
@@ -225,6 +237,14 @@ static const enum module falcon_40b_order[] = { MODULE_QKV,  MODULE_O,     MODUL
     [MODULE_DOWN] = "mlp.c_proj", [MODULE_NORM] = "transformer.ln_f",           \
     [MODULE_HEAD] = "lm_head"
 
+#define COHERE_LIKE                                                                    \
+    .base = "model.", .blocks = "model.layers.", .ignored = llama_ignored,             \
+    .order = llama_order, .dropouts.attention = "attention_dropout",                   \
+    .paths = { LLAMA_FRAME, LLAMA_QKV, LLAMA_O, LLAMA_MLP }, .norm = NORM_LAYER_PLAIN, \
+    .norm_eps = 1e-5, .activation = "silu", .qkv_bias = BIASES_FROM_CONFIG,            \
+    .output_bias = BIASES_FROM_CONFIG, .tied = true, .rotary_interleaved = true,       \
+    .parallel = true, .one_norm = true, .uses_padding = true,                          \
+    .factors = { .logit_scale = "logit_scale", .logit_default = 0.0625 }
 #define FALCON_LIKE                                                                    \
     .base = "transformer.", .blocks = "transformer.h.", .keys = &falcon_keys,          \
     .ignored = falcon_ignored, .norms_key = "num_ln_in_parallel_attn",                 \
@@ -495,6 +515,14 @@ static const struct architecture architectures[] = {
       .rotary = 0.25,
       .parallel = true,
       .parallel_key = "use_parallel_residual" },
+    { .model_type = "cohere", COHERE_LIKE, .keys = &phi_keys, .theta = 500000 },
+    { .model_type = "cohere2",
+      COHERE_LIKE,
+      .keys = &cohere2_keys,
+      .windows = WINDOWS_PATTERN,
+      .window = 4096,
+      .window_pattern = 4,
+      .unrotated = UNROTATED_FULL },
     { .model_type = "falcon",
       FALCON_LIKE,
       .norms = 1,

@@ -113,6 +113,8 @@ enum { ZERO_KEYS = 2 };
  * last one divides the logits.  Each defaults to 1.  NULL: no factor. */
 struct factor_keys {
     const char *embed, *scores, *residual, *logits;
+    const char *logit_scale; /* multiplies the logits, by default logit_default */
+    double logit_default;
     /* the residual's factor is divided by the square root of the number of layers, and the
      * logits' key is the hidden size at which they have none (MiniCPM) */
     bool by_size;

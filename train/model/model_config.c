@@ -415,8 +415,11 @@ static void read_dtype(const struct reader *r, struct model_config *out)
 static void refuse_unsupported(const struct reader *r, const struct architecture *row)
 {
     static const char *const off[] = { "add_cross_attention",
-                                       "use_bidirectional_attention", "qk_layernorm",
-                                       "_remove_final_layer_norm", "alibi" };
+                                       "use_bidirectional_attention",
+                                       "qk_layernorm",
+                                       "_remove_final_layer_norm",
+                                       "alibi",
+                                       "use_qk_norm" };
     static const char *const on[] = { "do_layer_norm_before",
                                       "layer_norm_elementwise_affine" };
     const json_t *width = json_object_get(r->root, "word_embed_proj_dim");
@@ -505,6 +508,9 @@ static void read_scores(const struct reader *r, struct model_config *out)
         out->embed_scale = read_factor(r, row->factors.embed);
     out->residual_scale = read_factor(r, row->factors.residual);
     out->logit_scale = 1 / read_factor(r, row->factors.logits);
+    if (row->factors.logit_scale)
+        out->logit_scale = read_positive(r, r->root, row->factors.logit_scale,
+                                         row->factors.logit_default);
     if (!row->factors.by_size)
         return;
     out->residual_scale /= sqrt((double)out->layers);
