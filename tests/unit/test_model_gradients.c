@@ -93,9 +93,16 @@ static const char olmo2[] =
     "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, "
     "\"initializer_range\": 0.2}";
 
-static const char *const others[] = {
-    gpt2, gpt_neox, gemma2, gemma3, phi, granite, olmo2
-};
+/* LayerNorm without a bias, adjacent columns rotated in layers with a window, scaled
+ * logits. */
+static const char cohere2[] =
+    "{\"model_type\": \"cohere2\", \"pad_token_id\": null, \"vocab_size\": 40, "
+    "\"hidden_size\": 24,\"intermediate_size\": 36, \"num_hidden_layers\": 2, "
+    "\"num_attention_heads\": 3,\"initializer_range\": 0.2, \"logit_scale\": 0.5, "
+    "\"sliding_window\": 5, \"sliding_window_pattern\": 2}";
+
+static const char *const others[] = { gpt2, gpt_neox, gemma2, gemma3,
+                                      phi,  granite,  olmo2,  cohere2 };
 
 enum { VOCABULARY = 40 }; /* of all models */
 
