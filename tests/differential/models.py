@@ -303,6 +303,8 @@ def exaone4(rng):
     values = llama_like(rng) | rope(rng, False) | {"sliding_window": rng.choice([None, 1, 4])}
     if values["sliding_window"]:
         values["sliding_window_pattern"] = rng.choice([1, 2, 4])
+    else: # transformers divides by the pattern, which is 0 then, unless the types are given
+        values["layer_types"] = ["full_attention"] * values["num_hidden_layers"]
     return values
 
 
