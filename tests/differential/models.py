@@ -279,6 +279,8 @@ def smollm3(rng):
     values = llama(rng)
     values["pad_token_id"] = rng.choice([0, 7, None])
     windows(rng, values, ("use_sliding_window", [True, False]), ("no_rope_layer_interval", [1, 2]))
+    if not values.get("use_sliding_window"): # implementations of attention disagree, we reject it
+        values.pop("layer_types", None)
     if rng.random() < 0.4:
         values["no_rope_layers"] = [rng.choice([0, 1]) for _ in range(values["num_hidden_layers"])]
     return values
