@@ -53,6 +53,8 @@ KERNELS = [
     ("classifier: gather or scatter", "element", 2 * B, 0, N * C, ""),
     ("quantize", "element", 2 * B + 1, 0, N * C, "15 instructions"),
     ("quantize, with its transpose", "element", 2 * B + 2, 0, N * C, "15 instructions"),
+    ("quantize, with its transpose, maximum known", "element", B + 2, 0, N * C,
+     "15 instructions"),
     ("square_sum", "weight", 4, 0, W, ""),
     ("adamw, fp32 and a 16-bit copy", "weight", 30, 0, W, "30 instructions"),
     ("adamw, 16 bits, stochastic", "weight", 16, 0, W, "55 instructions"),

@@ -63,7 +63,14 @@ struct rounded_matrix {
     void *room;
     bool turned_only; /* no room for the matrix itself, which only the first reads */
     bool ready;       /* not the first: an earlier matmul has filled the room */
+    bool measured;    /* what made the matrix has put its largest |x| into the room */
 };
+
+/* Return where in a room the largest |x| is. */
+static inline float *rounded_matrix_largest(void *room)
+{
+    return room ? (float *)room + 16 : NULL;
+}
 
 /* Return the bytes of room for a matrix of this many elements. */
 static inline size_t rounded_matrix_bytes(size_t elements, bool turned_only)
@@ -324,18 +331,22 @@ struct op_activation_backward {
 };
 
 /* out (N, I) = act(gate) * up, act by `kind` (SwiGLU: silu, the default; GeGLU: gelu);
- * gate, up, out compute.  Shazeer, "GLU Variants Improve Transformer", 2020. */
+ * gate, up, out compute.  Shazeer, "GLU Variants Improve Transformer", 2020.
+ * largest: if not NULL, a GPU sets it to the largest |out|, NaN apart. */
 struct op_swiglu {
     struct tensor out, gate, up;
     enum activation kind;
+    float *largest;
 };
 
 /* dgate, dup = gradients for dout; each may share its data with gate or up.  out, if
  * present, = act(gate) * up to the bits of op_swiglu, and may share its data with dout:
- * the gradient of the next matmul's weight needs it after dout. */
+ * the gradient of the next matmul's weight needs it after dout.  largest: if not NULL, a
+ * GPU sets it to the largest |dgate| or |dup|, NaN apart. */
 struct op_swiglu_backward {
     struct tensor dgate, dup, out, dout, gate, up;
     enum activation kind;
+    float *largest;
 };
 
 /*

@@ -132,7 +132,8 @@ cudaError_t launch_topk_rows(const struct cuda_launch *to, const struct op_topk 
  */
 struct cuda_quantize {
     struct tensor x;
-    void *out, *turned; /* NULL: not this one */
+    void *out, *turned;   /* NULL: not this one */
+    const float *largest; /* of |x|, NaN apart; NULL: not known */
     float *scale;
     enum format format; /* FORMAT_FP8_E4M3, FORMAT_FP8_E5M2 */
 };

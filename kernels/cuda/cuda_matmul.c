@@ -412,12 +412,15 @@ static struct tensor rounded(const struct rounding *r)
 
 static cudaError_t fill(struct cuda_backend *cuda, const struct rounding *r)
 {
+    const float *largest = r->kept.measured ? rounded_matrix_largest(r->kept.room) : NULL;
+
     if (r->kept.ready || (!r->room && !r->kept.room))
         return cudaSuccess;
     return launch_quantize(&cuda->launch,
                            &(struct cuda_quantize) { .x = r->x,
                                                      .out = part_of(r, false),
                                                      .turned = part_of(r, true),
+                                                     .largest = largest,
                                                      .scale = r->scale,
                                                      .format = r->format });
 }

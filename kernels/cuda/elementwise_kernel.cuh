@@ -8,7 +8,9 @@
  * processed one by one.
  *
  * An operation is a struct of its operands. Its input<n> is what it reads for n elements;
- * load(in, row, col) reads that, store(in, row, col) computes and writes the result.
+ * load(in, row, col) reads that, store(in, row, col) computes and writes the result. Each
+ * thread has its own copy of the struct. After all its elements, it calls
+ * elementwise_finish with that, for which the operation may have its own function.
  */
 #ifndef KERNELS_CUDA_CELLS_CUH
 #define KERNELS_CUDA_CELLS_CUH
@@ -115,6 +117,11 @@ struct cells {
     }
 };
 
+template <typename F> __device__ static inline void elementwise_finish(const F &f)
+{
+    (void)f;
+}
+
 template <int n, int at_once, typename F>
 __global__ void __launch_bounds__(ELEMENTWISE_THREADS)
     elementwise_kernel(F f, struct cells c)
@@ -148,6 +155,7 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS)
             f.load(one, row, (size_t)c.whole * n + i);
             f.store(one, row, (size_t)c.whole * n + i);
         }
+    elementwise_finish(f);
 }
 
 template <int n, int at_once, typename F>

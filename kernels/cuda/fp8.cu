@@ -2,7 +2,8 @@
  * kernels/cuda/fp8.cu - rounds a matrix to 8 bits with one scale, for fp8 matmuls.
  *
  * Bytes moved per element of b bytes: b for the maximum, b + 1 for the rounding; 5 in 16
- * bits: (8192, 2048) is 84 MB, 21 us at 4.0 TB/s. The transpose next to it takes 1 more.
+ * bits: (8192, 2048) is 84 MB, 21 us at 4.0 TB/s. The transpose next to it takes 1 more, a
+ * maximum that is known b less.
  * About 15 instructions per element. The conversions are our own, so that every GPU has
  * them and they match precision/format.c.
  */
@@ -259,6 +260,7 @@ static cudaError_t launch_rounding(const struct cuda_launch *to,
     float *largest = (float *)to->scratch;
     rounding r = { (uint8_t *)op->out, (uint8_t *)op->turned, largest, 0, op->scale };
     source<T> flat = x;
+    unsigned blocks;
     cudaError_t status;
 
     if (x.stride == x.cols) {
@@ -266,15 +268,21 @@ static cudaError_t launch_rounding(const struct cuda_launch *to,
         flat.rows = 1;
     }
     pieces = flat.rows * ((flat.cols + n - 1) / n);
-    r.count = blocks_for(to, (pieces + THREADS - 1) / THREADS, BLOCKS);
-    status = launch(to->stream, find_largest<T, n>, r.count, dim3(THREADS), room, largest,
-                    flat);
-    if (status != cudaSuccess)
-        return status;
+    blocks = blocks_for(to, (pieces + THREADS - 1) / THREADS, BLOCKS);
+    r.count = blocks;
+    if (op->largest) {
+        r.largest = op->largest;
+        r.count = 1;
+    } else {
+        status = launch(to->stream, find_largest<T, n>, r.count, dim3(THREADS), room,
+                        largest, flat);
+        if (status != cudaSuccess)
+            return status;
+    }
     if (op->turned)
         return launch(to->stream, round_turned<T, F, n>, blocks_for(to, tiles, BLOCKS),
                       dim3(THREADS), room + SQUARE * SQUARE_STRIDE, r, x);
-    return launch(to->stream, round_rows<T, F, n>, r.count, dim3(THREADS), room, r, flat);
+    return launch(to->stream, round_rows<T, F, n>, blocks, dim3(THREADS), room, r, flat);
 }
 
 template <typename T, typename F>

@@ -19,13 +19,15 @@ enum { PLAIN = 1, TURNED = 2, BOTH = PLAIN | TURNED };
 
 /* Return the bytes (malloc'ed, each part followed by a guard) and scale of a matrix in GPU
  * memory. */
-static uint8_t *quantize(struct backend *be, struct tensor x, enum format format,
-                         int parts, float *scale)
+static uint8_t *quantize_by(struct backend *be, struct tensor x, enum format format,
+                            int parts, const float *largest, float *scale)
 {
     size_t part = size_round(x.rows * x.cols + GUARD, 16), bytes = 2 * part;
     uint8_t *out = malloc(bytes), *block = unit_cuda_block(be, bytes);
     float *place = unit_cuda_block(be, sizeof(float));
-    struct cuda_quantize op = { .x = x, .scale = place, .format = format };
+    struct cuda_quantize op = {
+        .x = x, .scale = place, .format = format, .largest = largest
+    };
 
     if (parts & PLAIN)
         op.out = block;
@@ -43,6 +45,12 @@ static uint8_t *quantize(struct backend *be, struct tensor x, enum format format
     be->ops->free(be, block);
     be->ops->free(be, place);
     return out;
+}
+
+static uint8_t *quantize(struct backend *be, struct tensor x, enum format format,
+                         int parts, float *scale)
+{
+    return quantize_by(be, x, format, parts, NULL, scale);
 }
 
 static uint8_t byte_of(enum format format, float x)
@@ -165,12 +173,81 @@ static void test_fp8_propagates_nan_and_inf(void **state)
     be->ops->close(be);
 }
 
+/* Return the largest magnitude that is no NaN. */
+static float largest_of(struct backend *be, struct tensor x)
+{
+    float *values = unit_cuda_read(be, x), largest = 0;
+
+    for (size_t i = 0; i < x.rows; i++)
+        for (size_t j = 0; j < x.cols; j++)
+            largest = fmaxf(largest, fabsf(values[i * x.stride + j]));
+    free(values);
+    return largest;
+}
+
+/* The known maximum is that of x, and gives the same bits as one that is searched for. */
+static void compare_known(struct backend *be, struct tensor x, const float *largest,
+                          float wanted)
+{
+    size_t bytes = 2 * size_round(x.rows * x.cols + GUARD, 16);
+    float known, scales[2];
+    uint8_t *out[2];
+
+    be->ops->download(be, &known, largest, sizeof(known));
+    unit_cuda_sync(be);
+    assert_true(known == wanted);
+    out[0] = quantize_by(be, x, FORMAT_FP8_E5M2, BOTH, largest, &scales[0]);
+    out[1] = quantize(be, x, FORMAT_FP8_E5M2, BOTH, &scales[1]);
+    assert_memory_equal(out[0], out[1], bytes);
+    assert_true(scales[0] == scales[1]);
+    free(out[0]);
+    free(out[1]);
+}
+
+/* The activations report the largest value that they have written, whatever was there. */
+static void test_fp8_activations_measure_what_they_write(void **state)
+{
+    static const size_t shapes[][2] = { { 1, 1 }, { 3, 17 }, { 40, 64 }, { 9, 1000 } };
+    struct backend *be = unit_cuda_alone(75, gib);
+    float *largest = unit_cuda_block(be, sizeof(*largest));
+    const float before = 1e30f;
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(shapes); i++)
+        for (size_t f = 0; f < TS_COUNT(formats); f++) {
+            size_t rows = shapes[i][0], cols = shapes[i][1];
+            struct tensor both =
+                unit_cuda_matrix(be, formats[f], rows, 2 * cols, 2 * cols, 3);
+            struct tensor gate = tensor_columns(both, 0, cols);
+            struct tensor up = tensor_columns(both, cols, cols);
+            struct tensor out = unit_cuda_matrix(be, formats[f], rows, cols, cols, 4);
+
+            be->ops->upload(be, largest, &before, sizeof(before));
+            if (i == 2) /* a NaN, in any format */
+                be->ops->upload(be, gate.data, "\xff\xff\xff\xff", 4);
+            be->ops->swiglu(be,
+                            &(struct op_swiglu) {
+                                .out = out, .gate = gate, .up = up, .largest = largest });
+            compare_known(be, out, largest, largest_of(be, out));
+            be->ops->swiglu_backward(be,
+                                     &(struct op_swiglu_backward) { .dgate = gate,
+                                                                    .dup = up,
+                                                                    .dout = out,
+                                                                    .gate = gate,
+                                                                    .up = up,
+                                                                    .largest = largest });
+            compare_known(be, both, largest, largest_of(be, both));
+        }
+    be->ops->close(be);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fp8_rounds_every_shape),
         cmocka_unit_test(test_fp8_rounds_like_the_format_conversions),
         cmocka_unit_test(test_fp8_propagates_nan_and_inf),
+        cmocka_unit_test(test_fp8_activations_measure_what_they_write),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -338,6 +338,11 @@ static void make_block(const struct model *m, size_t layer, struct block *out)
     make_stack(m, layer, MODULE_O, MODULE_O, &out->o);
     make_stack(m, layer, MODULE_GATE_UP, MODULE_UP, &out->gate_up);
     make_stack(m, layer, MODULE_DOWN, MODULE_DOWN, &out->down);
+    if (architecture_is_gated(c->architecture)) {
+        /* in a parallel block, the layer o uses the rooms for dy before gate and up do */
+        out->gate_up.base[0].measures_dy = out->gate_up.base_count == 1 && !c->parallel;
+        out->down.base[0].measures_x = true;
+    }
 }
 
 static bool is_trained(const struct norm *norm)

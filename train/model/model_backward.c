@@ -43,19 +43,6 @@ static void zero_gradients(const struct pass *pass)
                              FORMAT_FP32, 1, vectors));
 }
 
-/* Return the room for dy of a layer in 8 bits; none if only one matmul reads it. */
-static struct rounded_matrix rounded_gradient(const struct pass *pass,
-                                              const struct linear *p, bool ready)
-{
-    char *rooms = pass_buffer(pass, BUFFER_ROUNDED_DY, 0).data;
-
-    if (!rooms || !p->fp8 || !p->grad.data)
-        return (struct rounded_matrix) { 0 };
-    return (struct rounded_matrix) { .room = rooms + p->dy_room,
-                                     .turned_only = true,
-                                     .ready = ready };
-}
-
 /* grad (+)= alpha dy^T x, and the gradient of the bias.  read: dx has read dy. */
 static void linear_weight_gradient(const struct pass *pass, const struct linear *p,
                                    struct tensor x, struct tensor dy, float alpha,
@@ -64,7 +51,7 @@ static void linear_weight_gradient(const struct pass *pass, const struct linear 
     struct rounded_matrix rounded = { 0 };
 
     if (read)
-        rounded = rounded_gradient(pass, p, true);
+        rounded = pass_rounded_gradient(pass, p, true);
 
     dy = tensor_columns(dy, p->out_first, p->out_count);
     if (p->grad.data)
@@ -97,7 +84,7 @@ static void linear_input_gradient(const struct pass *pass, const struct linear *
                                     .beta = beta,
                                     .round_a = p->fp8 ? FORMAT_FP8_E5M2 : FORMAT_FP32,
                                     .round_b = p->fp8 ? FORMAT_FP8_E4M3 : FORMAT_FP32,
-                                    .rounded_a = rounded_gradient(pass, p, false),
+                                    .rounded_a = pass_rounded_gradient(pass, p, false),
                                     .rounded_b = pass_rounded_weight(pass, p, true) });
 }
 
@@ -340,18 +327,21 @@ static struct tensor activation_backward(const struct pass *pass, size_t layer,
     struct tensor gate = model_gate(pass, layer), up = model_up(pass, layer);
     struct tensor kept = pass_buffer(pass, BUFFER_ACT, layer), out = { 0 };
     enum activation kind = pass->model->config->activation;
+    struct rounded_matrix rounded =
+        pass_rounded_gradient(pass, &pass->model->blocks[layer].gate_up.base[0], false);
 
     if (kept.data == dact.data && pass->model->blocks[layer].down.trained)
         out = dact;
     if (gate.data)
-        pass->ops->swiglu_backward(pass->be,
-                                   &(struct op_swiglu_backward) { .dgate = gate,
-                                                                  .dup = up,
-                                                                  .out = out,
-                                                                  .dout = dact,
-                                                                  .gate = gate,
-                                                                  .up = up,
-                                                                  .kind = kind });
+        pass->ops->swiglu_backward(
+            pass->be, &(struct op_swiglu_backward) { .dgate = gate,
+                                                     .dup = up,
+                                                     .out = out,
+                                                     .dout = dact,
+                                                     .gate = gate,
+                                                     .up = up,
+                                                     .kind = kind,
+                                                     .largest = pass_largest(rounded) });
     else
         pass->ops->activation_backward(
             pass->be, &(struct op_activation_backward) {

@@ -75,6 +75,20 @@ struct rounded_matrix pass_rounded_input(const struct pass *pass, const struct l
         r = room_of(pass, BUFFER_ROUNDED_X, p->layer, p->x_room);
     r.turned_only = true;
     r.ready = r.room && ready;
+    r.measured = r.room && p->measures_x;
+    return r;
+}
+
+struct rounded_matrix pass_rounded_gradient(const struct pass *pass,
+                                            const struct linear *p, bool ready)
+{
+    struct rounded_matrix r = { 0 };
+
+    if (p->fp8 && p->grad.data)
+        r = room_of(pass, BUFFER_ROUNDED_DY, 0, p->dy_room);
+    r.turned_only = true;
+    r.ready = r.room && ready;
+    r.measured = r.room && p->measures_dy;
     return r;
 }
 
@@ -462,12 +476,17 @@ struct tensor model_activate(const struct pass *pass, size_t layer)
 {
     struct tensor gate = model_gate(pass, layer), up = model_up(pass, layer);
     struct tensor act = pass_buffer(pass, BUFFER_ACT, layer);
+    struct rounded_matrix rounded =
+        pass_rounded_input(pass, &pass->model->blocks[layer].down.base[0], false);
     enum activation kind = pass->model->config->activation;
 
     if (gate.data)
-        pass->ops->swiglu(
-            pass->be,
-            &(struct op_swiglu) { .out = act, .gate = gate, .up = up, .kind = kind });
+        pass->ops->swiglu(pass->be,
+                          &(struct op_swiglu) { .out = act,
+                                                .gate = gate,
+                                                .up = up,
+                                                .kind = kind,
+                                                .largest = pass_largest(rounded) });
     else
         pass->ops->activation(
             pass->be, &(struct op_activation) { .out = act, .x = up, .kind = kind });

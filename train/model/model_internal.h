@@ -59,7 +59,8 @@ struct linear {
     bool fp8; /* operands are rounded to 8 bits: e4m3, gradients e5m2 */
     /* where the rooms for its operands in 8 bits start, in the buffers of the block */
     size_t layer, dy_room, w_room, x_room;
-    bool rounds_x; /* there is a room for x */
+    bool rounds_x;                /* there is a room for x */
+    bool measures_dy, measures_x; /* the activation puts the largest into the room */
 };
 
 /* Linear layers that read the same input x and write one output y, with their LoRA
@@ -256,6 +257,14 @@ struct rounded_matrix pass_rounded_weight(const struct pass *pass,
 /* Return that for the input of a layer. */
 struct rounded_matrix pass_rounded_input(const struct pass *pass,
                                          const struct linear *linear, bool ready);
+/* Return that for the gradient of its output; none if only one matmul reads it. */
+struct rounded_matrix pass_rounded_gradient(const struct pass *pass,
+                                            const struct linear *linear, bool ready);
+/* Return where an operation puts the largest magnitude of a matrix; NULL: nowhere. */
+static inline float *pass_largest(struct rounded_matrix rounded)
+{
+    return rounded.measured ? rounded_matrix_largest(rounded.room) : NULL;
+}
 /* Return the input of the adapters: x, or x after dropout in scratch. */
 struct tensor pass_lora_input(const struct pass *pass, const struct linear_stack *stack,
                               struct tensor x);
