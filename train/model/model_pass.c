@@ -393,7 +393,7 @@ bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
     pass.pairs = pairs;
     pass.training = true;
     pass.first = window->batch_count == 0 || model->shapes.shards_gradients;
-    pass.fills = window->batch_count == 0;
+    pass.fills = window->batch_count == 0 && model->shapes.rounds_once[ROUNDED_W];
     pass.fills_frozen = !model->rounded_frozen;
     model->rounded_frozen = true;
     save_previous(&pass);
