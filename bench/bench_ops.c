@@ -146,7 +146,7 @@ static void bench_swiglu(struct bench *b)
     b->be->ops->swiglu(b->be, &(struct op_swiglu) { block(b, 0, b->format, ROWS, INNER),
                                                     tensor_columns(both, 0, INNER),
                                                     tensor_columns(both, INNER, INNER),
-                                                    ACTIVATION_SILU });
+                                                    ACTIVATION_SILU, NULL });
 }
 
 static void bench_swiglu_backward(struct bench *b)

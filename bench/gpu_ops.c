@@ -183,7 +183,7 @@ static void put_rope(struct bench *b)
 static void put_swiglu(struct bench *b)
 {
     struct op_swiglu op = { operand(b, b->format, b->rows, b->shape->inner, 1),
-                            inner(b, 1), inner(b, 1), ACTIVATION_SILU };
+                            inner(b, 1), inner(b, 1), ACTIVATION_SILU, NULL };
 
     b->be->ops->swiglu(b->be, &op);
 }

@@ -67,7 +67,7 @@ static void case_close(struct swiglu_case *c)
 static void try_forward(struct machines *machines, struct swiglu_case *c)
 {
     struct op_swiglu op = { c->out.tensor, c->gate.tensor, c->up.tensor,
-                            c->reference.kind };
+                            c->reference.kind, NULL };
 
     machines_try(machines, run_swiglu, &op,
                  (struct outcome[]) { { &c->out, c->real[0], 4, 0 } }, 1);
@@ -99,7 +99,7 @@ static void try_backward(struct machines *machines, struct swiglu_case *c)
 static void try_output(struct machines *machines, struct swiglu_case *c)
 {
     struct op_swiglu forward = { c->out.tensor, c->gate.tensor, c->up.tensor,
-                                 c->reference.kind };
+                                 c->reference.kind, NULL };
     struct op_swiglu_backward op = { .dgate = c->dgate.tensor,
                                      .dup = c->dup.tensor,
                                      .out = c->dout.tensor,
@@ -199,9 +199,9 @@ static void test_swiglu_is_accurate_over_the_whole_range(void **state)
     for (size_t m = 0; m < machines->count; m++) {
         struct backend *be = machines->backends[m];
 
-        machine_run(
-            be, run_swiglu,
-            &(struct op_swiglu) { out.tensor, gate.tensor, up.tensor, ACTIVATION_SILU });
+        machine_run(be, run_swiglu,
+                    &(struct op_swiglu) { out.tensor, gate.tensor, up.tensor,
+                                          ACTIVATION_SILU, NULL });
         operand_read(&out);
         for (size_t i = 0; i < NUMBERS; i++) {
             double x = gate.real[i], wanted = x / (1 + exp(-x));
@@ -234,7 +234,7 @@ static void test_swiglu_propagates_nan_and_inf(void **state)
                     &(struct op_swiglu) { tensor_of(out, FORMAT_FP32, 1, 6),
                                           tensor_of(gate, FORMAT_FP32, 1, 6),
                                           tensor_of(up, FORMAT_FP32, 1, 6),
-                                          ACTIVATION_SILU });
+                                          ACTIVATION_SILU, NULL });
         assert_true(isnan(out[0]) && isnan(out[2]));
         assert_true(isinf(out[1]) && isinf(out[3]));
         assert_true(out[4] == 0 && out[5] == 1e30f);

@@ -223,7 +223,7 @@ static struct tensor put_rope(struct backend *be, const struct cuda_launch *to)
 static struct tensor put_swiglu(struct backend *be, const struct cuda_launch *to)
 {
     struct op_swiglu op = { matrix(be, FORMAT_BF16, 1), matrix(be, FORMAT_BF16, 2),
-                            matrix(be, FORMAT_BF16, 3), ACTIVATION_SILU };
+                            matrix(be, FORMAT_BF16, 3), ACTIVATION_SILU, NULL };
 
     assert_int_equal(launch_swiglu(to, &op), cudaSuccess);
     return op.out;
