@@ -296,8 +296,9 @@ static void test_cuda_matmul_rounds_once_for_two_matmuls(void **state)
         wanted[0] = result_of(be, &first);
         wanted[1] = result_of(be, &second);
         first.rounded_a = second.rounded_a =
-            (struct rounded_matrix) { room, turned_only, false };
-        first.rounded_b = (struct rounded_matrix) { room + bytes, turned_only, false };
+            (struct rounded_matrix) { .room = room, .turned_only = turned_only };
+        first.rounded_b =
+            (struct rounded_matrix) { .room = room + bytes, .turned_only = turned_only };
         second.rounded_a.ready = true;
         found[0] = result_of(be, &first);
         be->ops->zero(be, &(struct op_zero) { .out = first.a }); /* not read again */
