@@ -177,6 +177,14 @@ def falcon(rng):
     return values
 
 
+def gpt_bigcode(rng):
+    values = gpt2(rng)
+    values.pop("reorder_and_upcast_attn", None)
+    values.pop("scale_attn_by_inverse_layer_idx", None)
+    values["multi_query"] = rng.random() < 0.6
+    return values
+
+
 def gptj(rng):
     values = {"vocab_size": 40, "n_embd": rng.choice([16, 24]), "n_layer": rng.randrange(1, 4),
               "n_head": 2, "n_positions": 32, "rotary_dim": rng.choice([2, 4, 8]),
@@ -351,7 +359,7 @@ def olmo3(rng):
 
 KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi3": phi3,
          "gemma": gemma, "gemma2": gemma2, "gemma3_text": gemma3, "gpt2": gpt2,
-         "gpt_neo": gpt_neo, "gpt_neox": gpt_neox, "cohere": cohere, "cohere2": cohere2, "falcon": falcon, "gptj": gptj, "nemotron": nemotron, "opt": opt, "phi": phi,
+         "gpt_neo": gpt_neo, "gpt_neox": gpt_neox, "cohere": cohere, "cohere2": cohere2, "falcon": falcon, "gpt_bigcode": gpt_bigcode, "gptj": gptj, "nemotron": nemotron, "opt": opt, "phi": phi,
          "stablelm": stablelm, "starcoder2": starcoder2,
          "granite": granite,
          "smollm3": smollm3,

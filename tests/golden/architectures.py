@@ -123,6 +123,11 @@ CASES |= {
                                   bias=True, ffn_hidden_size=40)),
     "falcon-11b": ("falcon", dict(FALCON, new_decoder_architecture=True, num_kv_heads=2,
                                   num_ln_in_parallel_attn=1)),
+    "gpt_bigcode": ("gpt_bigcode", dict(GPT2)),
+    "gpt_bigcode-heads": ("gpt_bigcode", dict(GPT2, multi_query=False, n_inner=40,
+                                              tie_word_embeddings=False)),
+    "gpt_bigcode-dropping": ("gpt_bigcode", dict(GPT2, embd_pdrop=0.1, resid_pdrop=0.2,
+                                                 attn_pdrop=0.3)),
     "gptj": ("gptj", dict(GPT2, rotary_dim=4)),
     "gptj-dropping": ("gptj", dict(GPT2, n_head=2, rotary_dim=12, n_inner=40, embd_pdrop=0.1,
                                    resid_pdrop=0.2, attn_pdrop=0.3)),
@@ -195,6 +200,7 @@ ADAPTERS = {
     "cohere2-lora": ("cohere2", "all-linear", {}),
     "falcon-lora": ("falcon", "all-linear", {}),
     "falcon-40b-lora": ("falcon-40b", "all-linear", {}),
+    "gpt_bigcode-lora": ("gpt_bigcode", "all-linear", {}),
     "gptj-lora": ("gptj", "all-linear", {}),
     "nemotron-lora": ("nemotron", "all-linear", {}),
     "opt-lora": ("opt", "all-linear", {}),
@@ -246,7 +252,7 @@ class Dropout:
     the attention weights and, in some architectures, for the outputs of attention and MLP."""
     EMBED, ATTENTION, ADDED_O, ADDED_DOWN, LAYER = 0, 4, 6, 10, 12
     RANDOM_DROPOUT, RANDOM_ATTENTION, SEED = 2, 7, 42
-    EMBEDS = ("gpt2", "gptj", "gpt_neo", "gpt_neox", "phi", "starcoder2")
+    EMBEDS = ("gpt2", "gpt_bigcode", "gptj", "gpt_neo", "gpt_neox", "phi", "starcoder2")
 
     def __init__(self, model):
         config = model.config

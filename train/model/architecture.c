@@ -231,6 +231,10 @@ static const enum module falcon_40b_order[] = { MODULE_QKV,  MODULE_O,     MODUL
     .base = "transformer.", .blocks = "transformer.h.", .norm = NORM_LAYER,   \
     .norm_eps = 1e-5, .activation = "gelu_new", .mlp_ratio = 4, .tied = true, \
     .output_bias = BIASES_ALWAYS, .mlp_bias = BIASES_ALWAYS
+#define GPT2_DROPOUTS                                       \
+    {                                                       \
+        "embd_pdrop", "resid_pdrop", "attn_pdrop", 0.1, 0.1 \
+    }
 #define GPT2_PATHS                                                              \
     [MODULE_EMBED] = "transformer.wte", [MODULE_POSITIONS] = "transformer.wpe", \
     [MODULE_NORM1] = "ln_1", [MODULE_NORM2] = "ln_2", [MODULE_UP] = "mlp.c_fc", \
@@ -468,7 +472,7 @@ static const struct architecture architectures[] = {
       GPT2_LIKE,
       .keys = &gpt2_keys,
       .ignored = gpt2_ignored,
-      .dropouts = { "embd_pdrop", "resid_pdrop", "attn_pdrop", 0.1, 0.1 },
+      .dropouts = GPT2_DROPOUTS,
       .order = gpt2_order,
       .paths = { GPT2_PATHS, [MODULE_QKV] = "attn.c_attn", [MODULE_O] = "attn.c_proj" },
       .linear = STORED_COLUMNS,
@@ -534,6 +538,17 @@ static const struct architecture architectures[] = {
       .norms = 2,
       .order = falcon_40b_order,
       .paths = { FALCON_PATHS, [MODULE_NORM1] = "ln_attn", [MODULE_NORM2] = "ln_mlp" } },
+    { .model_type = "gpt_bigcode",
+      GPT2_LIKE,
+      .keys = &gpt2_keys,
+      .ignored = gpt2_ignored,
+      .dropouts = GPT2_DROPOUTS,
+      .order = gpt2_order,
+      .paths = { GPT2_PATHS, [MODULE_QKV] = "attn.c_attn", [MODULE_O] = "attn.c_proj" },
+      .fused = STORED_HEADS,
+      .qkv_bias = BIASES_ALWAYS,
+      .one_kv_head_key = "multi_query",
+      .small_outputs = true },
     { .model_type = "gptj",
       .base = "transformer.",
       .blocks = "transformer.h.",
