@@ -6,6 +6,7 @@
 #include "config.h"
 
 #include "kernels/cuda/cuda_attention.h"
+#include "tests/emulation/emulation.h"
 #include "tests/unit/unit_trials.h"
 #include "train/chat/template.h"
 
