@@ -116,6 +116,8 @@ libtrain_a_SOURCES += %D%/jinja/jinja_value.c %D%/jinja/jinja_value.h
 
 libtrain_a_SOURCES += %D%/model/adapter_check.c %D%/model/adapter_check.h
 libtrain_a_SOURCES += %D%/model/architecture.c %D%/model/architecture.h
+libtrain_a_SOURCES += %D%/model/architecture_layernorm.c
+libtrain_a_SOURCES += %D%/model/architecture_rms.c %D%/model/architecture_rows.h
 libtrain_a_SOURCES += %D%/model/model_names.c %D%/model/model_names.h
 libtrain_a_SOURCES += %D%/model/attention_room.c %D%/model/attention_room.h
 libtrain_a_SOURCES += %D%/model/companion_files.c %D%/model/companion_files.h

@@ -275,7 +275,8 @@ static const struct rule rows[] = {
           "weights, is an error.\n\n"
           "trainspool-job(5) lists the architectures under MODELS. To train another one, "
           "use transformers: target: external.",
-      .source = "train/model/architecture.c, train/model/model_config.c, "
+      .source = "train/model/architecture_rms.c, train/model/architecture_layernorm.c, "
+                "train/model/model_config.c, "
                 "train/model/weights.c, train/model/model_names.c, "
                 "train/chat/chat.c, train/model/adapter_check.c" },
 };

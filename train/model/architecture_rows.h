@@ -1,0 +1,34 @@
+/*
+ * train/model/architecture_rows.h - private to the tables of architectures: what rows of
+ * both share.
+ */
+#ifndef TRAIN_MODEL_ARCHITECTURE_ROWS_H
+#define TRAIN_MODEL_ARCHITECTURE_ROWS_H
+
+#include "train/model/architecture.h"
+
+/* The tables: of models with RMSNorm, and of models with LayerNorm. */
+extern const struct architecture rms_architectures[], layernorm_architectures[];
+extern const size_t rms_architecture_count, layernorm_architecture_count;
+
+/* Masks and frequencies that follow from config.json. */
+extern const char *const llama_ignored[];
+/* Order of the modules of a block in transformers; architecture_rms.c says which. */
+extern const enum module llama_order[];
+
+/* Common to Llama and its many descendants. */
+#define LLAMA_ENDS                                                       \
+    [MODULE_EMBED] = "model.embed_tokens", [MODULE_NORM] = "model.norm", \
+    [MODULE_HEAD] = "lm_head"
+#define LLAMA_FRAME LLAMA_ENDS, [MODULE_NORM1] = "input_layernorm"
+#define LLAMA_QKV                                                     \
+    [MODULE_Q] = "self_attn.q_proj", [MODULE_K] = "self_attn.k_proj", \
+    [MODULE_V] = "self_attn.v_proj"
+#define LLAMA_O [MODULE_O] = "self_attn.o_proj"
+#define LLAMA_MLP                                                 \
+    [MODULE_GATE] = "mlp.gate_proj", [MODULE_UP] = "mlp.up_proj", \
+    [MODULE_DOWN] = "mlp.down_proj"
+#define LLAMA_PATHS LLAMA_FRAME, LLAMA_QKV, LLAMA_O, LLAMA_MLP
+#define LLAMA_NORM2 [MODULE_NORM2] = "post_attention_layernorm"
+
+#endif
