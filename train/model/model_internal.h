@@ -271,6 +271,26 @@ struct tensor pass_lora_input(const struct pass *pass, const struct linear_stack
 /* Return u = x A^T of a stack. */
 struct tensor pass_u(const struct pass *pass, const struct linear_stack *stack,
                      size_t layer);
+/* Compute u of a stack over x. */
+void lora_a_forward(const struct pass *pass, const struct linear_stack *l,
+                    struct tensor x, struct tensor u);
+/* Compute y of the layers of a stack over x, with their adapters. */
+void stack_forward(const struct pass *pass, const struct linear_stack *l, size_t layer,
+                   struct tensor x, struct tensor y, float beta);
+/*
+ * The backward pass of a stack, in two steps, because the activation computes x of the
+ * down projection again when it has the gradient of x.  First dx = dy W + g A, unless dx is
+ * absent, and the gradients of B; dy may have more columns.  Folded adapters:
+ * dx = (dy, g) [W; A].
+ */
+void stack_backward_to_input(const struct pass *pass, const struct linear_stack *l,
+                             size_t layer, struct tensor dy, struct tensor dx);
+/* Then the gradients of W, or dA (+)= g^T dropout(x).  read: there was a dx. */
+void stack_backward_to_weights(const struct pass *pass, const struct linear_stack *l,
+                               struct tensor x, struct tensor dy, bool read);
+/* Both steps. */
+void stack_backward(const struct pass *pass, const struct linear_stack *l, size_t layer,
+                    struct tensor x, struct tensor dy, struct tensor dx);
 /* out = dropout(x), or the gradient of dropout for x = its output's gradient. */
 void pass_dropout(const struct pass *pass, double p, uint32_t stream, struct tensor x,
                   struct tensor out);

@@ -60,8 +60,7 @@ static size_t max(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Return the columns of gate and up, or of up alone. */
-static size_t gate_up_columns(const struct model_config *c)
+size_t shapes_gate_up_columns(const struct model_config *c)
 {
     return (architecture_is_gated(c->architecture) ? 2 : 1) * c->intermediate_size;
 }
@@ -76,7 +75,7 @@ static void dims_model(struct shapes_builder *m, const struct model_config *c)
     d[DIM_V] = c->vocab_size;
     d[DIM_C] = c->hidden_size;
     d[DIM_I] = c->intermediate_size;
-    d[DIM_GATE_UP] = gate_up_columns(c);
+    d[DIM_GATE_UP] = shapes_gate_up_columns(c);
     d[DIM_H] = c->heads;
     d[DIM_Q] = shapes_times(m, c->heads, c->head_size);
     d[DIM_KV] = shapes_times(m, c->kv_heads, c->head_size);
@@ -449,7 +448,7 @@ static const bool pads_batches[] = {
 };
 enum { ROW_UNIT = 16 };
 
-static size_t rows_for(const struct plan *plan, size_t rows)
+size_t shapes_rows(const struct plan *plan, size_t rows)
 {
     return pads_batches[plan->device.kind] ? size_round(rows, ROW_UNIT) : rows;
 }
@@ -509,7 +508,7 @@ static void use_room(struct shapes_builder *m, size_t rows, size_t sequences)
 
     if (room == 0 || m->overflow)
         return;
-    rows = max(rows, rows_for(m->plan, full));
+    rows = max(rows, shapes_rows(m->plan, full));
     m->large_chunks = !s->shards_gradients;
     lay_out_buffers(m, rows, sequences);
     m->large_chunks =
@@ -550,7 +549,7 @@ bool shapes_make(const struct plan *plan, const struct model_config *config,
         out->lora.dropout = 0;
     rows = rows_max ? rows_max : shapes_times(&m, batch, (size_t)plan->cutoff_len);
     rows = max(rows, shapes_generation_rows(plan, config));
-    rows = rows_for(plan, rows);
+    rows = shapes_rows(plan, rows);
     sequences = (sequences_max ? sequences_max : batch) + pads_batches[plan->device.kind];
     dims_model(&m, config);
     dims_lora(&m, &out->lora);
@@ -565,83 +564,4 @@ bool shapes_make(const struct plan *plan, const struct model_config *config,
     if (out->trainable_elements == 0 && !plan->generation.alone)
         return error_set(err, ERROR_JOB, "this job has nothing to train");
     return true;
-}
-
-size_t shapes_fp8_bytes(const struct plan *plan, const struct model_config *config,
-                        size_t rows)
-{
-    size_t c = config->hidden_size, i = config->intermediate_size;
-    size_t q = config->heads * config->head_size,
-           kv = config->kv_heads * config->head_size;
-    const size_t layers[][2] = {
-        { c, q + 2 * kv }, { q, c }, { c, gate_up_columns(config) }, { i, c }
-    };
-    size_t chunk_max = 0;
-
-    rows = rows_for(plan, rows);
-    for (size_t l = 0; plan->precision.fp8 && l < TS_COUNT(layers); l++) {
-        size_t in = layers[l][0], out = layers[l][1];
-
-        chunk_max = max(chunk_max, rows * in + in * out);
-        chunk_max = max(chunk_max, rows * out + in * out);
-        chunk_max = max(chunk_max, rows * (in + out));
-    }
-    return chunk_max;
-}
-
-static struct memory_range held_by_backend(const struct plan *plan,
-                                           const struct model_config *config,
-                                           const struct shapes *shapes)
-{
-    size_t rows = shapes->rows;
-    struct memory_range held;
-
-    if (plan->device.kind == DEVICE_CPU)
-        return memory_range_exact(0); /* no memory that is certainly touched */
-    held = memory_range_sum(memory_overhead(&plan->device, 0), plan_group_overhead(plan));
-    return memory_range_sum(
-        held,
-        memory_range_exact(shapes_fp8_bytes(plan, config, rows) +
-                           attention_room_bytes(plan, config, rows, shapes->sequences)));
-}
-
-bool shapes_memory(const struct plan *plan, const struct model_config *config,
-                   size_t rows_max, size_t sequences_max, struct memory_use *out,
-                   struct error *err)
-{
-    struct arena *arena = arena_new();
-    struct shapes shapes;
-    bool ok = shapes_make(plan, config, rows_max, sequences_max, arena, &shapes, err);
-
-    *out = (struct memory_use) { .fits = true };
-    if (ok) {
-        struct memory_range held = held_by_backend(plan, config, &shapes);
-
-        shapes_use(&shapes, out);
-        out->low = out->total + held.low;
-        out->high = out->total + held.high;
-        out->workspace += held.expected;
-        out->total += held.expected;
-    }
-    arena_free(arena);
-    return ok;
-}
-
-void shapes_use(const struct shapes *shapes, struct memory_use *out)
-{
-    const size_t moments = shapes->moments * shapes->moment_bytes;
-
-    *out = (struct memory_use) {
-        .weights = shapes->weight_bytes + shapes->copy_bytes + shapes->frozen_bytes,
-        .gradients = shapes->gradient_bytes,
-        .optimizer = shapes->offloads ? 0 : moments,
-        .host = shapes->offloads ? moments : 0,
-        .total = shapes->total,
-        .fits = true,
-    };
-    for (enum buffer i = 0; i < BUFFERS; i++) {
-        const struct shape_buffer *b = &shapes->buffers[i];
-
-        *(b->activation ? &out->activations : &out->workspace) += b->step * b->count;
-    }
 }

@@ -99,6 +99,10 @@ size_t shapes_times(struct shapes_builder *m, size_t a, size_t b);
 enum module shapes_stack_last(enum stack stack);
 /* Return the dimension of a module's input. */
 enum dim shapes_inputs(enum module module);
+/* Return the columns of gate and up, or of up alone. */
+size_t shapes_gate_up_columns(const struct model_config *c);
+/* Return the rows that buffers have for a batch of that many. */
+size_t shapes_rows(const struct plan *plan, size_t rows);
 /* Return the elements of a row of logits, with padding. */
 size_t shapes_logits_row(const struct device *device, size_t vocabulary);
 /* Return the rows of a chunk of the classifier: as few chunks as the limits allow, all of
