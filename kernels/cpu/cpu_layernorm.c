@@ -86,8 +86,8 @@ void CPU_OP(layernorm)(struct backend *be, const struct op_layernorm *op)
                     layernorm_task, (void *)op);
 }
 
-/* Sums over a row of g = dout * (offset + weight), and of g * (x - mean); past the end of the row g
- * is 0. */
+/* Sums over a row of g = dout * (offset + weight), and of g * (x - mean); past the end of the
+ * row g is 0. */
 struct layernorm_terms {
     vec sum, product;
 };

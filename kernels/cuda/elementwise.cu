@@ -2,8 +2,8 @@
  * kernels/cuda/elementwise.cu - sums, multiples, copies, conversions, zeros and dropout.
  *
  * Bytes moved per element, of b bytes in its format: add 3 b, or 2 b + b' with b' of the
- * other; scale and convert b + b'; zero b; dropout 2 b. The floor of each is these bytes over the
- * memory bandwidth: add of (8192, 2048) in bf16 is 101 MB, 24 us at 4.2 TB/s. Dropout
+ * other; scale and convert b + b'; zero b; dropout 2 b. The floor of each is these bytes
+ * over the memory bandwidth: add of (8192, 2048) in bf16 is 101 MB, 24 us at 4.2 TB/s. Dropout
  * also computes ten rounds of Philox for four elements, about 15 instructions per
  * element: in 16 bits about half of what the multiprocessors can issue in that time.
  */

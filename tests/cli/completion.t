@@ -48,7 +48,7 @@ offers "no options of other commands" "" undo --dev
 offers "devices, quoted" 'TITAN\ RTX,TITAN\ V,TITAN\ Xp' check --device TIT
 offers "devices after an equals sign" 'TITAN\ RTX' plan --device = 'TITAN\ R'
 offers "devices that generate can run on" auto,cpu,cuda generate --device ''
-offers "templates" llama2,llama2_zh,llama3 generate --template llama
+offers "templates" llama2,llama2_zh,llama3,llama4 generate --template llama
 offers "values of an option" error check --fail-on e
 offers "rules" TS101 explain TS101
 offers "keys to set" lora_rank= run --set lora_ra

@@ -318,7 +318,7 @@ static void check_rules(const struct patch *patch, bool fa2)
         const struct finding *finding = &patch->findings.list[i];
         bool is_bf16 = strcmp(finding->rule, "TS102") == 0;
 
-        if (!finding->new_text)
+        if (!finding->new_text || finding->apply != APPLY_SAFE)
             continue;
         bf16 += is_bf16;
         attention += strcmp(finding->rule, "TS205") == 0;

@@ -549,6 +549,29 @@ static void test_model_config_rope_alpha(void **state)
     assert_true(c.rope.kind == ROPE_DYNAMIC && c.rope.theta == 10000);
 }
 
+/* Keys of published files that the classes of transformers do not read or that are null. */
+static void test_model_config_published_keys(void **state)
+{
+    struct model_config c = parsed("{\"model_type\": \"hunyuan_v1_dense\", " SIZES
+                                   ", \"use_qk_norm\": true, \"head_dim\": 8}");
+
+    (void)state;
+    assert_int_equal(c.head_size, 8);
+    c = parsed("{\"model_type\": \"ernie4_5\", " SIZES ", \"head_dim\": null}");
+    assert_int_equal(c.head_size, c.hidden_size / c.heads);
+    c = parsed("{\"model_type\": \"ernie4_5\", " SIZES "}");
+    assert_int_equal(c.head_size, 128);
+    c = parsed("{\"model_type\": \"nemotron\", " SIZES "}");
+    assert_true(c.initializer_range == 0.0134);
+    c = parsed("{\"model_type\": \"starcoder2\", " SIZES ", \"initializer_range\": 0.5}");
+    assert_true(c.initializer_range == 0.5);
+    c = parsed(
+        "{\"model_type\": \"opt\", \"vocab_size\": 4, \"hidden_size\": 8, \"ffn_dim\": 8, "
+        "\"num_hidden_layers\": 1, \"num_attention_heads\": 2, "
+        "\"max_position_embeddings\": 8, \"init_std\": 0.25}");
+    assert_true(c.initializer_range == 0.25);
+}
+
 static void test_model_config_rejects(void **state)
 {
     static const struct {
@@ -706,6 +729,7 @@ int main(void)
         cmocka_unit_test(test_model_config_factors),
         cmocka_unit_test(test_model_config_biases_apart),
         cmocka_unit_test(test_model_config_rope_alpha),
+        cmocka_unit_test(test_model_config_published_keys),
         cmocka_unit_test(test_model_config_rejects),
         cmocka_unit_test(test_model_config_reads_shared_models),
         cmocka_unit_test(test_model_config_reports_a_missing_folder),

@@ -7,6 +7,7 @@
 
 #include "precision/nf4.h"
 #include "tests/unit/unit_lora_run.h"
+#include "train/model/matrix_layout.h"
 #include "train/model/model_watch.h"
 #include "train/model/shapes.h"
 
@@ -62,29 +63,26 @@ static void quantize_and_dequantize(float *x, size_t count, bool twice)
     free(bytes);
 }
 
-/* A matrix ordered by head is quantized in that order: row (3 h + part) D + d of the file
- * is row (part H + h) D + d here. */
+/* A matrix ordered by key head is quantized in that order. */
 static void quantize_matrix(const struct model_config *c, const struct parameter *p,
                             enum format frozen, bool twice)
 {
-    size_t numbers = p->rows * p->cols, size = p->rows / (3 * c->heads);
-    float *in_file = memory_alloc(numbers * sizeof(*in_file)), *rows = p->weight.data;
-    bool by_heads = p->stored == STORED_HEADS;
+    size_t numbers = p->rows * p->cols;
+    float *in_file = memory_alloc(numbers * sizeof(*in_file));
+    const struct matrix_layout layout = {
+        .storage = p->stored == STORED_HEADS ? STORED_HEADS : STORED_ROWS,
+        .rows = p->rows,
+        .cols = p->cols,
+        .heads = c->heads,
+        .kv_heads = c->kv_heads,
+        .item = sizeof(*in_file),
+    };
 
-    for (int back = 0; back < 2; back++) {
-        for (size_t i = 0; i < p->rows; i++) {
-            size_t at =
-                by_heads ? (i / size % 3 * c->heads + i / size / 3) * size + i % size : i;
-            float *model = rows + at * p->cols, *file = in_file + i * p->cols;
-
-            memcpy(back ? model : file, back ? file : model, p->cols * sizeof(*rows));
-        }
-        if (back)
-            break;
-        round_to(in_file, numbers, frozen);
-        quantize_and_dequantize(in_file, numbers, twice);
-        round_to(in_file, numbers, frozen);
-    }
+    matrix_layout_scatter(&layout, p->weight.data, 0, p->rows, in_file);
+    round_to(in_file, numbers, frozen);
+    quantize_and_dequantize(in_file, numbers, twice);
+    round_to(in_file, numbers, frozen);
+    matrix_layout_gather(&layout, in_file, 0, p->rows, p->weight.data);
     free(in_file);
 }
 

@@ -164,6 +164,12 @@ static void test_rope_scaling_refuses_models(void **state)
         { "{\"model_type\": \"ministral3\", " SIZES "\"max_position_embeddings\": 4096, "
           "\"rope_parameters\": {\"rope_type\": \"yarn\", \"factor\": 2}}",
           "only the type yarn" },
+        { "{\"model_type\": \"internlm2\", " SIZES "\"max_position_embeddings\": 4096}",
+          "internlm2, whose own code" },
+        { "{\"model_type\": \"hunyuan_v1_dense\", " SIZES
+          "\"max_position_embeddings\": 4096, \"rope_scaling\": {\"type\": \"dynamic\", "
+          "\"factor\": 1, \"alpha\": 3}}",
+          "replace the alpha" },
     };
 
     (void)state;

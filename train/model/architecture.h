@@ -173,6 +173,9 @@ struct architecture {
      * rope_parameters; 0: none */
     size_t original_positions;
     double norm_eps;
+    /* of the deviation of initial weights, and its default; NULL: initializer_range, 0: 0.02 */
+    const char *init_key;
+    double init_range;
     double rotary;      /* share of a head that is rotated; 0: all */
     size_t rotary_size; /* default of rotary_dim, its columns; 0: there is no such key */
     double theta;       /* default of rope_theta; 0: 10000 */
@@ -204,6 +207,9 @@ struct architecture {
     bool small_outputs;   /* o and down are initialized with std / sqrt(2 layers) */
     bool gelu_is_tanh;    /* "gelu" in config.json means gelu_pytorch_tanh */
     bool needs_rope_type; /* by default, positions are scaled as config.json must say */
+    /* transformers does not have it: its code is in its folder, and reads fewer types of
+     * rotary scaling */
+    bool has_own_code;
     /* the model has towers (train/model/multimodal.h), in which modules have the same last
      * parts of names; never in the table */
     bool has_towers;

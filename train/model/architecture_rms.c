@@ -221,6 +221,7 @@ const struct architecture rms_architectures[] = {
       .qk_norms_after_rope = true,
       .rope_alpha = true },
     { .model_type = "minicpm",
+      .has_own_code = true,
       LLAMA_LIKE,
       .keys = &llama_keys,
       .paths = { LLAMA_PATHS, LLAMA_NORM2 },
@@ -288,6 +289,7 @@ const struct architecture rms_architectures[] = {
       .pad_token_id = 128004 },
     /* like InternLM 3, by code in their folders: modeling_internlm2.py */
     { .model_type = "internlm2",
+      .has_own_code = true,
       .base = "model.",
       .blocks = "model.layers.",
       .ignored = llama_ignored,
@@ -311,6 +313,7 @@ const struct architecture rms_architectures[] = {
       .bias_keys = { .qkv = "bias", .output = "bias", .default_value = true },
       .uses_padding = true },
     { .model_type = "internlm3",
+      .has_own_code = true,
       LLAMA_LIKE,
       .keys = &llama_keys,
       .paths = { LLAMA_PATHS, LLAMA_NORM2 },

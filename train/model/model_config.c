@@ -382,10 +382,12 @@ static void read_sizes(const struct reader *r, struct model_config *out)
     if (out->heads % out->kv_heads != 0)
         error_set(r->err, ERROR_DATA, "%s: %s %zu must be a multiple of %s %zu", r->file,
                   keys->heads, out->heads, keys->kv_heads, out->kv_heads);
-    out->head_size = row->head_size ? row->head_size : out->hidden_size / out->heads;
+    out->head_size = out->hidden_size / out->heads;
+    if (row->head_size > 0 && !json_is_null(json_object_get(r->root, "head_dim")))
+        out->head_size = row->head_size;
     if (keys->kv_heads && json_is_integer(json_object_get(r->root, "head_dim")))
         out->head_size = read_size(r, "head_dim", 0);
-    else if (row->head_size == 0 && out->hidden_size % out->heads != 0)
+    else if (out->head_size != row->head_size && out->hidden_size % out->heads != 0)
         error_set(r->err, ERROR_DATA,
                   "%s: %s %zu must be a multiple of %s %zu, unless there is a head_dim",
                   r->file, keys->hidden_size, out->hidden_size, keys->heads, out->heads);
@@ -416,10 +418,9 @@ static void refuse_unsupported(const struct reader *r, const struct architecture
 {
     static const char *const off[] = { "add_cross_attention",
                                        "use_bidirectional_attention",
-                                       "qk_layernorm",
-                                       "_remove_final_layer_norm",
-                                       "alibi",
-                                       "use_qk_norm" };
+                                       "_remove_final_layer_norm", "alibi" };
+    /* norms of q and k, unless the architecture always has them */
+    static const char *const norms[] = { "qk_layernorm", "use_qk_norm" };
     static const char *const on[] = { "do_layer_norm_before",
                                       "layer_norm_elementwise_affine" };
     const json_t *width = json_object_get(r->root, "word_embed_proj_dim");
@@ -428,6 +429,9 @@ static void refuse_unsupported(const struct reader *r, const struct architecture
     for (size_t i = 0; i < TS_COUNT(off); i++)
         if (json_is_true(json_object_get(r->root, off[i])))
             error_set(r->err, ERROR_DATA, "%s: %s is not supported", r->file, off[i]);
+    for (size_t i = 0; i < TS_COUNT(norms) && !row->paths[MODULE_Q_NORM]; i++)
+        if (json_is_true(json_object_get(r->root, norms[i])))
+            error_set(r->err, ERROR_DATA, "%s: %s is not supported", r->file, norms[i]);
     for (size_t i = 0; i < TS_COUNT(on); i++)
         if (json_is_false(json_object_get(r->root, on[i])))
             error_set(r->err, ERROR_DATA, "%s: %s: false is not supported", r->file,
@@ -609,7 +613,8 @@ static void read_all(struct reader *r, struct model_config *out)
     if (row->keys->norm_eps)
         out->norm_eps = read_positive(r, r->root, row->keys->norm_eps, row->norm_eps);
     out->initializer_range =
-        json_get_real(r->root, "initializer_range", 0.02, r->file, r->err);
+        json_get_real(r->root, row->init_key ? row->init_key : "initializer_range",
+                      row->init_range > 0 ? row->init_range : 0.02, r->file, r->err);
     out->tied = json_get_bool(r->root, "tie_word_embeddings", row->tied, r->file, r->err);
     read_biases(r, out);
     out->bos_token_id = json_get_int(r->root, "bos_token_id", -1, r->file, r->err);

@@ -141,8 +141,9 @@ static const struct text_type {
           "\"rope_theta\": 500000.0}" },
 };
 
-/* Keys of the whole model that apply to its text model.  tie_word_embeddings may be in both;
- * transformers 4 used the text model's. */
+/* Keys of the whole model that apply to its text model.  tie_word_embeddings may be in both:
+ * transformers 4 used the text model's; 5 uses that of the whole model, and always saves it
+ * if it is true. */
 static const char *const shared[] = {
     "tie_word_embeddings", "dtype",        "torch_dtype",       "quantization_config",
     "bos_token_id",        "eos_token_id", "initializer_range",
@@ -173,6 +174,8 @@ static void add_shared(const struct multimodal *row, const json_t *root, json_t 
     for (size_t i = 0; i < TS_COUNT(shared); i++)
         if (!is_given(text, shared[i]) && is_given(root, shared[i]))
             json_object_set(text, shared[i], json_object_get(root, shared[i]));
+    if (json_is_true(json_object_get(root, "tie_word_embeddings")))
+        json_object_set_new(text, "tie_word_embeddings", json_true());
     if (!is_given(text, "tie_word_embeddings"))
         json_object_set_new(text, "tie_word_embeddings", json_boolean(row->tied));
 }

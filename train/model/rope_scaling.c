@@ -127,6 +127,17 @@ static bool check_model(const struct model_config *config, struct error *err)
                          "rope_scaling is not supported for model_type %s, for which "
                          "transformers reads only the type %s",
                          row->model_type, row->needs_rope_type ? "yarn" : "longrope");
+    if (row->has_own_code)
+        return error_set(
+            err, ERROR_JOB,
+            "rope_scaling is not supported for model_type %s, whose own code "
+            "reads other types",
+            row->model_type);
+    if (config->rope.kind == ROPE_LONGROPE || row->rope_alpha)
+        return error_set(err, ERROR_JOB,
+                         "rope_scaling is not supported for model_type %s: it would "
+                         "replace the %s in its config.json",
+                         row->model_type, row->rope_alpha ? "alpha" : "longrope");
     return true;
 }
 
