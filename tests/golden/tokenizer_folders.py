@@ -128,6 +128,8 @@ def piece_cases(lines):
     yield case("llama without a prefix", llama, {"tokenizer_class": "LlamaTokenizer", "legacy": False,
                                                  "add_prefix_space": False}, {"model_type": "llama"})
     yield case("mistral", llama, {"tokenizer_class": "LlamaTokenizer", "legacy": False}, {"model_type": "mistral"})
+    for model_type in "llava", "llava_next":
+        yield case(model_type, llama, {"tokenizer_class": "LlamaTokenizer"}, {"model_type": model_type})
     user = trained_pieces(lines, byte_fallback=True, user_defined_symbols=["<user>", "\n", "▁▁", "<|a.b|>"],
                           control_symbols=["<extra>"])
     yield case("internlm2", user, {"tokenizer_class": "InternLM2Tokenizer", "eos_token": "<|im_end|>",

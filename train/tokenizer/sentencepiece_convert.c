@@ -20,9 +20,11 @@ enum kind { KIND_GENERIC, KIND_LLAMA, KIND_GEMMA };
 
 /* Models for which transformers ignores the class of Llama's tokenizer. */
 static const char generic_models[] =
-    " arctic ernie4_5 ernie4_5_moe glm glm4 granite granitemoe hyperclovax internlm2 "
-    "internlm3 jamba minicpm3 ministral ministral3 mistral mistral3 mixtral nemotron "
-    "olmo2 olmo3 persimmon phi3 phimoe pixtral stablelm voxtral ";
+    " arctic ernie4_5 ernie4_5_moe flex_olmo glm glm4 glm4_moe gpt_bigcode granite "
+    "granitemoe granitemoehybrid granitemoeshared hyperclovax internlm2 internlm3 "
+    "jamba llava llava_next minicpm3 minicpmv ministral ministral3 mistral mistral3 "
+    "mixtral nemotron olmo2 olmo3 paddleocr_vl persimmon phi3 phi3_v phimoe pixtral "
+    "stablelm vipllava voxtral ";
 static const char gemma_models[] = " gemma gemma2 gemma3 gemma3_text gemma3n ";
 
 struct reading {
