@@ -103,6 +103,8 @@ def byte_cases(files):
         "tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "bos_token": None,
         "unk_token": None, "add_bos_token": False, "additional_special_tokens": ["<|im_end|>"],
         "added_tokens_decoder": added}, {"model_type": "qwen2"})
+    yield case("qwen2 with GPT-2's class", files, {"tokenizer_class": "GPT2Tokenizer"}, {"model_type": "qwen2"})
+    yield case("qwen3 with GPT-2's class", files, {"tokenizer_class": "GPT2Tokenizer"}, {"model_type": "qwen3"})
 
 
 def tekken_cases(files):

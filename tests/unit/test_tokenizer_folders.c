@@ -135,7 +135,7 @@ static void test_tokenizer_folders_give_the_ids_of_transformers(void **state)
     const json_t *folders = json_object_get(golden, "folders");
 
     (void)state;
-    assert_true(json_array_size(folders) >= 23);
+    assert_true(json_array_size(folders) >= 25);
     for (size_t i = 0; i < json_array_size(folders); i++)
         expect_folder(json_array_get(folders, i));
     json_decref(golden);

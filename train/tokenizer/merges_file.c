@@ -50,15 +50,17 @@ static bool is_class(const struct class_row *row, const char *class)
            (!class[len] || strcmp(class + len, "Fast") == 0);
 }
 
-/* Find the row by the class, or by the model if no class is named. */
+/* Find the row by the class, or by the model if no class is named.  transformers does not
+ * trust the class of Qwen 2. */
 static const struct class_row *find_class(const struct conversion *conversion)
 {
-    const char *class = conversion_class(conversion);
+    const char *type = conversion_model_type(conversion);
+    const char *class = strcmp(type, "qwen2") == 0 ? "" : conversion_class(conversion);
     const struct class_row *found = NULL;
     struct text word;
 
     text_init(&word, 0);
-    text_addf(&word, " %s ", conversion_model_type(conversion));
+    text_addf(&word, " %s ", type);
     for (size_t i = 0; i < TS_COUNT(classes) && !found; i++)
         if (*class ? is_class(&classes[i], class)
                    : word.len > 2 && strstr(classes[i].models, word.data) != NULL)
