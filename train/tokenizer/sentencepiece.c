@@ -5,6 +5,7 @@
 
 #include "train/tokenizer/sentencepiece.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -155,7 +156,8 @@ static bool read_piece(struct sentencepiece_model *m,
 
     if (m->count == PIECES_MAX ||
         !read_message(bytes, piece_rows, TS_COUNT(piece_rows), &piece) ||
-        piece.text.len == 0 || memchr(piece.text.data, 0, piece.text.len) ||
+        !isfinite(piece.score) || piece.text.len == 0 ||
+        memchr(piece.text.data, 0, piece.text.len) ||
         !text_is_utf8(piece.text.data, piece.text.len, NULL))
         return false;
     if (m->count == m->room) {
