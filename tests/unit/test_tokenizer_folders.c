@@ -261,6 +261,10 @@ static void test_tokenizer_folders_refuse_damaged_files(void **state)
           "{\"config\": {\"pattern\": \".\"}, \"vocab\": [], \"special_tokens\": "
           "[{\"rank\": 1, \"token_str\": \"a\"}]}",
           "none of rank 0" },
+        { "tekken.json",
+          "{\"config\": {\"pattern\": \".\"}, \"vocab\": [], \"special_tokens\": "
+          "[{\"rank\": 0, \"token_str\": \"a\"}, {\"rank\": -1, \"token_str\": \"b\"}]}",
+          "none of rank 1" },
         { "tekken.json", "{\"config\": {\"pattern\": \"(\"}, \"vocab\": []}",
           "regular expression" },
         { "merges.txt", "a b\n", "of the model_type llama" },
@@ -304,6 +308,35 @@ static void test_tokenizer_folders_prefer_special_tokens(void **state)
     assert_int_equal(list.ids[1], 0);
     assert_int_equal(list.ids[2], 3);
     token_list_clear(&list);
+    tokenizer_close(tokenizer);
+    unit_dir_free(dir);
+}
+
+/* A search of the list for each rank would take minutes. */
+static void test_tokenizer_folders_sort_many_special_tokens(void **state)
+{
+    const int count = 30000;
+    char *dir = unit_dir_new();
+    struct tokenizer *tokenizer;
+    struct error err = { 0 };
+    struct text file;
+
+    (void)state;
+    text_init(&file, 0);
+    text_addf(&file, "{\"config\": {\"pattern\": \".\"}, \"vocab\": [], "
+                     "\"special_tokens\": [");
+    for (int i = count - 1; i >= 0; i--)
+        text_addf(&file, "{\"rank\": %d, \"token_str\": \"<%d>\"}%s", i, i,
+                  i > 0 ? ", " : "]}");
+    unit_write(dir, "tekken.json", &file);
+    text_clear(&file);
+    tokenizer = tokenizer_open(dir, &err);
+    if (!tokenizer)
+        fail_msg("%s", err.text);
+    assert_int_equal(tokenizer_size(tokenizer), count);
+    assert_int_equal(tokenizer_find(tokenizer, "<0>"), 0);
+    assert_int_equal(tokenizer_find(tokenizer, "<1234>"), 1234);
+    assert_int_equal(tokenizer_find(tokenizer, "<29999>"), 29999);
     tokenizer_close(tokenizer);
     unit_dir_free(dir);
 }
@@ -386,6 +419,7 @@ int main(void)
         cmocka_unit_test(test_tokenizer_folders_of_gpt2),
         cmocka_unit_test(test_tokenizer_folders_refuse_damaged_files),
         cmocka_unit_test(test_tokenizer_folders_prefer_special_tokens),
+        cmocka_unit_test(test_tokenizer_folders_sort_many_special_tokens),
         cmocka_unit_test(test_tokenizer_folders_check_merges),
         cmocka_unit_test(test_tokenizer_folders_survive_damage),
     };

@@ -63,22 +63,35 @@ static bool add_special(struct reading *r, const char *name, size_t id, struct e
     return add_name(r, name, strlen(name), id, err);
 }
 
-/* Add the special token of a rank. */
-static bool add_ranked(struct reading *r, const json_t *list, size_t rank,
-                       struct error *err)
+/* Sort the names by rank. */
+static void sort_names(const json_t *list, const char **names)
 {
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        /* they are in order in all published files */
-        const json_t *item = json_array_get(list, (rank + i) % json_array_size(list));
-        const json_t *number = json_object_get(item, "rank");
-        const char *name = json_string_value(json_object_get(item, "token_str"));
+    size_t count = json_array_size(list);
 
-        if (name && json_is_integer(number) &&
-            json_integer_value(number) == (json_int_t)rank)
-            return add_special(r, name, rank, err);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *item = json_array_get(list, i);
+        const json_t *rank = json_object_get(item, "rank");
+
+        if (json_is_integer(rank) && json_integer_value(rank) >= 0 &&
+            (uint64_t)json_integer_value(rank) < count)
+            names[json_integer_value(rank)] =
+                json_string_value(json_object_get(item, "token_str"));
     }
-    return error_set(err, ERROR_DATA, "%s: special_tokens has none of rank %zu", r->where,
-                     rank);
+}
+
+static bool add_ranked(struct reading *r, const json_t *list, struct error *err)
+{
+    size_t count = json_array_size(list);
+    const char **names = memory_alloc((count + 1) * sizeof(*names));
+    bool ok = true;
+
+    sort_names(list, names);
+    for (size_t i = 0; ok && i < count; i++)
+        ok = names[i] ? add_special(r, names[i], i, err)
+                      : error_set(err, ERROR_DATA,
+                                  "%s: special_tokens has none of rank %zu", r->where, i);
+    free(names);
+    return ok;
 }
 
 static bool read_specials(struct reading *r, struct error *err)
@@ -95,11 +108,11 @@ static bool read_specials(struct reading *r, struct error *err)
                          "%s: default_num_special_tokens is smaller than special_tokens, "
                          "or too large",
                          r->where);
-    for (size_t i = 0; i < (size_t)r->specials; i++) {
+    if (listed && !add_ranked(r, list, err))
+        return false;
+    for (size_t i = listed ? count : 0; i < (size_t)r->specials; i++) {
         snprintf(name, sizeof(name), "<SPECIAL_%zu>", i);
-        if (!(i >= count ? add_special(r, name, i, err)
-              : listed   ? add_ranked(r, list, i, err)
-                         : add_special(r, old_specials[i], i, err)))
+        if (!add_special(r, i < count ? old_specials[i] : name, i, err))
             return false;
     }
     return true;
