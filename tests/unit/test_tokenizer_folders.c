@@ -341,6 +341,47 @@ static void test_tokenizer_folders_sort_many_special_tokens(void **state)
     unit_dir_free(dir);
 }
 
+/* A search of the list for each added token would take minutes. */
+static void test_tokenizer_folders_mark_many_special_tokens(void **state)
+{
+    const uint32_t first_and_last[] = { 1, 2, 100000 };
+    const int count = 100000;
+    char *dir = unit_dir_new();
+    struct tokenizer *tokenizer;
+    struct error err = { 0 };
+    struct text ids, names;
+
+    (void)state;
+    text_init(&ids, 0);
+    text_init(&names, 0);
+    /* the list is in reverse, and lacks <0> */
+    for (int i = 0; i < count; i++) {
+        text_addf(&ids, "%s\"<%d>\": %d", i ? ", " : "{", i, i + 1);
+        text_addf(&names, "%s\"<%d>\"", i ? ", " : "{\"additional_special_tokens\": [",
+                  count - i);
+    }
+    text_addf(&ids, "}");
+    text_addf(&names, "]}");
+    unit_write_string(dir, "config.json", "{\"model_type\": \"gpt2\"}");
+    unit_write_string(dir, "vocab.json", "{\"a\": 0}");
+    unit_write_string(dir, "merges.txt", "");
+    unit_write(dir, "added_tokens.json", &ids);
+    unit_write(dir, "special_tokens_map.json", &names);
+    tokenizer = tokenizer_open(dir, &err);
+    if (!tokenizer)
+        fail_msg("%s", err.text);
+    text_reset(&names);
+    assert_true(tokenizer_decode(tokenizer, first_and_last, 3, true, &names));
+    assert_string_equal(names.data, "<0>");
+    text_reset(&names);
+    assert_true(tokenizer_decode(tokenizer, first_and_last, 3, false, &names));
+    assert_string_equal(names.data, "<0><1><99999>");
+    text_clear(&ids);
+    text_clear(&names);
+    tokenizer_close(tokenizer);
+    unit_dir_free(dir);
+}
+
 /* The files that merges.txt needs, and their contents. */
 static void test_tokenizer_folders_check_merges(void **state)
 {
@@ -420,6 +461,7 @@ int main(void)
         cmocka_unit_test(test_tokenizer_folders_refuse_damaged_files),
         cmocka_unit_test(test_tokenizer_folders_prefer_special_tokens),
         cmocka_unit_test(test_tokenizer_folders_sort_many_special_tokens),
+        cmocka_unit_test(test_tokenizer_folders_mark_many_special_tokens),
         cmocka_unit_test(test_tokenizer_folders_check_merges),
         cmocka_unit_test(test_tokenizer_folders_survive_damage),
     };

@@ -176,17 +176,6 @@ static bool is_named(const struct listing *l, const char *content)
     return false;
 }
 
-static bool is_listed(const json_t *list, const char *content)
-{
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const char *other = content_of(json_array_get(list, i));
-
-        if (other && strcmp(other, content) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* Further special tokens: a list, which versions call differently. */
 static const json_t *find_extra(const struct conversion *conversion)
 {
@@ -200,6 +189,21 @@ static const json_t *find_extra(const struct conversion *conversion)
             return value;
     }
     return NULL;
+}
+
+/* Those that are a list, as an object by content. */
+static json_t *extra_set(const struct conversion *conversion)
+{
+    const json_t *extra = find_extra(conversion);
+    json_t *set = json_object();
+
+    for (size_t i = 0; i < json_array_size(extra); i++) {
+        const char *content = content_of(json_array_get(extra, i));
+
+        if (content)
+            json_object_set_new(set, content, json_true());
+    }
+    return set;
 }
 
 /* A token with its id in a file, for sorting. */
@@ -222,6 +226,7 @@ static void add_numbered(struct listing *l)
 {
     json_t *decoder = json_object_get(l->conversion->config, "added_tokens_decoder");
     json_t *from = decoder ? decoder : l->conversion->added, *value;
+    json_t *extra = extra_set(l->conversion);
     struct numbered *all = memory_alloc((json_object_size(from) + 1) * sizeof(*all));
     const char *key;
     size_t count = 0;
@@ -239,7 +244,7 @@ static void add_numbered(struct listing *l)
         if (!all[i].content)
             continue;
         special = is_named(l, all[i].content) ||
-                  (!decoder && is_listed(find_extra(l->conversion), all[i].content));
+                  (!decoder && json_object_get(extra, all[i].content));
         entry = decoder ? json_deep_copy(all[i].value) : json_string(all[i].content);
         if (l->parts->original && decoder)
             json_object_set_new(entry, "normalized", json_false());
@@ -250,6 +255,7 @@ static void add_numbered(struct listing *l)
         add_token(l, entry, special);
         json_decref(entry);
     }
+    json_decref(extra);
     free(all);
 }
 
