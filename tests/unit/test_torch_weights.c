@@ -420,6 +420,40 @@ static void test_torch_weights_refuse_a_forged_size(void **state)
     unit_dir_free(dir);
 }
 
+/* The command against an old format must not execute what an index calls a file. */
+static void test_torch_weights_print_a_harmless_command(void **state)
+{
+    static const struct {
+        const char *base, *command;
+    } rows[] = {
+        { "model-1_of_2.bin", "f = 'model-1_of_2.bin'; torch" },
+        { "$(id).bin", "f = 'FILE'; torch" },
+        { "`id`.bin", "f = 'FILE'; torch" },
+        { "a'.bin", "f = 'FILE'; torch" },
+        { "a\\.bin", "f = 'FILE'; torch" },
+        { "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+          "a.bin",
+          "f = 'FILE'; torch" },
+    };
+    char *dir = unit_dir_new();
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(rows); i++) {
+        json_t *index = json_pack("{s:{s:s}}", "weight_map", "a", rows[i].base);
+        char *text = json_dumps(index, 0);
+        struct error err = { 0 };
+
+        put(dir, "model.safetensors.index.json", text, strlen(text));
+        put(dir, rows[i].base, "\x80\x02}q\0.......", 12);
+        assert_null(safetensors_open(dir, "model", false, &err));
+        if (!strstr(err.text, "before 1.6") || !strstr(err.text, rows[i].command))
+            fail_msg("row %zu: %s", i, err.text);
+        free(text);
+        json_decref(index);
+    }
+    unit_dir_free(dir);
+}
+
 static void expect_first(const char *dir, const char *stem, const char *tensor,
                          float first)
 {
@@ -483,6 +517,7 @@ int main(void)
         cmocka_unit_test(test_torch_weights_take_time_in_proportion),
         cmocka_unit_test(test_torch_weights_survive_damage),
         cmocka_unit_test(test_torch_weights_refuse_a_forged_size),
+        cmocka_unit_test(test_torch_weights_print_a_harmless_command),
         cmocka_unit_test(test_torch_weights_give_way_to_safetensors),
     };
 

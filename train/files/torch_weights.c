@@ -400,6 +400,17 @@ static bool read_archive(struct reading *reading, struct error *err)
     return root && add_tensors(reading, root, err);
 }
 
+/* The name of a file for a command of the shell.  An index names files, too, and may come
+ * from elsewhere: a name that the shell or Python could read otherwise is left out. */
+static const char *shell_name(const char *path)
+{
+    const char *base = path_base(path);
+    size_t len = strspn(base, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+                              "0123456789._-");
+
+    return base[len] || len > 80 ? "FILE" : base;
+}
+
 /* Report another format than torch's of today.  In the format before it, a pickle was at
  * the start, with its opcode for protocol 2. */
 static bool check_start(const struct weights_file *file, struct error *err)
@@ -420,9 +431,9 @@ static bool check_start(const struct weights_file *file, struct error *err)
         return error_set(
             err, ERROR_DATA,
             "%s: the format of torch before 1.6 is not supported; convert the file in its "
-            "folder with: python3 -c \"import torch; f = '%.80s'; torch.save(torch.load(f, "
+            "folder with: python3 -c \"import torch; f = '%s'; torch.save(torch.load(f, "
             "map_location='cpu', weights_only=True), f)\"",
-            file->name, path_base(file->name));
+            file->name, shell_name(file->name));
     return error_set(err, ERROR_DATA, "%s: it is not a file of torch.save", file->name);
 }
 
