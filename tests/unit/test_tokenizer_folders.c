@@ -267,7 +267,8 @@ static void test_tokenizer_folders_refuse_damaged_files(void **state)
           "none of rank 1" },
         { "tekken.json", "{\"config\": {\"pattern\": \"(\"}, \"vocab\": []}",
           "regular expression" },
-        { "merges.txt", "a b\n", "of the model_type llama" },
+        { "merges.txt", "a b\n", "or vocab.json and merges.txt" },
+        { "vocab.json", "{}", "or vocab.json and merges.txt" },
     };
 
     (void)state;
@@ -278,9 +279,38 @@ static void test_tokenizer_folders_refuse_damaged_files(void **state)
         unit_write_string(dir, "config.json", "{\"model_type\": \"llama\"}");
         unit_write_string(dir, rows[i].name, rows[i].text);
         assert_null(tokenizer_open(dir, &err));
+        assert_int_equal(tokenizer_exists(dir),
+                         !strstr(rows[i].error, "vocab.json and merges.txt"));
         if (err.code != ERROR_DATA || !strstr(err.text, rows[i].error) ||
             !strstr(err.text, dir))
             fail_msg("row %zu: \"%s\", not \"%s\"", i, err.text, rows[i].error);
+        unit_dir_free(dir);
+    }
+}
+
+static void test_tokenizer_folders_name_an_unsupported_class(void **state)
+{
+    static const struct {
+        const char *config, *error;
+    } rows[] = {
+        { "{}", "of the model_type llama are not" },
+        { "{\"tokenizer_class\": \"Other\"}", "of the tokenizer_class Other are not" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(rows); i++) {
+        char *dir = unit_dir_new();
+        struct error err = { 0 };
+
+        unit_write_string(dir, "config.json", "{\"model_type\": \"llama\"}");
+        unit_write_string(dir, "tokenizer_config.json", rows[i].config);
+        unit_write_string(dir, "vocab.json", "{}");
+        unit_write_string(dir, "merges.txt", "");
+        assert_true(tokenizer_exists(dir));
+        assert_null(tokenizer_open(dir, &err));
+        if (err.code != ERROR_DATA || !strstr(err.text, rows[i].error) ||
+            !strstr(err.text, "correct tokenizer_class in tokenizer_config.json"))
+            fail_msg("row %zu: \"%s\"", i, err.text);
         unit_dir_free(dir);
     }
 }
@@ -459,6 +489,7 @@ int main(void)
         cmocka_unit_test(test_tokenizer_folders_of_llama2),
         cmocka_unit_test(test_tokenizer_folders_of_gpt2),
         cmocka_unit_test(test_tokenizer_folders_refuse_damaged_files),
+        cmocka_unit_test(test_tokenizer_folders_name_an_unsupported_class),
         cmocka_unit_test(test_tokenizer_folders_prefer_special_tokens),
         cmocka_unit_test(test_tokenizer_folders_sort_many_special_tokens),
         cmocka_unit_test(test_tokenizer_folders_mark_many_special_tokens),

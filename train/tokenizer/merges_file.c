@@ -135,8 +135,9 @@ json_t *merges_file_convert(struct conversion *conversion, struct error *err)
         error_set(
             err, ERROR_DATA,
             "%s: vocab.json and merges.txt of %s%.60s are not supported without "
-            "tokenizer.json; AutoTokenizer.from_pretrained(...).save_pretrained(...) "
-            "of transformers creates it",
+            "tokenizer.json; correct tokenizer_class in tokenizer_config.json, or create "
+            "tokenizer.json with AutoTokenizer.from_pretrained(...).save_pretrained(...) "
+            "of transformers",
             conversion->dir, *class ? "the tokenizer_class " : "the model_type ",
             *class ? class : conversion_model_type(conversion));
         return NULL;

@@ -484,37 +484,38 @@ static struct tokenizer *open_file(const char *file, struct error *err)
 
 /* Files that have the tokens, if there is no tokenizer.json. */
 static const struct {
-    const char *name;
+    const char *name, *other; /* NULL: one file */
     json_t *(*convert)(struct conversion *conversion, struct error *err);
 } sources[] = {
-    { "tokenizer.model", sentencepiece_convert },
-    { "tekken.json", tekken_convert },
-    { "merges.txt", merges_file_convert },
+    { "tokenizer.model", NULL, sentencepiece_convert },
+    { "tekken.json", NULL, tekken_convert },
+    { "merges.txt", "vocab.json", merges_file_convert },
 };
 
-/* Return the row of the file that the folder has, or TS_COUNT. */
+static bool has_file(const char *dir, const char *name)
+{
+    char *path = path_join(dir, name);
+    bool exists = file_exists(path);
+
+    free(path);
+    return exists;
+}
+
+/* Return the row of the files that the folder has, or TS_COUNT. */
 static size_t find_source(const char *dir)
 {
     size_t found = 0;
 
-    for (; found < TS_COUNT(sources); found++) {
-        char *path = path_join(dir, sources[found].name);
-        bool exists = file_exists(path);
-
-        free(path);
-        if (exists)
-            break;
-    }
+    while (found < TS_COUNT(sources) &&
+           !(has_file(dir, sources[found].name) &&
+             (!sources[found].other || has_file(dir, sources[found].other))))
+        found++;
     return found;
 }
 
 bool tokenizer_exists(const char *dir)
 {
-    char *file = path_join(dir, "tokenizer.json");
-    bool exists = file_exists(file) || find_source(dir) < TS_COUNT(sources);
-
-    free(file);
-    return exists;
+    return has_file(dir, "tokenizer.json") || find_source(dir) < TS_COUNT(sources);
 }
 
 /* Open a folder without tokenizer.json. */
@@ -528,8 +529,8 @@ static struct tokenizer *open_source(const char *dir, struct error *err)
 
     if (found == TS_COUNT(sources)) {
         error_set(err, ERROR_DATA,
-                  "%s: there is no tokenizer.json, tokenizer.model, tekken.json or "
-                  "merges.txt",
+                  "%s: there is no tokenizer.json, tokenizer.model, tekken.json, or "
+                  "vocab.json and merges.txt",
                   dir);
         return NULL;
     }
