@@ -107,6 +107,8 @@ def main():
         refused("deep", saved(deep), '"a" is not a tensor'),
         refused("complex", saved({"a": torch.zeros(2, dtype=torch.complex64)}),
                 "names torch.ComplexFloatStorage"),
+        refused("float8", saved({"a": rows(2, torch.float8_e4m3fn)}),
+                "names torch._utils._rebuild_tensor_v3, which makes tensors of float8"),
         refused("expanded", saved({"a": torch.zeros(2, 1).expand(2, 9)}), "repeats elements"),
         refused("number as a name", saved({1: rows(2)}), "the name of a tensor is not a string"),
         refused("module itself", saved(torch.nn.Linear(2, 2)), "names torch.nn.modules.linear.Linear"),

@@ -314,6 +314,9 @@ static bool take_line(struct machine *m, char out[NAME_MAX_BYTES], struct error 
 
 static bool refuse_global(const char *module, const char *name, struct error *err)
 {
+    /* the function of types without a class of storages */
+    bool is_type =
+        strcmp(module, "torch._utils") == 0 && strcmp(name, "_rebuild_tensor_v3") == 0;
     struct text text;
 
     text_init(&text, 0);
@@ -321,9 +324,9 @@ static bool refuse_global(const char *module, const char *name, struct error *er
     text_addc(&text, '.');
     text_add_visible(&text, name, strlen(name));
     error_set(err, ERROR_DATA,
-              "the pickle names %s, which weights do not need; nothing of it was "
-              "executed",
-              text.data);
+              "the pickle names %s, which %s; nothing of it was executed", text.data,
+              is_type ? "makes tensors of float8 and other types that are not supported"
+                      : "weights do not need");
     text_clear(&text);
     return false;
 }
