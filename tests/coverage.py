@@ -3,9 +3,9 @@
 
     coverage.py [--device NAME] [--names FILE] [--refused] TRAINSPOOL CORPUS
 
-CORPUS holds folders named llamafactory, axolotl and torchtune with their files.  An Axolotl or torchtune file and one
-of LLaMA-Factory v1 are converted with `trainspool import` first.  A file is accepted if the conversion succeeds and `trainspool check` of the
-job has no error; models and data that are not on this machine are no error.  --names FILE also counts the names of
+CORPUS holds folders named llamafactory, axolotl and torchtune with their files.  Axolotl, torchtune
+and LLaMA-Factory v1 files are converted with `trainspool import` first.  A file is accepted if the conversion succeeds
+and `trainspool check` of the job has no error; models and data that are not on this machine are no error.  --names FILE also counts the names of
 models (OWNER/NAME, one per line) that are accepted in place of a file's.  --refused lists each refused file with its
 first error.
 """
@@ -107,7 +107,7 @@ def main():
         with open(args.names, encoding="utf-8") as file:
             names = file.read().split()
         good = [name for name in names if not check_name(program, args.device, name)]
-        print(f"| names of models | {len(good)} | {len(names)} | {100 * len(good) / len(names):.0f} % |")
+        print(f"| names of models | {len(good)} | {len(names)} | {100 * len(good) / max(len(names), 1):.0f} % |")
     print("refused:", ", ".join(f"{rule} {count}" for rule, count in reasons.most_common()))
     return 0
 

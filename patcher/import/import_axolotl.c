@@ -112,7 +112,7 @@ static void import_model(struct importing *im)
         import_remark(
             im, "model_name_or_path",
             "trainspool downloads nothing: this must be a folder next to the job with "
-            "the model's config.json, *.safetensors and tokenizer.json%s%s",
+            "the model's config.json, weights and tokenizer%s%s",
             revision ? " of revision " : "", revision ? revision : "");
     import_mark_carried(im, "revision_of_model", "model_name_or_path");
     for (size_t i = 0; i < TS_COUNT(others); i++) {

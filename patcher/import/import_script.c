@@ -98,8 +98,7 @@ static void import_model_name(struct importing *im)
     if (model[0] != '/' && model[0] != '.')
         import_remark(im, "model_name_or_path",
                       "trainspool downloads nothing: this must be a folder next to the "
-                      "job with the model's config.json, *.safetensors and "
-                      "tokenizer.json");
+                      "job with the model's config.json, weights and tokenizer");
 }
 
 static void import_stage(struct importing *im)

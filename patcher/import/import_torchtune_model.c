@@ -79,14 +79,14 @@ static void import_files(struct importing *im, const char *checkpointer)
     const struct node *first =
         list && list->kind == NODE_LIST && list->count > 0 ? list->items[0] : NULL;
 
-    if (first && !strstr(node_value(first)->text, ".safetensors"))
+    if (first && !strstr(node_value(first)->text, ".safetensors") &&
+        !strstr(node_value(first)->text, "pytorch_model"))
         import_mark_dropped(
             im, key, IMPORT_DIFFERS,
-            "only *.safetensors are read; convert other files with save_pretrained of "
-            "transformers");
+            "only *.safetensors and pytorch_model*.bin are read; convert other files with "
+            "save_pretrained of transformers");
     else
-        import_mark_dropped(im, key, IMPORT_IDLE,
-                            "all *.safetensors of the folder are read");
+        import_mark_dropped(im, key, IMPORT_IDLE, "all weights of the folder are read");
 }
 
 /* Without output_dir at the top level, the checkpointer's is where the result goes

@@ -40,8 +40,7 @@ static void import_name(struct importing *im)
     if (model[0] != '/' && model[0] != '.')
         import_remark(im, "model_name_or_path",
                       "trainspool downloads nothing: this must be a folder next to the "
-                      "job with the model's config.json, *.safetensors and "
-                      "tokenizer.json");
+                      "job with the model's config.json, weights and tokenizer");
 }
 
 /* Copy what is given; a member that is empty is marked as such. */

@@ -175,7 +175,7 @@ static const char *download_note(const struct rule_context *context, const char 
     const struct entry *entry = rule_entry(context, key);
     const char *name = entry ? node_value(entry->value)->text : "";
 
-    if (model_name_unsupported(name))
+    if (model_name_unsupported(name) || model_name_quantized(name))
         return "TS716 says why a download would not help";
     if (!is_hub_name(context, name))
         return name[0] == '/' ? "nothing is downloaded: name a folder on this machine"
@@ -228,8 +228,8 @@ static const struct {
     { ".gguf", "a llama.cpp file",
       "name the folder of the original model; GGUF is made from it and cannot be trained" },
     { ".bin", "not one of pytorch_model.bin and pytorch_model.bin.index.json",
-      "save it as model.safetensors with "
-      "AutoModelForCausalLM.from_pretrained(...).save_pretrained(...) of transformers" },
+      "name the file pytorch_model.bin, or copy the index of its shards, "
+      "pytorch_model.bin.index.json, too" },
     { ".pth", "a checkpoint in the authors' own format",
       "name the folder that was converted for transformers (often NAME-hf)" },
     { ".pt", "a PyTorch pickle", "convert it to model.safetensors" },
@@ -238,6 +238,13 @@ static const struct {
     { ".msgpack", "a Flax file", "use the safetensors of the model" },
     { ".onnx", "an ONNX graph", "use the safetensors of the model" },
 };
+
+/* Files of a training that have no weights of the model. */
+static bool is_state(const char *name)
+{
+    return strcmp(name, "training_args.bin") == 0 || text_starts(name, "optimizer.") ||
+           text_starts(name, "scheduler.");
+}
 
 /* Return the first row whose ending a file in the folder has, or TS_COUNT. */
 static size_t find_foreign_weights(const char *dir)
@@ -248,7 +255,8 @@ static size_t find_foreign_weights(const char *dir)
 
     while (folder && (entry = file_next(folder, dir)))
         for (size_t i = 0; i < found; i++)
-            if (text_ends(entry->d_name, foreign_weights[i].ending))
+            if (text_ends(entry->d_name, foreign_weights[i].ending) &&
+                !is_state(entry->d_name))
                 found = i;
     if (folder)
         closedir(folder);

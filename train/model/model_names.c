@@ -10,9 +10,9 @@
 #include "base/size.h"
 #include "train/model/architecture.h"
 #include "train/model/multimodal.h"
-#include "train/model/multimodal.h"
 
-#define NAME_BYTES_MAX 96 /* the limit of the hub */
+#define NAME_BYTES_MAX 96          /* the limit of the hub */
+#define ACTIVE         "-a[0-9]*b" /* in a pattern: has_active_size, too */
 
 /* Patterns of names without their owner, in lower case; the first that matches counts.
  * Sources: config.json of the models; the names that LLaMA-Factory, Axolotl and torchtune
@@ -292,6 +292,19 @@ static bool split_name(const char *name, char out[NAME_BYTES_MAX + 1])
     return true;
 }
 
+/* Return whether the name has the size of the active experts: "-A3B". */
+static bool has_active_size(const char *folded)
+{
+    for (const char *at = folded; (at = strstr(at, "-a")); at += 2) {
+        size_t digits = strspn(at + 2, "0123456789.");
+        const char *end = at + 2 + digits;
+
+        if (digits > 0 && end[0] == 'b' && (end[1] == 0 || end[1] == '-'))
+            return true;
+    }
+    return false;
+}
+
 const char *model_name_type(const char *name)
 {
     char folded[NAME_BYTES_MAX + 1];
@@ -299,7 +312,8 @@ const char *model_name_type(const char *name)
     if (!split_name(name, folded))
         return NULL;
     for (size_t i = 0; i < TS_COUNT(name_rows); i++)
-        if (fnmatch(name_rows[i].pattern, folded, 0) == 0)
+        if (fnmatch(name_rows[i].pattern, folded, 0) == 0 &&
+            (!strstr(name_rows[i].pattern, ACTIVE) || has_active_size(folded)))
             return name_rows[i].type;
     return NULL;
 }
