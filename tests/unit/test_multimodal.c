@@ -61,6 +61,14 @@ static void test_multimodal_reads_published_configs(void **state)
           "\"mrope_section\": [24, 20, 20], \"rope_type\": \"default\"}, \"rope_theta\": "
           "5000000, \"vocab_size\": 151936}, \"tie_word_embeddings\": true}",
           "qwen3", 151936, 2560, 9728, 36, 32, 8, 128, true, 5e6 },
+        /* saved by transformers 5, where the value of the whole model counts */
+        { "{\"model_type\": \"internvl\", \"text_config\": {\"hidden_size\": 896, "
+          "\"intermediate_size\": 4864, \"model_type\": \"qwen2\", "
+          "\"num_attention_heads\": 14, \"num_hidden_layers\": 24, "
+          "\"num_key_value_heads\": 2, \"rope_theta\": 1000000.0, "
+          "\"tie_word_embeddings\": false, \"vocab_size\": 151674}, "
+          "\"tie_word_embeddings\": true, \"dtype\": \"bfloat16\"}",
+          "qwen2", 151674, 896, 4864, 24, 14, 2, 64, true, 1e6 },
     };
 
     (void)state;
