@@ -5,7 +5,7 @@
  * backends are generated from it.  X(name, tensors, cpu, cuda, reference,
  * watch):
  *
- *   name       NAME; its operands are struct op_NAME of kernels/ops.h
+ *   name       NAME; its operands are struct op_NAME of kernels/ops.h, or of a header it includes
  *   tensors    how many tensors struct op_NAME begins with (error messages list them)
  *   cpu        EACH_ISA: the file is built for every instruction set and defines
  *              CPU_OP(NAME); ONCE: it defines cpu_NAME
@@ -53,6 +53,13 @@
     X(square_sum, 1, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)     \
     X(decide, 0, ONCE, LAUNCH, NO_DOUBLE, UNWATCHED)             \
     X(adamw, 5, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)          \
-    X(sgd, 3, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)
+    X(sgd, 3, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)            \
+    X(route, 4, EACH_ISA, LAUNCH, DOUBLE, WATCHED)               \
+    X(route_backward, 2, EACH_ISA, LAUNCH, DOUBLE, WATCHED)      \
+    X(grouped_matmul, 3, ONCE, LAUNCH, DOUBLE, WATCHED)          \
+    X(gather_pairs, 2, EACH_ISA, LAUNCH, DOUBLE, WATCHED)        \
+    X(sum_pairs, 2, EACH_ISA, LAUNCH, DOUBLE, WATCHED)           \
+    X(combine, 4, EACH_ISA, LAUNCH, DOUBLE, WATCHED)             \
+    X(combine_backward, 5, EACH_ISA, LAUNCH, DOUBLE, WATCHED)
 
 #endif

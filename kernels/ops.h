@@ -1,5 +1,6 @@
 /*
- * kernels/ops.h - every operation: its operands, shapes, formula and source.
+ * kernels/ops.h - every operation: its operands, shapes, formula and source.  Those of a
+ * mixture of experts are in ops_experts.h.
  *
  * Letters: B sequences, T positions, N = B*T rows, C width, H query heads, K key/value
  * heads, D head size, I inner width, V vocabulary, r LoRA rank.
@@ -14,6 +15,7 @@
 
 #include <stdbool.h>
 
+#include "kernels/ops_experts.h"
 #include "kernels/tensor.h"
 #include "precision/scaler.h"
 

@@ -55,6 +55,14 @@ double double_take_preference(struct backend *be)
     return loss;
 }
 
+double double_take_balance(struct backend *be)
+{
+    double loss = double_of(be)->balance;
+
+    double_of(be)->balance = 0;
+    return loss;
+}
+
 /* ---- Memory ---- */
 
 static void *double_alloc(struct backend *be, size_t bytes, struct error *err)

@@ -26,4 +26,8 @@ double double_take_loss(struct backend *be);
 /* The same for op_preference: the sum of the losses of the pairs. */
 double double_take_preference(struct backend *be);
 
+/* The same for op_route_backward: the load balancing loss times its coefficient and
+ * factor, the sum over the layers that were differentiated. */
+double double_take_balance(struct backend *be);
+
 #endif

@@ -15,6 +15,7 @@ struct double_backend {
     struct arena *operands; /* copies of the operands of one operation */
     double loss;            /* double_take_loss */
     double preference;      /* double_take_preference */
+    double balance;         /* double_take_balance */
 };
 
 static inline struct double_backend *double_of(struct backend *be)

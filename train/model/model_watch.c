@@ -330,6 +330,13 @@ WATCHED(add, OUT(op->out), IN(op->a, op->b))
 WATCHED(scale, OUT(op->out), IN(op->x))
 WATCHED(convert, OUT(op->out), IN(op->x))
 WATCHED(dropout, OUT(op->out), IN(op->x))
+WATCHED(route, OUT(op->probabilities, op->weights), IN(op->logits))
+WATCHED(route_backward, OUT(op->dlogits), IN(op->dweights))
+WATCHED(grouped_matmul, OUT(op->out), IN(op->b, op->a))
+WATCHED(gather_pairs, OUT(op->out), IN(op->x))
+WATCHED(sum_pairs, OUT(op->out), IN(op->y))
+WATCHED(combine, OUT(op->out), IN(op->y, op->weights))
+WATCHED(combine_backward, OUT(op->dy, op->dweights), IN(op->dout))
 
 /* The output is named after the quantized input. */
 static void watched_dequantize(struct backend *be, const struct op_dequantize *op)
