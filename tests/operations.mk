@@ -102,6 +102,16 @@ EXTRA_PROGRAMS += %D%/unit/test_emulated_embedding %D%/unit/test_races_embedding
 %C%_unit_test_races_embedding_SOURCES = %D%/unit/test_cpu_embedding.c
 %C%_unit_test_races_embedding_LDADD = %D%/emulation/races.o $(LDADD)
 
+# experts
+unit_tests += %D%/unit/test_cpu_experts
+emulated_operations += %D%/unit/test_emulated_experts
+races_tests += %D%/unit/test_races_experts
+EXTRA_PROGRAMS += %D%/unit/test_emulated_experts %D%/unit/test_races_experts
+%C%_unit_test_emulated_experts_SOURCES = %D%/unit/test_cpu_experts.c
+%C%_unit_test_emulated_experts_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_experts_SOURCES = %D%/unit/test_cpu_experts.c
+%C%_unit_test_races_experts_LDADD = %D%/emulation/races.o $(LDADD)
+
 # headnorm
 unit_tests += %D%/unit/test_cpu_headnorm
 emulated_operations += %D%/unit/test_emulated_headnorm
@@ -185,6 +195,16 @@ EXTRA_PROGRAMS += %D%/unit/test_emulated_rope %D%/unit/test_races_rope
 %C%_unit_test_emulated_rope_LDADD = %D%/emulation/emulated.o $(LDADD)
 %C%_unit_test_races_rope_SOURCES = %D%/unit/test_cpu_rope.c
 %C%_unit_test_races_rope_LDADD = %D%/emulation/races.o $(LDADD)
+
+# route
+unit_tests += %D%/unit/test_cpu_route
+emulated_operations += %D%/unit/test_emulated_route
+races_tests += %D%/unit/test_races_route
+EXTRA_PROGRAMS += %D%/unit/test_emulated_route %D%/unit/test_races_route
+%C%_unit_test_emulated_route_SOURCES = %D%/unit/test_cpu_route.c
+%C%_unit_test_emulated_route_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_route_SOURCES = %D%/unit/test_cpu_route.c
+%C%_unit_test_races_route_LDADD = %D%/emulation/races.o $(LDADD)
 
 # swiglu
 unit_tests += %D%/unit/test_cpu_swiglu
