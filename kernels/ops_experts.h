@@ -93,7 +93,8 @@ struct op_route_backward {
 
 /*
  * A matmul for each group of rows: group g has rows starts[g] to starts[g + 1] - 1, and
- * may be empty.  starts (groups + 1) from 0 to the number of rows M, which is that of a.
+ * may be empty.  starts (groups + 1) from 0 to the number of rows M >= 1, which is that of
+ * a.
  * With trans_a false, group g is multiplied by matrix g of a stack:
  *   out (M, n) = beta * out + alpha * a * b_g     a (M, c), b (groups * c, n)
  *   out (M, n) = beta * out + alpha * a * b_g^T   a (M, c), b (groups * n, c), trans_b
