@@ -74,6 +74,12 @@ void cpu_matmul(struct backend *be, const struct op_matmul *op)
                   onednn_name(cpu->matmul->onednn));
 }
 
+void matmul_grouped(struct matmul *matmul, struct pool *pool,
+                    const struct op_grouped_matmul *op)
+{
+    tiles_grouped(matmul->tiles, pool, op);
+}
+
 struct matmul *matmul_new(enum cpu_isa isa, size_t threads, enum matmul_choice choice,
                           struct error *err)
 {

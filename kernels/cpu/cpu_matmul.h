@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/cpu_isa.h"
 #include "kernels/cpu/cpu_pool.h"
+#include "kernels/ops.h"
 
 struct matmul;
 
@@ -21,5 +22,10 @@ void matmul_free(struct matmul *matmul); /* NULL is allowed */
 size_t matmul_bytes(const struct matmul *matmul);
 /* "oneDNN 2.6.3" or "own kernels" */
 const char *matmul_name(const struct matmul *matmul);
+
+struct op_matmul matmul_of_group(const struct op_grouped_matmul *op, size_t group);
+/* The matmuls of the groups that have rows. */
+void matmul_grouped(struct matmul *matmul, struct pool *pool,
+                    const struct op_grouped_matmul *op);
 
 #endif

@@ -76,6 +76,16 @@ struct grid grid_of(const struct grid_request *wish)
     return grid;
 }
 
+struct grid grid_of_group(const struct grid_request *wish, bool others)
+{
+    struct grid grid = { .parts = 1, .part_depth = wish->depth };
+
+    set_tile(&grid, wish, wish->tile_rows, wish->tile_cols);
+    if (!others)
+        cut_tiles(&grid, wish);
+    return grid;
+}
+
 struct grid_range grid_range(const struct grid *grid, const struct grid_request *wish,
                              size_t task)
 {

@@ -3,6 +3,7 @@
 #ifndef KERNELS_CPU_CPU_MATMUL_GRID_H
 #define KERNELS_CPU_CPU_MATMUL_GRID_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum { GRID_PARTS_BYTES = 16 << 20 }; /* maximum size of the sums of all parts */
@@ -28,6 +29,9 @@ struct grid_range {
 
 /* All members of the wish must be positive. */
 struct grid grid_of(const struct grid_request *wish);
+/* The same without parts of k; with the largest tiles if there are tasks of other matmuls,
+ * too. */
+struct grid grid_of_group(const struct grid_request *wish, bool others);
 size_t grid_tasks(const struct grid *grid);
 /* Tasks with the same columns and k are consecutive. */
 struct grid_range grid_range(const struct grid *grid, const struct grid_request *wish,

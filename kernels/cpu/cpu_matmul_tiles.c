@@ -12,6 +12,7 @@
 #include "kernels/cpu/cpu_matmul_tiles.h"
 
 #include "base/size.h"
+#include "kernels/cpu/cpu_matmul.h"
 #include "kernels/cpu/cpu_matmul_grid.h"
 #include "kernels/cpu/cpu_matmul_kernel.h"
 
@@ -58,6 +59,7 @@ enum a_way { A_IN_PLACE, A_PACKED, A_UNFOLDED };
 struct product {
     struct tiles *tiles;
     const struct op_matmul *op;
+    uint64_t number; /* identifies the matmul */
     struct matmul_side a, b;
     bool pairs;
     struct grid_request wish;
@@ -146,11 +148,10 @@ static void take_a(const struct product *product, const struct matmul_part *part
 static bool has_b(const struct product *product, const struct matmul_part *part,
                   struct panels *panels)
 {
-    uint64_t number = product->tiles->number;
-
-    if (panels->number == number && panels->column == part->first && panels->k == part->k)
+    if (panels->number == product->number && panels->column == part->first &&
+        panels->k == part->k)
         return true;
-    panels->number = number;
+    panels->number = product->number;
     panels->column = part->first;
     panels->k = part->k;
     return false;
@@ -286,9 +287,8 @@ static struct matmul_block sum_of(const struct matmul_block *block, float *sums,
     return sum;
 }
 
-static void tile_task(void *context, size_t task, struct pool_worker *worker)
+static void compute_tile(struct product *product, size_t task, struct pool_worker *worker)
 {
-    struct product *product = context;
     const struct matmul_kernels *kernels = product->tiles->kernels;
     struct grid_range place = grid_range(&product->grid, &product->wish, task);
     struct matmul_block block = block_of(product, &place), sum;
@@ -303,6 +303,11 @@ static void tile_task(void *context, size_t task, struct pool_worker *worker)
     multiply_tile(product, &place, worker, &sum);
     for (size_t i = 0; i < block.rows; i++)
         kernels->finish(&block, i, 0, block.cols, sums + i * block.cols);
+}
+
+static void tile_task(void *context, size_t task, struct pool_worker *worker)
+{
+    compute_tile(context, task, worker);
 }
 
 static float *sums_of_part(const struct product *product, size_t part)
@@ -346,13 +351,17 @@ static void add_task(void *context, size_t task, struct pool_worker *worker)
     }
 }
 
-/* Compute tiles with our own kernels. */
-static void cut_for_own(struct product *product)
+/* Return the most elements of k of a block for our own kernels. */
+static size_t own_depth(const struct product *product)
+{
+    return (product->a.deep ? DEEP_BYTES : FLAT_BYTES) / (product->pairs ? 2 : 4);
+}
+
+static void wish_for_own(struct product *product)
 {
     const struct matmul_kernels *kernels = product->tiles->kernels;
     size_t bytes = product->pairs ? 2 : 4;
-    size_t deep = (product->a.deep ? DEEP_BYTES : FLAT_BYTES) / bytes;
-    size_t depth = grid_piece(product->wish.depth, deep, 32);
+    size_t depth = grid_piece(product->wish.depth, own_depth(product), 32);
     size_t wide = PANELS_BYTES / (depth * bytes) / kernels->cols * kernels->cols;
 
     product->wish.row_unit = kernels->rows;
@@ -360,8 +369,14 @@ static void cut_for_own(struct product *product)
     product->wish.tile_rows = product->wish.rows <= FEW_ROWS ? FEW_ROWS : TILE_ROWS;
     product->wish.tile_cols =
         wide < kernels->cols ? kernels->cols : size_min(wide, TILE_COLS);
+}
+
+/* Compute tiles with our own kernels. */
+static void cut_for_own(struct product *product)
+{
+    wish_for_own(product);
     product->grid = grid_of(&product->wish);
-    product->block_depth = grid_piece(product->grid.part_depth, deep, 32);
+    product->block_depth = grid_piece(product->grid.part_depth, own_depth(product), 32);
 }
 
 /* Return the length of the last piece of a whole, or of the others (if there are any). */
@@ -439,11 +454,12 @@ static bool cut_for_onednn(struct product *product)
     return false;
 }
 
-bool tiles_matmul(struct tiles *tiles, struct pool *pool, const struct op_matmul *op)
+static struct product product_of(struct tiles *tiles, const struct op_matmul *op)
 {
-    struct product product = {
+    return (struct product) {
         .tiles = tiles,
         .op = op,
+        .number = tiles->number,
         .a = { op->a.data, op->a.format, op->a.stride, !op->trans_a },
         .b = { op->b.data, op->b.format, op->b.stride, op->trans_b,
                op->b.format == op->a.format ? FORMAT_FP32 : op->a.format },
@@ -452,10 +468,16 @@ bool tiles_matmul(struct tiles *tiles, struct pool *pool, const struct op_matmul
                   .cols = op->out.cols,
                   .depth = op->trans_a ? op->a.rows : op->a.cols },
     };
+}
 
+bool tiles_matmul(struct tiles *tiles, struct pool *pool, const struct op_matmul *op)
+{
+    struct product product;
+
+    tiles->number++;
+    product = product_of(tiles, op);
     if (!cut_for_onednn(&product))
         cut_for_own(&product);
-    tiles->number++;
     if (product.grid.parts == 1) {
         pool_run(pool, grid_tasks(&product.grid), tile_task, &product);
     } else {
@@ -463,6 +485,75 @@ bool tiles_matmul(struct tiles *tiles, struct pool *pool, const struct op_matmul
         pool_run(pool, size_divide_up(op->out.rows, ADD_ROWS), add_task, &product);
     }
     return !product.failed;
+}
+
+/* ---- Groups of rows ---- */
+
+/* The tasks of all groups, one group after the other. */
+struct group_tasks {
+    struct tiles *tiles;
+    const struct op_grouped_matmul *op;
+    bool others;                   /* more than one group has rows */
+    size_t first[EXPERTS_MAX + 1]; /* task of each group */
+};
+
+static struct product group_product(const struct group_tasks *all, size_t group,
+                                    const struct op_matmul *matmul)
+{
+    struct product product = product_of(all->tiles, matmul);
+
+    product.number += group;
+    wish_for_own(&product);
+    product.grid = grid_of_group(&product.wish, all->others);
+    product.block_depth = grid_piece(product.wish.depth, own_depth(&product), 32);
+    return product;
+}
+
+static void group_task(void *context, size_t task, struct pool_worker *worker)
+{
+    const struct group_tasks *all = context;
+    size_t low = 0, high = all->op->groups;
+    struct op_matmul matmul;
+    struct product product;
+
+    while (high - low > 1) { /* the last group that begins at or before the task */
+        size_t middle = (low + high) / 2;
+
+        if (all->first[middle] <= task)
+            low = middle;
+        else
+            high = middle;
+    }
+    matmul = matmul_of_group(all->op, low);
+    product = group_product(all, low, &matmul);
+    compute_tile(&product, task - all->first[low], worker);
+}
+
+void tiles_grouped(struct tiles *tiles, struct pool *pool,
+                   const struct op_grouped_matmul *op)
+{
+    struct group_tasks all = { .tiles = tiles, .op = op };
+    size_t rows = op->a.rows;
+
+    assert(op->groups <= EXPERTS_MAX);
+    for (size_t g = 0; g < op->groups; g++) {
+        size_t own = (size_t)(op->starts[g + 1] - op->starts[g]);
+
+        all.others = all.others || (own > 0 && own < rows);
+    }
+    tiles->number++;
+    for (size_t g = 0; g < op->groups; g++) {
+        struct op_matmul matmul = matmul_of_group(op, g);
+        struct product product;
+
+        all.first[g + 1] = all.first[g];
+        if (matmul.a.rows == 0)
+            continue;
+        product = group_product(&all, g, &matmul);
+        all.first[g + 1] += grid_tasks(&product.grid);
+    }
+    pool_run(pool, all.first[op->groups], group_task, &all);
+    tiles->number += op->groups;
 }
 
 /* The panels one after the other, then the parts, in one mapping: pages are allocated

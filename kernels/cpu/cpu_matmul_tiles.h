@@ -21,4 +21,9 @@ size_t tiles_bytes(const struct tiles *tiles);
  * oneDNN fails. */
 bool tiles_matmul(struct tiles *tiles, struct pool *pool, const struct op_matmul *op);
 
+/* Run the matmul of each group that has rows, with our own kernels: oneDNN plans each
+ * shape, and those of groups change with every batch. */
+void tiles_grouped(struct tiles *tiles, struct pool *pool,
+                   const struct op_grouped_matmul *op);
+
 #endif
