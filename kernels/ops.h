@@ -310,6 +310,7 @@ struct op_decode {
  *   GELU_TANH  x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
  *   RELU       x, or 0 below 0
  *   RELU2      the square of RELU (So et al., "Primer", 2021)
+ *   SIGMOID    1 / (1 + e^-x)
  * GELU, GELU_TANH: Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016.
  */
 enum activation {
@@ -317,7 +318,8 @@ enum activation {
     ACTIVATION_GELU,
     ACTIVATION_GELU_TANH,
     ACTIVATION_RELU,
-    ACTIVATION_RELU2
+    ACTIVATION_RELU2,
+    ACTIVATION_SIGMOID
 };
 
 /* out (N, I) = act(x);  x, out compute; out may be x */
@@ -333,7 +335,8 @@ struct op_activation_backward {
     enum activation kind;
 };
 
-/* out (N, I) = act(gate) * up, act by `kind` (SwiGLU: silu, the default; GeGLU: gelu);
+/* out (N, I) = act(gate) * up, act by `kind` (SwiGLU: silu, the default; GeGLU: gelu;
+ * the gate of an attention's output: sigmoid);
  * gate, up, out compute.  Shazeer, "GLU Variants Improve Transformer", 2020.
  * largest: if not NULL, a GPU sets it to the largest |out|, NaN apart. */
 struct op_swiglu {

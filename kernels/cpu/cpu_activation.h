@@ -4,7 +4,7 @@
  * use.
  *
  * Errors, in units of 2^-23 of the result, down to the smallest value: SILU 2, GELU 5;
- * GELU by tanh 6 and 2 |2z|, whose rounding is in an exponent; RELU2 1. Of slopes, in
+ * GELU by tanh 6 and 2 |2z|, whose rounding is in an exponent; RELU2 1; SIGMOID 3. Of slopes, in
  * units of 2^-23: SILU 10 (it has x times the rounding of a share, at most 17), the
  * others 3.
  */
@@ -78,6 +78,17 @@ CPU_INLINE struct activated activation_relu2(vec x)
     return (struct activated) { share * share, share, share, vec_all(2) };
 }
 
+/* With t = e^-|x| neither it nor 1 - it loses digits.  It is no product with x: callers do
+ * not use share. */
+CPU_INLINE struct activated activation_sigmoid(vec x)
+{
+    vec t = vec_exp((vec)((uvec)x | 0x80000000)), larger = 1.0f / (1.0f + t);
+    vec value = vec_select(x < 0, t * larger, larger);
+
+    return (struct activated) { value, (vec) {}, value,
+                                vec_select(x < 0, larger, t * larger) };
+}
+
 /* `kind` is a constant at the call sites: ACTIVATION_BY_KIND. */
 CPU_INLINE struct activated activated_by(enum activation kind, vec x)
 {
@@ -90,6 +101,8 @@ CPU_INLINE struct activated activated_by(enum activation kind, vec x)
         return activation_relu(x);
     case ACTIVATION_RELU2:
         return activation_relu2(x);
+    case ACTIVATION_SIGMOID:
+        return activation_sigmoid(x);
     default:
         return activation_silu(x);
     }
@@ -107,6 +120,8 @@ CPU_INLINE struct activated activated_by(enum activation kind, vec x)
             VEC_BY_FORMAT(format, function, __VA_ARGS__, ACTIVATION_RELU);      \
         else if ((kind) == ACTIVATION_RELU2)                                    \
             VEC_BY_FORMAT(format, function, __VA_ARGS__, ACTIVATION_RELU2);     \
+        else if ((kind) == ACTIVATION_SIGMOID)                                  \
+            VEC_BY_FORMAT(format, function, __VA_ARGS__, ACTIVATION_SIGMOID);   \
         else                                                                    \
             VEC_BY_FORMAT(format, function, __VA_ARGS__, ACTIVATION_SILU);      \
     } while (0)

@@ -50,7 +50,8 @@ CPU_INLINE void swiglu_row_backward(const struct op_swiglu_backward *op, size_t 
         struct activated to = activated_by(kind, x);
 
         vec_store(dgate, format, i, count, g * y * to.slope * to.bend);
-        vec_store(dup, format, i, count, g * x * to.share);
+        vec_store(dup, format, i, count,
+                  kind == ACTIVATION_SIGMOID ? g * to.value : g * x * to.share);
         if (out)
             vec_store(out, format, i, count, to.value * y);
     }

@@ -76,6 +76,17 @@ __device__ static inline struct activated activation_relu2(float x)
     return { share * share, share, share, 2 };
 }
 
+/* With t = e^-|x| neither it nor 1 - it loses digits.  It is no product with x: callers do
+ * not use share. */
+template <typename T>
+__device__ static inline struct activated activation_sigmoid(float x)
+{
+    float t = exp_minus(fabsf(x), T()), larger = 1 / (1 + t);
+    float value = x < 0 ? t * larger : larger;
+
+    return { value, 0, value, x < 0 ? larger : t * larger };
+}
+
 template <enum activation kind, typename T>
 __device__ static inline struct activated activated_by(float x)
 {
@@ -83,6 +94,7 @@ __device__ static inline struct activated activated_by(float x)
            : kind == ACTIVATION_GELU_TANH ? activation_gelu_tanh<T>(x)
            : kind == ACTIVATION_RELU      ? activation_relu(x)
            : kind == ACTIVATION_RELU2     ? activation_relu2(x)
+           : kind == ACTIVATION_SIGMOID   ? activation_sigmoid<T>(x)
                                           : activation_silu<T>(x);
 }
 
@@ -98,6 +110,7 @@ __device__ static inline struct activated activated_by(float x)
      : (kind) == ACTIVATION_GELU_TANH ? KIND_IS(ACTIVATION_GELU_TANH, K, __VA_ARGS__) \
      : (kind) == ACTIVATION_RELU      ? KIND_IS(ACTIVATION_RELU, K, __VA_ARGS__)      \
      : (kind) == ACTIVATION_RELU2     ? KIND_IS(ACTIVATION_RELU2, K, __VA_ARGS__)     \
+     : (kind) == ACTIVATION_SIGMOID   ? KIND_IS(ACTIVATION_SIGMOID, K, __VA_ARGS__)   \
                                       : cudaErrorNotSupported)
 
 #endif

@@ -101,7 +101,7 @@ template <enum activation kind, typename T> struct swiglu_backward_cells {
             struct activated to = activated_by<kind, T>(x);
 
             by_gate[i] = g * y * to.slope * to.bend;
-            by_up[i] = g * x * to.share;
+            by_up[i] = kind == ACTIVATION_SIGMOID ? g * to.value : g * x * to.share;
             value[i] = to.value * y;
         }
         ::store<n>(dgate.at(row, col), by_gate);

@@ -93,6 +93,10 @@ void reference_activation(enum activation kind, double x, double *value, double 
         *value = x > 0 ? x * x : 0;
         *slope = x > 0 ? 2 * x : 0;
         break;
+    case ACTIVATION_SIGMOID:
+        *value = s;
+        *slope = exp(-fabs(x)) / pow(1 + exp(-fabs(x)), 2);
+        break;
     }
 }
 

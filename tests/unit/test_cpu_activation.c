@@ -14,9 +14,9 @@
 OPERATION(activation)
 OPERATION(activation_backward)
 
-static const enum activation kinds[] = { ACTIVATION_SILU, ACTIVATION_GELU,
+static const enum activation kinds[] = { ACTIVATION_SILU,      ACTIVATION_GELU,
                                          ACTIVATION_GELU_TANH, ACTIVATION_RELU,
-                                         ACTIVATION_RELU2 };
+                                         ACTIVATION_RELU2,     ACTIVATION_SIGMOID };
 static const enum format formats[] = { FORMAT_FP32, FORMAT_BF16, FORMAT_FP16 };
 static const size_t sizes[][2] = {
     { 1, 1 }, { 3, 17 }, { 17, 1536 }, { 257, 100 }, { 1, 20000 }
@@ -169,9 +169,10 @@ static void test_reference_slope_matches_differences(void **state)
 static double units_of(enum activation kind, double x, bool gpu)
 {
     double twice = 2 * sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x);
-    double units = kind == ACTIVATION_SILU   ? 2
-                   : kind == ACTIVATION_GELU ? 5
-                                             : 6 + 2 * fabs(twice);
+    double units = kind == ACTIVATION_SILU      ? 2
+                   : kind == ACTIVATION_GELU    ? 5
+                   : kind == ACTIVATION_SIGMOID ? 3
+                                                : 6 + 2 * fabs(twice);
 
     if (kind == ACTIVATION_RELU || kind == ACTIVATION_RELU2)
         return kind == ACTIVATION_RELU2;
@@ -233,6 +234,11 @@ static void test_activation_is_accurate_over_the_whole_range(void **state)
 static void check_extremes(enum activation kind, const float *out, const float *dx)
 {
     assert_true(isnan(out[0]) && (isnan(dx[0]) || kind == ACTIVATION_RELU));
+    if (kind == ACTIVATION_SIGMOID) {
+        assert_true(out[1] == 1 && out[2] == 0 && out[3] == 1 && out[5] == 0);
+        assert_true(dx[1] == 0 && dx[2] == 0 && dx[3] == 0 && isnan(dx[6]));
+        return;
+    }
     assert_true(out[1] == INFINITY);
     assert_true(out[2] == 0 && dx[2] == 0);
     if (kind == ACTIVATION_RELU2)

@@ -262,9 +262,9 @@ static void activation_backward(struct trial *t)
 
 static void test_activations(void **state)
 {
-    static const enum activation kinds[] = { ACTIVATION_SILU, ACTIVATION_GELU,
+    static const enum activation kinds[] = { ACTIVATION_SILU,      ACTIVATION_GELU,
                                              ACTIVATION_GELU_TANH, ACTIVATION_RELU,
-                                             ACTIVATION_RELU2 };
+                                             ACTIVATION_RELU2,     ACTIVATION_SIGMOID };
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(kinds); i++) {
