@@ -38,6 +38,12 @@
     X(activation, 2, EACH_ISA, LAUNCH, DOUBLE, WATCHED)          \
     X(activation_backward, 4, EACH_ISA, LAUNCH, DOUBLE, WATCHED) \
     X(decode, 6, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)         \
+    X(conv, 4, EACH_ISA, LAUNCH, DOUBLE, WATCHED)                \
+    X(conv_backward, 5, EACH_ISA, LAUNCH, DOUBLE, WATCHED)       \
+    X(decay, 6, EACH_ISA, LAUNCH, DOUBLE, WATCHED)               \
+    X(decay_backward, 10, EACH_ISA, LAUNCH, DOUBLE, WATCHED)     \
+    X(delta, 7, EACH_ISA, LAUNCH, DOUBLE, WATCHED)               \
+    X(delta_backward, 8, EACH_ISA, LAUNCH, DOUBLE, WATCHED)      \
     X(swiglu, 3, EACH_ISA, LAUNCH, DOUBLE, WATCHED)              \
     X(swiglu_backward, 6, EACH_ISA, LAUNCH, DOUBLE, WATCHED)     \
     X(classifier, 7, EACH_ISA, STEPS, DOUBLE, WATCHED)           \

@@ -62,6 +62,16 @@ EXTRA_PROGRAMS += %D%/unit/test_emulated_decode %D%/unit/test_races_decode
 %C%_unit_test_races_decode_SOURCES = %D%/unit/test_cpu_decode.c
 %C%_unit_test_races_decode_LDADD = %D%/emulation/races.o $(LDADD)
 
+# delta
+unit_tests += %D%/unit/test_cpu_delta
+emulated_operations += %D%/unit/test_emulated_delta
+races_tests += %D%/unit/test_races_delta
+EXTRA_PROGRAMS += %D%/unit/test_emulated_delta %D%/unit/test_races_delta
+%C%_unit_test_emulated_delta_SOURCES = %D%/unit/test_cpu_delta.c
+%C%_unit_test_emulated_delta_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_delta_SOURCES = %D%/unit/test_cpu_delta.c
+%C%_unit_test_races_delta_LDADD = %D%/emulation/races.o $(LDADD)
+
 # dequantize
 unit_tests += %D%/unit/test_cpu_dequantize
 emulated_operations += %D%/unit/test_emulated_dequantize

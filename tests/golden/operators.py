@@ -307,11 +307,61 @@ def capped_classifier():
         case.keep(losses=losses, dx=x.grad, dw=w.grad)
 
 
+def conv():
+    """A depthwise causal convolution of each sequence, then SiLU."""
+    for offsets, cols, taps in [([0, 5], 8, 4), ([0, 1, 40, 67], 20, 4), ([0, 9], 3, 2)]:
+        case = Case("conv", offsets=offsets)
+        x, w = case.take("x", offsets[-1], cols), case.take("w", cols, taps, scale=0.5)
+        out = torch.cat([F.silu(F.conv1d(F.pad(x[a:b].T[None], (taps - 1, 0)), w[:, None],
+                                         groups=cols))[0].T
+                         for a, b in zip(offsets, offsets[1:])])
+        out.backward(case.take("dout", offsets[-1], cols).detach())
+        case.keep(out=out, dx=x.grad, dw=w.grad)
+
+
+def decay():
+    for rows, heads in [(17, 4), (67, 3)]:
+        case = Case("decay")
+        a, b = case.take("a", rows, heads, scale=4.0), case.take("b", rows, heads)
+        rate, bias = case.take("a_log", heads), case.take("bias", heads)
+        g, beta = -rate.exp() * F.softplus(a + bias), b.sigmoid()
+        slopes = [case.take(name, rows, heads).detach() for name in ("ddecay", "dbeta")]
+        torch.autograd.backward([g, beta], slopes)
+        case.keep(decay=g, beta=beta, da=a.grad, db=b.grad, da_log=rate.grad, dbias=bias.grad)
+
+
+def delta():
+    """Row by row; transformers has it only in float32."""
+    for offsets, heads, keys, key, value in [([0, 3], 1, 1, 4, 4), ([0, 1, 34, 67], 4, 2, 16, 8),
+                                             ([0, 70], 2, 1, 20, 24)]:
+        rows = offsets[-1]
+        case = Case("delta", offsets=offsets, heads=heads, key_heads=keys)
+        q, k = case.take("q", rows, keys * key), case.take("k", rows, keys * key)
+        v = case.take("v", rows, heads * value)
+        raw, share = case.take("decay", rows, heads), case.take("beta", rows, heads)
+        g, beta = -(raw + 2) / 8, (share + 2) / 4
+        unit = lambda x: (x.view(rows, keys, key) * torch.rsqrt(
+            x.view(rows, keys, key).square().sum(2, keepdim=True) + 1e-6)
+        ).repeat_interleave(heads // keys, 1)
+        qs, ks, vs, out = unit(q) * key ** -0.5, unit(k), v.view(rows, heads, value), []
+        for first, last in zip(offsets, offsets[1:]):
+            state = torch.zeros(heads, key, value)
+            for n in range(first, last):
+                state = state * g[n].exp()[:, None, None]
+                step = (vs[n] - (state * ks[n][:, :, None]).sum(1)) * beta[n][:, None]
+                state = state + ks[n][:, :, None] * step[:, None]
+                out.append((state * qs[n][:, :, None]).sum(1).reshape(-1))
+        out = torch.stack(out)
+        out.backward(case.take("dout", rows, heads * value).detach())
+        case.keep(out=out, dq=q.grad, dk=k.grad, dv=v.grad, ddecay=-8 * raw.grad,
+                  dbeta=4 * share.grad)
+
+
 def main():
     torch.set_num_threads(1)
     for make in (linear, rmsnorm, layernorm, rope, swiglu, attention, embedding, classifier,
                  activation, gates, partial_rope, headnorm, gemma_norm, scaled_embedding,
-                 capped_attention, capped_classifier):
+                 capped_attention, capped_classifier, conv, decay, delta):
         make()
     text = json.dumps({"torch": torch.__version__, "cases": CASES})
     sys.stdout.write(text.replace('{"op"', '\n{"op"').replace("}, ", "},\n") + "\n")

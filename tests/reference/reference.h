@@ -120,6 +120,39 @@ struct reference_decode {
 };
 void reference_decode(const struct reference_decode *r);
 
+/* state: or NULL; read if `resumes`, and written. */
+struct reference_conv {
+    size_t rows, cols, taps, sequences;
+    const int32_t *offsets;
+    bool resumes;
+    const double *x, *weight, *dout;
+    double *out, *state;
+    double *dx, *dweight; /* dx is written, dweight is accumulated */
+};
+void reference_conv(const struct reference_conv *r);
+void reference_conv_backward(const struct reference_conv *r);
+
+struct reference_decay {
+    size_t rows, heads;
+    const double *a, *b, *a_log, *bias, *ddecay, *dbeta;
+    double *decay, *beta;
+    double *da, *db, *da_log, *dbias; /* the last two are accumulated */
+};
+void reference_decay(const struct reference_decay *r);
+void reference_decay_backward(const struct reference_decay *r);
+
+/* Row by row; state: as in reference_conv. */
+struct reference_delta {
+    size_t rows, sequences, heads, key_heads, key, value;
+    const int32_t *offsets;
+    bool resumes;
+    const double *q, *k, *v, *decay, *beta, *dout;
+    double *out, *state;
+    double *dq, *dk, *dv, *ddecay, *dbeta;
+};
+void reference_delta(const struct reference_delta *r);
+void reference_delta_backward(const struct reference_delta *r);
+
 struct reference_classifier {
     size_t rows, cols, words;
     const double *x, *w;

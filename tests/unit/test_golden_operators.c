@@ -22,6 +22,12 @@ OPERATION(attention_backward)
 OPERATION(classifier)
 OPERATION(embedding)
 OPERATION(embedding_backward)
+OPERATION(conv)
+OPERATION(conv_backward)
+OPERATION(decay)
+OPERATION(decay_backward)
+OPERATION(delta)
+OPERATION(delta_backward)
 OPERATION(headnorm)
 OPERATION(headnorm_backward)
 OPERATION(layernorm)
@@ -423,6 +429,107 @@ static void run_classifier_case(struct golden_case *c)
     machine_run(c->be, run_classifier, &op);
 }
 
+/* Return how many sequences a case has; their offsets are in c->ids. */
+static size_t put_offsets(struct golden_case *c)
+{
+    const json_t *offsets =
+        json_object_get(json_object_get(c->row, "settings"), "offsets");
+
+    for (size_t i = 0; i < json_array_size(offsets); i++)
+        c->ids[i] = (int32_t)json_integer_value(json_array_get(offsets, i));
+    return json_array_size(offsets) - 1;
+}
+
+static void run_conv_case(struct golden_case *c)
+{
+    struct tensor x = take(c, "x", c->compute)->tensor;
+    struct tensor w = take(c, "w", FORMAT_FP32)->tensor;
+    struct op_conv op = { .out = make(c, "out", c->compute, x.rows, x.cols)->tensor,
+                          .x = x,
+                          .weight = w,
+                          .offsets = c->ids,
+                          .sequences = put_offsets(c) };
+
+    machine_run(c->be, run_conv, &op);
+    machine_run(c->be, run_conv_backward,
+                &(struct op_conv_backward) {
+                    .dx = make(c, "dx", c->compute, x.rows, x.cols)->tensor,
+                    .dweight = make(c, "dw", FORMAT_FP32, w.rows, w.cols)->tensor,
+                    .dout = take(c, "dout", c->compute)->tensor,
+                    .x = x,
+                    .weight = w,
+                    .offsets = op.offsets,
+                    .sequences = op.sequences });
+}
+
+static void run_decay_case(struct golden_case *c)
+{
+    struct tensor a = take(c, "a", c->compute)->tensor;
+    struct tensor b = take(c, "b", c->compute)->tensor;
+    struct op_decay op = { .decay = make(c, "decay", FORMAT_FP32, a.rows, a.cols)->tensor,
+                           .beta = make(c, "beta", FORMAT_FP32, a.rows, a.cols)->tensor,
+                           .a = a,
+                           .b = b,
+                           .a_log = take(c, "a_log", FORMAT_FP32)->tensor,
+                           .bias = take(c, "bias", FORMAT_FP32)->tensor };
+
+    machine_run(c->be, run_decay, &op);
+    machine_run(c->be, run_decay_backward,
+                &(struct op_decay_backward) {
+                    .da = make(c, "da", c->compute, a.rows, a.cols)->tensor,
+                    .db = make(c, "db", c->compute, a.rows, a.cols)->tensor,
+                    .da_log = make(c, "da_log", FORMAT_FP32, 1, a.cols)->tensor,
+                    .dbias = make(c, "dbias", FORMAT_FP32, 1, a.cols)->tensor,
+                    .ddecay = take(c, "ddecay", FORMAT_FP32)->tensor,
+                    .dbeta = take(c, "dbeta", FORMAT_FP32)->tensor,
+                    .a = a,
+                    .b = b,
+                    .a_log = op.a_log,
+                    .bias = op.bias });
+}
+
+/* (x + 2) * by, for x of the file */
+static struct tensor take_gate(struct golden_case *c, const char *name, double by)
+{
+    struct operand *x = take(c, name, FORMAT_FP32);
+
+    for (size_t i = 0; i < x->numbers; i++)
+        x->real[i] = (x->real[i] + 2) * by;
+    operand_write(x);
+    return x->tensor;
+}
+
+static void run_delta_case(struct golden_case *c)
+{
+    struct tensor q = take(c, "q", c->compute)->tensor;
+    struct tensor v = take(c, "v", c->compute)->tensor;
+    struct op_delta op = { .out = make(c, "out", c->compute, v.rows, v.cols)->tensor,
+                           .q = q,
+                           .k = take(c, "k", c->compute)->tensor,
+                           .v = v,
+                           .decay = take_gate(c, "decay", -1.0 / 8),
+                           .beta = take_gate(c, "beta", 1.0 / 4),
+                           .offsets = c->ids,
+                           .sequences = put_offsets(c),
+                           .heads = (size_t)setting(c, "heads"),
+                           .key_heads = (size_t)setting(c, "key_heads") };
+    size_t chunks = op_delta_chunks(q.rows, op.sequences);
+    size_t states = op.heads * (q.cols / op.key_heads) * (v.cols / op.heads);
+
+    machine_run(c->be, run_delta, &op);
+    machine_run(c->be, run_delta_backward,
+                &(struct op_delta_backward) {
+                    .dq = make(c, "dq", c->compute, q.rows, q.cols)->tensor,
+                    .dk = make(c, "dk", c->compute, q.rows, q.cols)->tensor,
+                    .dv = make(c, "dv", c->compute, v.rows, v.cols)->tensor,
+                    .ddecay = make(c, "ddecay", FORMAT_FP32, v.rows, op.heads)->tensor,
+                    .dbeta = make(c, "dbeta", FORMAT_FP32, v.rows, op.heads)->tensor,
+                    .dout = take(c, "dout", c->compute)->tensor,
+                    .states = make(c, NULL, FORMAT_FP32, chunks, states)->tensor,
+                    .dstates = make(c, NULL, FORMAT_FP32, chunks, states)->tensor,
+                    .forward = op });
+}
+
 static const struct {
     const char *op;
     void (*run)(struct golden_case *c);
@@ -432,6 +539,8 @@ static const struct {
     { "swiglu", run_swiglu_case },       { "attention", run_attention_case },
     { "embedding", run_embedding_case }, { "classifier", run_classifier_case },
     { "headnorm", run_headnorm_case },   { "activation", run_activation_case },
+    { "conv", run_conv_case },           { "decay", run_decay_case },
+    { "delta", run_delta_case },
 };
 
 /* ---- The comparison ---- */
