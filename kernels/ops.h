@@ -619,4 +619,6 @@ struct op_sgd {
     uint64_t seed, first;
 };
 
+#include "kernels/ops_optimizers.h"
+
 #endif

@@ -56,6 +56,7 @@ static const struct format_info formats[FORMAT_COUNT] = {
                           .min_normal = 0x1p-14,
                           .min_subnormal = 0x1p-16,
                           .epsilon = 0x1p-2 },
+    [FORMAT_CODES] = { .name = "codes", .safetensors = "U8", .bytes = 1 },
 };
 
 const struct format_info *format_info(enum format format)

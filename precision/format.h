@@ -13,6 +13,7 @@ enum format {
     FORMAT_BF16, /* the upper half of an fp32 */
     FORMAT_FP8_E4M3,
     FORMAT_FP8_E5M2,
+    FORMAT_CODES, /* 8 bits: of a table of 256 values, such as precision/dynamic_map.h */
     FORMAT_COUNT
 };
 

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "precision/dynamic_map.h"
+
 /* PyTorch's array summation (aten/src/ATen/native/cpu/SumKernel.cpp): four rows of
  * vectors side by side, accumulated in levels; each level is added to the next after a
  * number of steps. */
@@ -89,42 +91,9 @@ void nf4_quantize(const float *x, size_t numbers, uint8_t *codes, float *absmax)
     }
 }
 
-/* Point k of `steps` points from 0.1 to 1, computed from the nearer end, as in
- * torch.linspace. */
-static float grid_point(int k, int steps)
-{
-    float step = (1 - 0.1f) / (float)steps;
-
-    if (k < (steps + 1) / 2)
-        return (float)((double)0.1f + (double)step * k);
-    return (float)(1 - (double)step * (steps - k));
-}
-
-static int ascending(const void *a, const void *b)
-{
-    float left = *(const float *)a, right = *(const float *)b;
-
-    return (left > right) - (left < right);
-}
-
 void nf4_map(float map[NF4_MAP])
 {
-    size_t count = 0;
-
-    for (int level = 0; level < 7; level++) {
-        int steps = 1 << level;
-
-        for (int k = 0; k < steps; k++) {
-            float mean = (grid_point(k, steps) + grid_point(k + 1, steps)) / 2;
-            float value = mean * (float)pow(10, level - 6);
-
-            map[count++] = value;
-            map[count++] = -value;
-        }
-    }
-    map[count++] = 0;
-    map[count++] = 1;
-    qsort(map, count, sizeof(*map), ascending);
+    dynamic_map(true, map);
 }
 
 static int log2_above(size_t x)

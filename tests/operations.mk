@@ -186,6 +186,16 @@ EXTRA_PROGRAMS += %D%/unit/test_emulated_operators
 %C%_unit_test_emulated_operators_SOURCES = %D%/unit/test_golden_operators.c
 %C%_unit_test_emulated_operators_LDADD = %D%/emulation/emulated.o $(LDADD)
 
+# optimizers
+unit_tests += %D%/unit/test_cpu_optimizers
+emulated_operations += %D%/unit/test_emulated_optimizers
+races_tests += %D%/unit/test_races_optimizers
+EXTRA_PROGRAMS += %D%/unit/test_emulated_optimizers %D%/unit/test_races_optimizers
+%C%_unit_test_emulated_optimizers_SOURCES = %D%/unit/test_cpu_optimizers.c
+%C%_unit_test_emulated_optimizers_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_optimizers_SOURCES = %D%/unit/test_cpu_optimizers.c
+%C%_unit_test_races_optimizers_LDADD = %D%/emulation/races.o $(LDADD)
+
 # preference
 unit_tests += %D%/unit/test_cpu_preference
 emulated_operations += %D%/unit/test_emulated_preference

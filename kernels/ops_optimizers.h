@@ -1,0 +1,59 @@
+/*
+ * kernels/ops_optimizers.h - the updates of optimizers other than AdamW and SGD, which
+ * kernels/ops.h has.  w, grad, copy, numbers, stochastic, seed and first are as in struct
+ * op_adamw.
+ */
+#ifndef KERNELS_OPS_OPTIMIZERS_H
+#define KERNELS_OPS_OPTIMIZERS_H
+
+#include "kernels/tensor.h"
+
+struct step_scalars;
+
+/*
+ * AdamW with moments in 8 bits, in blocks of 256 consecutive elements (the last may be
+ * shorter), as bitsandbytes keeps them: Dettmers et al., "8-bit Optimizers via Block-wise
+ * Quantization", 2022.
+ *   m, v                  FORMAT_CODES, the shape of w: codes of the map with signs (m) or
+ *                         without (v), precision/dynamic_map.h
+ *   m_absmax, v_absmax    (1, blocks) fp32: the largest magnitude of a block
+ * A moment is the value of its code times the absmax of its block.  After the update, which
+ * uses the new moments in fp32, the absmax is taken again, and each moment divided by it
+ * gets the code of the nearest value.  All zero is a valid state.  Where w begins a block
+ * begins.  If stochastic, `first` is a multiple of 4.
+ */
+struct op_adamw_8bit {
+    struct tensor w, grad, m, v, m_absmax, v_absmax, copy;
+    double lr, beta1, beta2, eps, decay, grad_scale;
+    int64_t step;
+    const struct step_scalars *numbers;
+    bool stochastic;
+    uint64_t seed, first;
+};
+
+/*
+ * Lion, Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023, as lion_pytorch
+ * and bitsandbytes compute it; m is fp32 or has the format of w:
+ *   g = grad_scale * grad;  w -= lr * decay * w
+ *   w -= lr * sign(b1 m + (1 - b1) g);  m = b2 m + (1 - b2) g;  copy = w
+ */
+struct op_lion {
+    struct tensor w, grad, m, copy;
+    double lr, beta1, beta2, decay, grad_scale;
+    int64_t step;
+    const struct step_scalars *numbers;
+    bool stochastic;
+    uint64_t seed, first;
+};
+
+/* Lion with the moment in 8 bits, as above. */
+struct op_lion_8bit {
+    struct tensor w, grad, m, m_absmax, copy;
+    double lr, beta1, beta2, decay, grad_scale;
+    int64_t step;
+    const struct step_scalars *numbers;
+    bool stochastic;
+    uint64_t seed, first;
+};
+
+#endif

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""Make optimizers.json: steps of real optimizers, for test_cpu_optimizers.
+
+    python3 tests/golden/optimizers.py > tests/golden/optimizers.json
+    python3 tests/golden/optimizers.py CASE...          # only these cases, on standard output
+
+Weights and gradients come from a formula that the test also has: cubes of uniform values, many small
+and a few large.  Moments in 8 bits are written as the hexadecimal text of their codes, and those of
+bitsandbytes are found by its default implementation, as on a GPU: its CPU library looks them up in a
+table of 65536 steps.
+
+Requires torch, bitsandbytes and lion_pytorch.
+"""
+import json
+import os
+import sys
+
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+import numpy
+import torch
+
+STEPS = 6
+RATES = [0.01, 0.02, 0.02, 0.005, 0.01, 0.001]
+
+
+def bits(seed, count):
+    """Return 32-bit hashes of index and seed."""
+    x = numpy.arange(count, dtype=numpy.uint64) * 2654435761 + seed * 2246822519
+    x &= 0xFFFFFFFF
+    x ^= x >> numpy.uint64(16)
+    x = x * numpy.uint64(0x45D9F3B) & numpy.uint64(0xFFFFFFFF)
+    return x ^ x >> numpy.uint64(16)
+
+
+def elements(seed, rows, cols, scale):
+    whole = (bits(seed, rows * cols) % numpy.uint64(2049)).astype(numpy.float64) - 1024
+    cubes = (whole * whole * whole / 2**30 * scale).astype(numpy.float32)
+    return torch.from_numpy(cubes).reshape(rows, cols)
+
+
+def steps(make, rows, cols, scale=1.0):
+    """Return the parameter and its optimizer after STEPS steps."""
+    parameter = torch.nn.Parameter(elements(100, rows, cols, 1.0))
+    optimizer = make([parameter])
+    for step in range(STEPS):
+        for group in optimizer.param_groups:
+            group["lr"] = RATES[step]
+        parameter.grad = elements(step + 1, rows, cols, scale)
+        optimizer.step()
+    return parameter, optimizer
+
+
+def reals(tensor):
+    return [float(f"{x:.9g}") for x in tensor.detach().reshape(-1).tolist()]
+
+
+def use_exact_codes():
+    from bitsandbytes.backends.cpu import ops
+
+    def exact(values, code, absmax, out, blocksize):
+        flat = values.reshape(-1)
+        count = -(-flat.numel() // blocksize)
+        padded = torch.zeros(count * blocksize)
+        padded[:flat.numel()] = flat
+        most = padded.reshape(count, blocksize).abs().max(dim=1)[0]
+        scaled = flat / most.repeat_interleave(blocksize)[:flat.numel()].clamp(min=1e-38)
+        out.copy_(torch.bucketize(scaled, (code[:-1] + code[1:]) / 2).reshape(out.shape))
+        absmax.copy_(most)
+
+    ops._quant_blockwise_fp32_direct = exact
+
+
+def codes(parameter, optimizer, moments):
+    state = optimizer.state[parameter]
+    out = {"w": reals(parameter)[::7]}
+    for i in range(1, moments + 1):
+        out[f"state{i}"] = bytes(state[f"state{i}"].reshape(-1).tolist()).hex()
+        out[f"absmax{i}"] = reals(state[f"absmax{i}"])
+    return out
+
+
+def adamw_8bit():
+    import bitsandbytes
+
+    use_exact_codes()
+    made = steps(lambda p: bitsandbytes.optim.AdamW8bit(
+        p, lr=0.01, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.1), 50, 100)
+    return codes(*made, 2)
+
+
+def lion_8bit():
+    import bitsandbytes
+
+    use_exact_codes()
+    made = steps(lambda p: bitsandbytes.optim.Lion8bit(
+        p, lr=0.01, betas=(0.9, 0.99), weight_decay=0.1), 50, 100)
+    return codes(*made, 1)
+
+
+def lion():
+    from lion_pytorch import Lion
+
+    parameter, optimizer = steps(
+        lambda p: Lion(p, lr=0.01, betas=(0.9, 0.99), weight_decay=0.1), 20, 15)
+    return {"w": reals(parameter), "exp_avg": reals(optimizer.state[parameter]["exp_avg"])}
+
+
+def maps():
+    """The maps of codes, with and without signs, as float32."""
+    from bitsandbytes import functional
+
+    return {name: [x.hex() for x in functional.create_dynamic_map(signed=signed).tolist()]
+            for name, signed in (("signed", True), ("unsigned", False))}
+
+
+CASES = [maps, adamw_8bit, lion_8bit, lion]
+
+
+def main():
+    chosen = sys.argv[1:]
+    made = {case.__name__: case() for case in CASES if not chosen or case.__name__ in chosen}
+    lines = [f"{json.dumps(name)}: {json.dumps(made[name])}" for name in made]
+    print("{\n" + ",\n".join(lines) + "\n}")
+
+
+main()
