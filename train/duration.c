@@ -116,7 +116,7 @@ static double update(const struct work *w)
                      w->calibration->bytes_per_second;
 
     if (s->offloads)
-        seconds += (double)(s->moments * s->moment_bytes) / BUS_BYTES_PER_SECOND;
+        seconds += (double)s->moments_bytes / BUS_BYTES_PER_SECOND;
     return seconds;
 }
 

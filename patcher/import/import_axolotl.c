@@ -351,12 +351,27 @@ static void import_checkpointing(struct importing *im)
 
 /* ---- optimizer and schedule ---- */
 
+/* Its own names of optimizers: utils/schemas/enums.py, core/builders/base.py. */
+static const struct {
+    const char *name, *optim;
+} optimizers[] = {
+    { "lion_pytorch", "lion" },
+    { "ao_adamw_8bit", "adamw_torch_8bit" },
+    { "ao_adamw_4bit", "adamw_torch_4bit" },
+};
+
 static void import_optimizer(struct importing *im)
 {
     const char *name = import_get(im, "optimizer");
 
     if (!name)
         return;
+    for (size_t i = 0; i < TS_COUNT(optimizers); i++)
+        if (strcmp(name, optimizers[i].name) == 0) {
+            import_set(im, "optim", optimizers[i].optim, NULL);
+            import_mark_carried(im, "optimizer", "optim");
+            return;
+        }
     if (import_is_valid(im, "optim", name)) {
         import_copy(im, "optimizer", "optim", NULL);
         return;

@@ -21,13 +21,18 @@
 static const struct optimizer {
     const char *component, *optim;
     const char *decay; /* default of weight_decay */
+    const char *beta2; /* default, if it is not the usual one */
 } optimizers[] = {
-    { "AdamW", "adamw_torch", "0.01" },
-    { "AdamW8bit", "adamw_8bit", "0.01" },
-    { "PagedAdamW", "paged_adamw_32bit", "0.01" },
-    { "PagedAdamW8bit", "paged_adamw_8bit", "0.01" },
-    { "CPUOffloadOptimizer", "adamw_torch", "0.01" },
-    { "SGD", "sgd", "0.0" },
+    { "AdamW", "adamw_torch", "0.01", NULL },
+    { "AdamW8bit", "adamw_8bit", "0.01", NULL },
+    { "PagedAdamW", "paged_adamw_32bit", "0.01", NULL },
+    { "PagedAdamW8bit", "paged_adamw_8bit", "0.01", NULL },
+    { "CPUOffloadOptimizer", "adamw_torch", "0.01", NULL },
+    { "SGD", "sgd", "0.0", NULL },
+    { "Lion", "lion", "0.0", "0.99" },
+    { "Lion8bit", "lion_8bit", "0.0", "0.99" },
+    { "PagedLion", "paged_lion_32bit", "0.0", "0.99" },
+    { "PagedLion8bit", "paged_lion_8bit", "0.0", "0.99" },
 };
 
 static const struct optimizer *optimizer_of(const char *name)
@@ -38,13 +43,16 @@ static const struct optimizer *optimizer_of(const char *name)
     return NULL;
 }
 
-static void import_betas(struct importing *im)
+static void import_betas(struct importing *im, const struct optimizer *known)
 {
     const struct entry *entry = import_find(im, "optimizer.betas");
     const struct node *list = entry ? node_value(entry->value) : NULL;
 
-    if (!list || list->kind != NODE_LIST || list->count != 2)
+    if (!list || list->kind != NODE_LIST || list->count != 2) {
+        if (known && known->beta2)
+            import_set_default(im, "adam_beta2", known->beta2, "the optimizer's default");
         return;
+    }
     import_set(im, "adam_beta1", import_text(im, list->items[0]), NULL);
     import_set(im, "adam_beta2", import_text(im, list->items[1]), NULL);
     import_mark_carried(im, "optimizer.betas", "adam_beta1");
@@ -66,7 +74,7 @@ static void import_optimizer(struct importing *im)
             "%s is not supported, and AdamW requires a different learning rate",
             *name ? name : "no name");
     }
-    import_betas(im);
+    import_betas(im, known);
     if (!import_copy(im, "optimizer.weight_decay", "weight_decay", NULL))
         import_set_default(im, "weight_decay", known ? known->decay : "0.01",
                            "PyTorch's default");

@@ -118,9 +118,6 @@ static const char *use_optimizer(struct alternative_trial *trial, const char *na
 {
     const char *optim = trial->setup.optim;
 
-    if (!trial->plan.external)
-        return "a native run keeps both moments in the format of the weights; see "
-               "optimizer on host";
     if (trial->plan.device.kind == DEVICE_CPU)
         return "its kernels require a GPU";
     if (optim && !text_starts(optim, "adamw"))
@@ -133,13 +130,29 @@ static const char *use_optimizer(struct alternative_trial *trial, const char *na
     return NULL;
 }
 
+/* A native run has its own kernels for all devices. */
+static const char *use_codes(struct plan *plan)
+{
+    if (optimizer_has_codes(optimizer_of(plan)))
+        return already;
+    if (plan->optimizer != optimizer_first_name(optimizer_find("adamw_torch")))
+        return "the optimizer is not AdamW";
+    plan->optim = optimizer_find("adamw_8bit");
+    plan->optimizer = optimizer_first_name(plan->optim);
+    return NULL;
+}
+
 static const char *apply_8bit(struct alternative_trial *trial)
 {
+    if (!trial->plan.external)
+        return use_codes(&trial->plan);
     return use_optimizer(trial, "adamw_8bit");
 }
 
 static const char *apply_paged(struct alternative_trial *trial)
 {
+    if (!trial->plan.external)
+        return "see 8-bit optimizer, and optimizer on host";
     return use_optimizer(trial, "paged_adamw_8bit");
 }
 
@@ -318,7 +331,7 @@ static const struct alternative rows[] = {
     { .name = "8-bit optimizer",
       .setting = "optim: adamw_8bit",
       .cost = "both moments are quantized in blocks of 256, which changes the updates "
-              "slightly; it needs bitsandbytes",
+              "slightly; other trainers need bitsandbytes",
       .advised = true,
       .apply = apply_8bit },
     { .name = "paged optimizer",

@@ -34,8 +34,7 @@ static bool measure_checkpoint(const struct rule_context *context, uint64_t *che
         *model += shapes.frozen_bytes;
     *checkpoint = *model;
     if (!plan.save_only_model)
-        *checkpoint += (plan.save_torch_state ? 2 : 1) * (uint64_t)shapes.moments *
-                       shapes.moment_bytes;
+        *checkpoint += (plan.save_torch_state ? 2 : 1) * (uint64_t)shapes.moments_bytes;
     return true;
 }
 

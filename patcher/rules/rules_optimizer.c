@@ -220,7 +220,7 @@ static void rule_nan_guard_off(struct rule_context *context)
                          guards[i], "true", NULL);
 }
 
-/* Report names of AdamW in libraries that store its moments in another format. */
+/* Report names of AdamW in libraries that store its moments in a format that we do not. */
 static void rule_adam_moments(struct rule_context *context)
 {
     const struct entry *entry = rule_entry(context, "optim");
@@ -238,7 +238,8 @@ static void rule_adam_moments(struct rule_context *context)
                     .severity = SEVERITY_WARNING,
                     .message = arena_printf(context->arena,
                                             "%s: a native run keeps Adam's moments in "
-                                            "float32, 8 bytes per trained weight",
+                                            "float32, 8 bytes per trained weight; "
+                                            "adamw_8bit keeps them in 8 bits",
                                             name) },
                 "optim");
 }
@@ -284,16 +285,18 @@ static void rule_optimizer_bounds(struct rule_context *context)
 
 static const struct rule rows[] = {
     { .id = "TS307",
-      .title = "8-bit or paged Adam",
+      .title = "Adam with 4-bit or bfloat16 moments",
       .severity = SEVERITY_WARNING,
       .run = rule_adam_moments,
       .target = RULE_NATIVE,
       .explain =
           "A native run stores Adam's moments in float32: 8 bytes per trained weight. "
-          "With lora this is little. If the job does not fit on a GPU, the moments of a "
-          "paged optimizer are kept in host memory; `trainspool: {offload_optimizer: "
-          "true}` does so for any optimizer. The file stays unchanged; `plan` shows the "
-          "memory.",
+          "With lora this is little. `optim: adamw_8bit` stores them in 8 bits as "
+          "bitsandbytes does, 2 bytes per trained weight. If the job does not fit on a "
+          "GPU, the moments of a paged optimizer are kept in host memory; `trainspool: "
+          "{offload_optimizer: true}` does so for any optimizer. adamw_torch_4bit and "
+          "adamw_anyprecision name formats that a native run does not have. The file "
+          "stays unchanged; `plan` shows the memory.",
       .source = "train/model/optimizer.c" },
     { .id = "TS406",
       .title = "unusually high learning rate",

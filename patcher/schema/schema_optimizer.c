@@ -35,18 +35,21 @@ static const struct key rows[] = {
                   "torch.optim.sgd=sgd",
       .values = optimizer_names,
       .rejects =
-          "adafactor ademamix adagrad ademamix_8bit lion_8bit lion_32bit "
-          "paged_ademamix_32bit paged_ademamix_8bit paged_lion_32bit paged_lion_8bit "
-          "rmsprop rmsprop_bnb rmsprop_bnb_8bit rmsprop_bnb_32bit galore_adamw "
+          "adafactor ademamix adagrad ademamix_8bit "
+          "paged_ademamix_32bit paged_ademamix_8bit rmsprop rmsprop_bnb rmsprop_bnb_8bit rmsprop_bnb_32bit galore_adamw "
           "galore_adamw_8bit galore_adafactor galore_adamw_layerwise "
           "galore_adamw_8bit_layerwise galore_adafactor_layerwise lomo adalomo "
           "grokadamw schedule_free_radam schedule_free_adamw schedule_free_sgd "
           "apollo_adamw apollo_adamw_layerwise stable_adamw",
       .into = TS_FIELD(optim),
-      .help = "the optimizer: SGD for sgd, and AdamW for every other supported name",
+      .help = "the optimizer: SGD, Lion, or AdamW for every other supported name",
       .manual =
-          "Moments are float32, 8 bytes per trained weight, also under names such as "
-          "adamw_8bit (TS307)." },
+          "Moments are float32, 4 bytes each per trained weight: AdamW has two, Lion one. "
+          "Names with 8bit store them in 8 bits and a float32 factor for each block of "
+          "256, as bitsandbytes does; parameters with fewer than 4096 elements and "
+          "embeddings keep float32. The moments of a paged optimizer move to host memory "
+          "if the job does not fit on a GPU. adamw_torch_4bit and adamw_anyprecision "
+          "have float32 moments (TS307)." },
     { TS_USED("learning_rate", KEY_REAL, "5e-5"), .into = TS_FIELD(learning_rate),
       .help = "highest learning rate of the run, above 0 and at most 1 (TS410)",
       .manual =
@@ -55,9 +58,12 @@ static const struct key rows[] = {
       .help = "weight decay of all weights other than norms and biases, 0 or more "
               "(TS410)" },
     { TS_USED("adam_beta1", KEY_REAL, "0.9"), .into = TS_FIELD(adam_beta1),
-      .help = "decay rate of AdamW's first moment, from 0 to below 1 (TS410)" },
+      .help = "decay rate of AdamW's first moment, from 0 to below 1 (TS410); of Lion, "
+              "of the mean whose sign is the update" },
     { TS_USED("adam_beta2", KEY_REAL, "0.999"), .into = TS_FIELD(adam_beta2),
-      .help = "decay rate of AdamW's second moment, from 0 to below 1 (TS410)" },
+      .help =
+          "decay rate of AdamW's second moment, and of Lion's moment, from 0 to below "
+          "1 (TS410)" },
     { TS_USED("adam_epsilon", KEY_REAL, "1e-8"), .into = TS_FIELD(adam_epsilon), .min = 0,
       .max = 1,
       .help = "term added to the denominator of AdamW, which keeps the step finite "

@@ -8,6 +8,7 @@
 
 #include "base/size.h"
 #include "tests/unit/unit.h"
+#include "train/model/optimizer_table.h"
 
 static const char llama[] =
     "{\"model_type\": \"llama\", \"vocab_size\": 256, \"hidden_size\": 64, "
@@ -135,8 +136,19 @@ static void test_optimizer_stays_where_it_cannot_be_quantized(void **state)
     trial = trial_on("A100");
     trial.setup.offload_optimizer = trial.setup.deepspeed = true;
     expect("8-bit optimizer", &trial, REFUSES);
-    trial = trial_on("A100");
+}
+
+static void test_native_optimizer_is_quantized_once(void **state)
+{
+    struct alternative_trial trial = trial_on("cpu");
+
+    (void)state;
     trial.plan.external = false;
+    expect("8-bit optimizer", &trial, APPLIES);
+    assert_string_equal(optimizer_names[trial.plan.optim], "adamw_8bit");
+    expect("8-bit optimizer", &trial, ALREADY);
+    expect("paged optimizer", &trial, REFUSES);
+    trial.plan.optim = trial.plan.optimizer = optimizer_find("sgd");
     expect("8-bit optimizer", &trial, REFUSES);
 }
 
@@ -314,6 +326,7 @@ int main(void)
         cmocka_unit_test(test_batch_keeps_its_size_or_stays_whole),
         cmocka_unit_test(test_optimizer_is_quantized_once),
         cmocka_unit_test(test_optimizer_stays_where_it_cannot_be_quantized),
+        cmocka_unit_test(test_native_optimizer_is_quantized_once),
         cmocka_unit_test(test_pure_bf16_requires_the_card_and_no_zero_3),
         cmocka_unit_test(test_modes_decide_the_stored_formats),
         cmocka_unit_test(test_lora_keeps_the_rank_of_the_job),

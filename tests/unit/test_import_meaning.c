@@ -69,6 +69,8 @@ static void test_import_keeps_the_steps_of_axolotl(void **state)
         { AXOLOTL "lr_scheduler_kwargs: {min_lr: 1e-6, 'a}': 'b, c: d'}\n",
           "lr_scheduler_kwargs", "{min_lr: 1e-6, 'a}': 'b, c: d'}" },
         { AXOLOTL "optimizer: adamw_bnb_8bit\n", "optim", "adamw_bnb_8bit" },
+        { AXOLOTL "optimizer: lion_pytorch\n", "optim", "lion" },
+        { AXOLOTL "optimizer: ao_adamw_8bit\n", "optim", "adamw_torch_8bit" },
         { AXOLOTL "optimizer: muon\n", "optim", "adamw_torch" },
     };
 
@@ -442,6 +444,10 @@ static void test_import_keeps_the_settings_of_torchtune(void **state)
           "lora_target", "q_proj,v_proj,o_proj,gate_proj,up_proj,down_proj" },
         { TUNE_LORA(""), "optim", "paged_adamw_8bit" },
         { TUNE_LORA(""), "weight_decay", "0.0" },
+        { TORCHTUNE "optimizer: {_component_: bitsandbytes.optim.Lion8bit, lr: 1}\n",
+          "optim", "lion_8bit" },
+        { TORCHTUNE "optimizer: {_component_: bitsandbytes.optim.Lion8bit, lr: 1}\n",
+          "adam_beta2", "0.99" },
         { TUNE_LORA(""), "neat_packing", "true" },
         /* plain text */
         { TORCHTUNE_TEXT("true"), "packing", "true" },

@@ -141,7 +141,7 @@ static void test_import_reports_what_may_change_the_result(void **state)
           "datasets[0].split" },
         { AXOLOTL_DATA("- {path: a/b, type: chat_template}\nchat_template: jamba\n"),
           "chat_template" },
-        { TORCHTUNE "optimizer: {_component_: torchao.optim.Lion, lr: 1e-4}\n",
+        { TORCHTUNE "optimizer: {_component_: torchao.optim.Adagrad, lr: 1e-4}\n",
           "optimizer._component_" },
         { TORCHTUNE_ADAM "clip_grad_norm: 0\n", "clip_grad_norm" },
         { TUNE_SETS("alpaca_dataset, train_on_input: false"),

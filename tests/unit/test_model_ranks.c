@@ -296,7 +296,7 @@ static bool fetch_moments(const void *context, const struct moment_span *span, v
     int link = ranks->links[span->rank - 1];
 
     return link_send(link, span, sizeof(*span), 10, err) &&
-           link_receive(link, to, span->count * sizeof(float), 10, err);
+           link_receive(link, to, span->bytes, 10, err);
 }
 
 static void serve(struct unit_model *u, const struct unit_ranks *ranks)
@@ -306,9 +306,8 @@ static void serve(struct unit_model *u, const struct unit_ranks *ranks)
 
     while (link_receive(ranks->links[0], &span, sizeof(span), 10, NULL))
         if (span.rank != (size_t)ranks->group.rank ||
-            !model_read_span(u->model, span.moment, span.first, span.count, numbers,
-                             NULL) ||
-            !link_send(ranks->links[0], numbers, span.count * sizeof(*numbers), 10, NULL))
+            !model_read_span(u->model, &span, numbers, NULL) ||
+            !link_send(ranks->links[0], numbers, span.bytes, 10, NULL))
             _exit(1);
     _exit(0);
 }
@@ -350,6 +349,64 @@ static void test_model_ranks_assemble_the_moments(void **state)
     }
     unit_model_stop(&u);
     unit_model_stop(&one);
+}
+
+/* Moments in 8 bits next to others in fp32: what every rank writes of a whole parameter is
+ * what rank 0 reads of it, and no part of it is another's. */
+static void exchange_moments(struct unit_model *u, bool reads)
+{
+    unsigned char in[1 << 16], out[1 << 16];
+    struct error err = { 0 };
+    size_t codes = 0;
+
+    for (size_t i = 0; i < model_parameters(u->model); i++)
+        for (size_t k = 0; k < model_moments(u->model); k++) {
+            const struct parameter *p = model_parameter(u->model, i);
+            const struct shape_moment *kept = &p->moments[k];
+            size_t bytes = kept->count * format_info(kept->format)->bytes;
+
+            if (bytes == 0)
+                continue;
+            assert_true(bytes <= sizeof(in));
+            for (size_t j = 0; j < bytes; j++)
+                in[j] = (unsigned char)(j * 7 + j / 256 + i * 31 + k * 101);
+            codes += kept->format == FORMAT_CODES;
+            if (!reads) {
+                model_write_moment(u->model, (enum moment)k, p, in);
+                continue;
+            }
+            unit_must(model_read_moment(u->model, (enum moment)k, p, out, &err), &err);
+            assert_memory_equal(in, out, bytes);
+        }
+    assert_true(codes > 4);
+}
+
+static void test_model_ranks_assemble_moments_in_8_bits(void **state)
+{
+    static const char wide[] =
+        "{\"model_type\": \"llama\", \"vocab_size\": 40, \"hidden_size\": 64, "
+        "\"intermediate_size\": 100, \"num_hidden_layers\": 2, "
+        "\"num_attention_heads\": 4, \"num_key_value_heads\": 1}";
+    const struct kind kind = { METHOD_FULL, "adamw_8bit", FORMAT_FP32, wide, 1 };
+    struct unit_ranks ranks;
+    struct unit_model u;
+    struct error err = { 0 };
+
+    (void)state;
+    unit_ranks_fork(&ranks, RANKS);
+    start(&u, &kind, &ranks);
+    model_zero_moments(u.model);
+    exchange_moments(&u, false);
+    unit_must(u.be->ops->sync(u.be, &err), &err);
+    if (ranks.group.rank > 0)
+        serve(&u, &ranks);
+    model_set_fetch(u.model, fetch_moments, &ranks);
+    exchange_moments(&u, true);
+    for (int r = 1; r < RANKS; r++) {
+        close(ranks.links[r - 1]);
+        assert_int_equal(unit_ranks_wait(&ranks, r), 0);
+    }
+    unit_model_stop(&u);
 }
 
 /* Rank 0 has all copies, a third of the weights, and requests the others. */
@@ -492,6 +549,7 @@ int main(int argc, char **argv)
         unit_ranks_test(test_model_ranks_train_with_frozen_16_bit_weights),
         unit_ranks_test(test_model_ranks_match_with_adamw_and_16_bit_copies),
         unit_ranks_test(test_model_ranks_assemble_the_moments),
+        unit_ranks_test(test_model_ranks_assemble_moments_in_8_bits),
         unit_ranks_test(test_model_ranks_assemble_the_weights),
         unit_ranks_test(test_model_ranks_share_the_moments),
         unit_ranks_test(test_model_ranks_of_both_stages_agree),

@@ -300,7 +300,7 @@ static void test_schema_binds_aliases_and_shared_fields(void **state)
     (void)state;
     assert_int_equal(plan->request.model_dtype, DTYPE_FLOAT16);
     assert_int_equal(plan->eval_strategy, WHEN_EPOCH);
-    assert_string_equal(optimizer_names[plan->optimizer], "adamw_torch");
+    assert_string_equal(optimizer_names[plan->optimizer], "adamw_8bit");
     assert_string_equal(plan->device_wanted, "cpu");
     assert_true(plan->disable_shuffling);
     assert_int_equal(plan->request.loss_scaling, CHOICE_YES);

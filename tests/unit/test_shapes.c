@@ -174,8 +174,41 @@ static void test_shapes_formats_of_mixed_modes(void **state)
     s = made();
     assert_int_equal(s.weight_bytes, 2 * s.segment);
     assert_int_equal(s.gradient_bytes, 4 * s.segment);
-    assert_int_equal(s.moment_bytes, 2 * s.segment);
+    assert_int_equal(s.moment_bytes[MOMENT_2], 2 * s.segment);
     assert_int_equal(s.copy_bytes, 0);
+}
+
+/* bitsandbytes keeps fp32 moments of parameters with fewer than 4096 elements; blocks of
+ * codes begin where their parameter does. */
+static void test_shapes_of_moments_in_8_bits(void **state)
+{
+    struct shapes s;
+    struct memory_use use;
+    size_t codes = 0;
+
+    (void)state;
+    plan.optimizer = optimizer_find("adamw_8bit");
+    s = made();
+    assert_int_equal(s.segment % 256, 0);
+    for (size_t i = 0; i < s.count; i++) {
+        const struct shape_parameter *p = &s.parameters[i];
+        bool small = p->rows * p->cols < 4096 || p->module == MODULE_EMBED;
+        const struct shape_moment *m = &p->moments[MOMENT_1];
+
+        assert_int_equal(m->format, small ? FORMAT_FP32 : FORMAT_CODES);
+        assert_int_equal(m->count, p->rows * p->cols);
+        assert_int_equal(m->at, p->moments[MOMENT_2].at);
+        assert_int_equal(p->moments[MOMENT_3].count, small ? 0 : m->count / 256);
+        assert_true(small || p->at % 256 == 0);
+        codes += small ? 0 : m->count;
+    }
+    assert_int_equal(codes, 5 * (2 * 64 * 64 + 3 * 172 * 64));
+    shapes_use(&s, &use);
+    assert_true(use.optimizer >=
+                2 * codes + 8 * (260032 - codes) + 2 * sizeof(float) * codes / 256);
+    assert_true(use.optimizer < 2 * codes + 8 * (260032 - codes) + (1 << 15));
+    plan.precision.trainable = plan.precision.compute = FORMAT_BF16;
+    assert_int_equal(made().moments_bytes, s.moments_bytes);
 }
 
 static void test_shapes_of_frozen_weights(void **state)
@@ -477,7 +510,7 @@ static void test_shapes_chunks_do_not_depend_on_where_moments_are(void **state)
     config.vocab_size = 128256;
     s = made();
     most = 3 * s.total;
-    step = s.moments * s.moment_bytes / 2;
+    step = s.moments_bytes / 2;
     for (size_t memory = step; memory < most; memory += step) {
         plan.device.memory = memory;
         plan.offload_optimizer = CHOICE_NO;
@@ -694,6 +727,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_shapes_pieces_do_not_overlap, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_shapes_formats_of_mixed_modes, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_shapes_of_moments_in_8_bits, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_shapes_of_frozen_weights, setup, teardown),
         cmocka_unit_test_setup_teardown(test_shapes_of_frozen_layers, setup, teardown),

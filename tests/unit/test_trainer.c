@@ -146,6 +146,26 @@ static void test_trainer_resumed_full_is_uninterrupted(void **state)
         "job.run/model.safetensors", 4);
 }
 
+/* Every optimizer's state is in the checkpoint. */
+static void test_trainer_resumed_optimizers_are_uninterrupted(void **state)
+{
+    static const char *const settings[] = {
+        "optim: adamw_8bit\n",
+        "optim: lion_32bit\n",
+        "optim: lion_8bit\npure_bf16: true\n",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(settings); i++) {
+        struct text more;
+
+        text_init(&more, 0);
+        text_addf(&more, FULL_PT "max_steps: 4\nweight_decay: 0.1\n%s", settings[i]);
+        check_stop_and_resume(SHAKESPEARE, more.data, "job.run/model.safetensors", 2);
+        text_clear(&more);
+    }
+}
+
 static void test_trainer_resumed_lora_is_uninterrupted(void **state)
 {
     (void)state;
@@ -423,6 +443,7 @@ int main(void)
         cmocka_unit_test(test_trainer_lora_learns_in_fp16),
         cmocka_unit_test(test_trainer_stopped_at_any_tick_is_uninterrupted),
         cmocka_unit_test(test_trainer_resumed_full_is_uninterrupted),
+        cmocka_unit_test(test_trainer_resumed_optimizers_are_uninterrupted),
         cmocka_unit_test(test_trainer_resumed_lora_is_uninterrupted),
         cmocka_unit_test(test_trainer_resumed_other_architectures_are_uninterrupted),
         cmocka_unit_test(test_trainer_refuses_positions_without_an_embedding),

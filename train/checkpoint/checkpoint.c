@@ -19,6 +19,7 @@
 #include "train/checkpoint/torch_state.h"
 #include "train/files/manifest.h"
 #include "train/files/safetensors.h"
+#include "train/model/shapes.h"
 
 /* Tensors of a trainable parameter in the optimizer file: its moments, and its weight if
  * the model file stores that in another format. */
@@ -64,6 +65,17 @@ static bool read_kept(const void *context, size_t index, void *to, struct error 
     return model_read_weight(model, p, 0, p->rows, to, err);
 }
 
+/* Format and shape of a moment of a parameter; no columns if it has none.  Moments with an
+ * element per weight have its shape. */
+static struct tensor moment_of(const struct parameter *p, size_t moment)
+{
+    const struct shape_moment *kept = &p->moments[moment];
+
+    if (kept->each == 1)
+        return tensor_of(NULL, kept->format, p->rows, p->cols);
+    return tensor_of(NULL, kept->format, 1, kept->count);
+}
+
 static size_t list_sources(struct model *model, const struct safetensors *weights,
                            struct arena *arena, struct tensor_source *sources)
 {
@@ -75,16 +87,17 @@ static size_t list_sources(struct model *model, const struct safetensors *weight
         const struct stored_tensor *stored = model_find_saved(model, weights, parameter);
 
         for (size_t kept = 0; parameter->trainable && kept < KEPT_COUNT; kept++) {
-            struct tensor tensor = parameter->weight; /* moments have its shape */
             bool is_weight = kept == KEPT_WEIGHT;
+            struct tensor tensor =
+                is_weight ? parameter->weight : moment_of(parameter, kept);
 
             if (is_weight ? stored && stored->format == tensor.format
-                          : kept >= model_moments(model))
+                          : kept >= model_moments(model) || tensor.cols == 0)
                 continue;
             sources[count++] = (struct tensor_source) {
                 .name = arena_printf(arena, "%s%s", parameter->name,
                                      is_weight ? WEIGHT_SUFFIX : suffixes[kept]),
-                .format = is_weight ? tensor.format : model_moment_format(model),
+                .format = tensor.format,
                 .rank = 2,
                 .shape = { tensor.rows, tensor.cols },
                 .read = read_kept,
@@ -211,8 +224,11 @@ static bool check_stored(const struct stored_tensor *stored, struct tensor to,
             "the checkpoint has no %s: it was saved with another model or method, or "
             "with save_only_model: true",
             name);
-    if ((stored->format != to.format && !widens(stored->format, to.format)) ||
-        stored->bytes != to.rows * to.cols * format_info(stored->format)->bytes)
+    if (to.format == FORMAT_CODES
+            ? strcmp(stored->dtype, format_info(to.format)->safetensors) != 0 ||
+                  stored->bytes != tensor_bytes(to)
+            : (stored->format != to.format && !widens(stored->format, to.format)) ||
+                  stored->bytes != to.rows * to.cols * format_info(stored->format)->bytes)
         return error_set(
             err, ERROR_DATA,
             "the checkpoint has %s as %zu bytes of %s, this run requires %zu of %s", name,
@@ -231,7 +247,7 @@ static bool wide_open(const struct stored_tensor *stored, struct tensor to,
                       struct wide *out, struct error *err)
 {
     *out = (struct wide) { .tensor = *stored };
-    if (stored->format == to.format)
+    if (stored->format == to.format || to.format == FORMAT_CODES)
         return true;
     out->data = malloc(tensor_bytes(to));
     if (!out->data)
@@ -280,15 +296,14 @@ static bool load_weight(struct model *model, struct parameter *parameter,
 static bool load_moments(struct model *model, struct parameter *parameter,
                          const struct safetensors *kept, struct error *err)
 {
-    struct tensor moment = parameter->weight; /* of the same shape */
-
-    moment.format = model_moment_format(model);
     for (size_t i = 0; i < model_moments(model); i++) {
         const struct stored_tensor *stored =
             find_stored(kept, parameter, model_optimizer(model)->suffixes[i]);
-
+        struct tensor moment = moment_of(parameter, i);
         struct wide wide;
 
+        if (moment.cols == 0)
+            continue;
         if (!check_stored(stored, moment, parameter->name, err) ||
             !wide_open(stored, moment, &wide, err))
             return false;

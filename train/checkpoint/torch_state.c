@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "train/files/torch_file.h"
+#include "train/model/shapes.h"
 
 /* Parameter groups of the Trainer: those that decay, the others.  A group may be empty. */
 enum { GROUPS = 2 };
@@ -65,9 +66,12 @@ static void add_tensor(const struct torch_state *state, struct torch_file *file,
 {
     struct tensor_source source = { .rank = 0 };
 
-    if (kept != KEPT_STEP)
-        source = model_stored_shape(model_parameter(state->model, parameter));
-    source.format = kept == KEPT_STEP ? FORMAT_FP32 : model_moment_format(state->model);
+    if (kept != KEPT_STEP) {
+        const struct parameter *p = model_parameter(state->model, parameter);
+
+        source = model_stored_shape(p);
+        source.format = p->moments[kept].format;
+    }
     source.read = read_kept;
     source.context = state;
     source.index = parameter * KEPT_COUNT + kept;

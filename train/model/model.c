@@ -28,7 +28,7 @@ static struct segments segments_of(const struct shapes *s, char *block)
     at.copies = at.weights + s->weight_bytes + s->gradient_bytes;
     for (size_t i = 0; i < s->moments && !s->offloads; i++) {
         at.moments[i] = at.copies;
-        at.copies += s->moment_bytes;
+        at.copies += s->moment_bytes[i];
     }
     at.frozen = at.copies + s->copy_bytes;
     at.windows = at.frozen + s->windows_at;
@@ -97,6 +97,7 @@ static void place_parameter(const struct segments *at, const struct shape_parame
     if (!from->trainable)
         return;
     to->at = from->at;
+    to->moments = from->moments;
     to->grad =
         tensor_of(at->gradients + from->grad_at, FORMAT_FP32, from->rows, from->cols);
 }
@@ -413,9 +414,10 @@ static void lay_out(struct model *m)
     size_t layers = m->config->layers;
 
     m->gradients = at.gradients;
-    for (size_t i = 0; i < m->shapes.moments; i++)
-        m->moments[i] = m->shapes.offloads ? m->host_block + i * m->shapes.moment_bytes
-                                           : at.moments[i];
+    for (size_t i = 0, on_host = 0; i < m->shapes.moments; i++) {
+        m->moments[i] = m->shapes.offloads ? m->host_block + on_host : at.moments[i];
+        on_host += m->shapes.moment_bytes[i];
+    }
     m->buffers = at.frozen + m->shapes.frozen_bytes;
     m->frozen_shard = at.frozen + m->shapes.frozen_shard_at;
     m->windows = at.windows;
@@ -465,8 +467,7 @@ static bool take_memory(struct model *m, struct error *err)
     struct memory_use planned;
 
     if (m->shapes.offloads) {
-        m->host_block = m->be->ops->alloc_host(
-            m->be, m->shapes.moments * m->shapes.moment_bytes, err);
+        m->host_block = m->be->ops->alloc_host(m->be, m->shapes.moments_bytes, err);
         if (!m->host_block)
             return false;
     }

@@ -37,7 +37,8 @@ struct parameter {
     struct tensor copy;
     struct tensor grad; /* absent if frozen */
     size_t at;          /* offset of its first element in the trainable segments */
-    double lr_factor;   /* LoRA+ */
+    const struct shape_moment *moments; /* of the optimizer */
+    double lr_factor;                   /* LoRA+ */
 };
 
 struct model;
@@ -208,12 +209,12 @@ struct model_shard {
 size_t model_ranks(const struct model *model);
 struct model_shard model_shard(const struct model *model);
 const struct optimizer *model_optimizer(const struct model *model);
-/* Return how many moments the model keeps, and their format. */
+/* Return how many moments the model keeps of a parameter, at most. */
 size_t model_moments(const struct model *model);
-enum format model_moment_format(const struct model *model);
-/* Elements of this rank's shard as one row; absent where the model does not keep it. */
-struct tensor model_moment(const struct model *model, enum moment moment, size_t first,
-                           size_t count);
+/* Elements of this rank's shard as one row, from one of p on; absent where the model does
+ * not keep it. */
+struct tensor model_moment(const struct model *model, enum moment moment,
+                           const struct parameter *p, size_t first, size_t count);
 /* After model_begin: the number of micro-batches of the window that this rank runs, and
  * the largest such number of all ranks.  During the last one, the gradients of all ranks
  * are reduced to the shards; during each, if gradients are sharded.  A rank that runs
@@ -251,17 +252,21 @@ struct tensor model_shard_weights(const struct model *model, size_t at, size_t c
 #define SPAN_WEIGHT MOMENTS_MAX /* struct moment_span: of the weights */
 
 struct moment_span {
-    enum moment moment; /* or SPAN_WEIGHT */
-    size_t rank, first, count, bytes;
+    enum moment moment;        /* or SPAN_WEIGHT */
+    size_t parameter;          /* an index, model_parameter */
+    size_t rank, first, count; /* weights */
+    size_t bytes;              /* model_span_bytes */
 };
+/* Return the bytes of a span. */
+size_t model_span_bytes(const struct model *model, const struct moment_span *span);
 typedef bool model_fetch(const void *context, const struct moment_span *span, void *to,
                          struct error *err);
 void model_set_fetch(struct model *model, model_fetch *fetch, const void *context);
 bool model_read_moment(struct model *model, enum moment moment, const struct parameter *p,
                        void *to, struct error *err);
 /* Read elements of this rank's own shard. */
-bool model_read_span(struct model *model, enum moment moment, size_t first, size_t count,
-                     void *to, struct error *err);
+bool model_read_span(struct model *model, const struct moment_span *span, void *to,
+                     struct error *err);
 /* Copy this rank's part from the moments of a whole parameter.  Like model_zero_moments,
  * only while no optimizer step runs: before the first, or after model_end. */
 void model_write_moment(struct model *model, enum moment moment,

@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/size.h"
 #include "train/model/model_internal.h"
 
 /* Elements that are reduced at a time: enough to saturate a link, but at most this share
@@ -54,24 +55,21 @@ const struct optimizer *model_optimizer(const struct model *model)
 
 size_t model_moments(const struct model *model)
 {
-    return model->shapes.moment_bytes > 0 ? model->shapes.moments : 0;
+    return model->shapes.moments_bytes > 0 ? model->shapes.moments : 0;
 }
 
-enum format model_moment_format(const struct model *model)
+struct tensor model_moment(const struct model *model, enum moment moment,
+                           const struct parameter *p, size_t first, size_t count)
 {
-    return model->shapes.moment_format;
-}
+    const struct shape_moment *kept = &p->moments[moment];
+    size_t at;
 
-struct tensor model_moment(const struct model *model, enum moment moment, size_t first,
-                           size_t count)
-{
-    enum format format = model->shapes.moment_format;
-    char *data = model->moments[moment];
-
-    if ((size_t)moment >= model_moments(model))
+    if ((size_t)moment >= model_moments(model) || kept->count == 0)
         return (struct tensor) { 0 };
-    first -= model_shard(model).first;
-    return tensor_of(data + first * format_info(format)->bytes, format, 1, count);
+    at = kept->at + (first - p->at) / kept->each * format_info(kept->format)->bytes;
+    return tensor_of(model->moments[moment] + at -
+                         model->shapes.moment_starts[moment][model->rank],
+                     kept->format, 1, size_divide_up(count, kept->each));
 }
 
 /* Return the part of `count` elements from `at` on that is in this rank's shard. */
@@ -84,26 +82,25 @@ void model_write_moment(struct model *model, enum moment moment,
                         const struct parameter *p, const void *from)
 {
     struct model_shard own = own_part(model, p->at, p->rows * p->cols);
-    size_t bytes = format_info(model->shapes.moment_format)->bytes;
+    const struct shape_moment *kept = &p->moments[moment];
     const char *data = from;
-    void *to;
+    struct tensor to;
 
-    if (own.count == 0)
+    if (own.count == 0 || kept->count == 0)
         return;
-    to = model_moment(model, moment, own.first, own.count).data;
-    data += (own.first - p->at) * bytes;
+    to = model_moment(model, moment, p, own.first, own.count);
+    data += (own.first - p->at) / kept->each * format_info(kept->format)->bytes;
     if (model->shapes.offloads)
-        memcpy(to, data, own.count * bytes);
+        memcpy(to.data, data, tensor_bytes(to));
     else
-        model->be->ops->upload(model->be, to, data, own.count * bytes);
+        model->be->ops->upload(model->be, to.data, data, tensor_bytes(to));
 }
 
 void model_zero_moments(struct model *model)
 {
-    struct model_shard shard = model_shard(model);
-
     for (size_t i = 0; i < model_moments(model); i++) {
-        struct tensor all = model_moment(model, (enum moment)i, shard.first, shard.count);
+        struct tensor all = tensor_of(model->moments[i], FORMAT_FP32, 1,
+                                      model->shapes.moment_bytes[i] / sizeof(float));
 
         if (model->shapes.offloads)
             memset(all.data, 0, tensor_bytes(all));
@@ -121,20 +118,32 @@ struct tensor model_shard_weights(const struct model *model, size_t at, size_t c
                      count);
 }
 
-bool model_read_span(struct model *model, enum moment moment, size_t first, size_t count,
-                     void *to, struct error *err)
+size_t model_span_bytes(const struct model *model, const struct moment_span *span)
 {
-    bool weights = moment == SPAN_WEIGHT;
+    const struct parameter *p = &model->parameters[span->parameter];
+    const struct shape_moment *kept = &p->moments[span->moment % MOMENTS_MAX];
+
+    if (span->moment == SPAN_WEIGHT)
+        return span->count * format_info(model->shapes.trainable)->bytes;
+    return size_divide_up(span->count, kept->each) * format_info(kept->format)->bytes;
+}
+
+bool model_read_span(struct model *model, const struct moment_span *span, void *to,
+                     struct error *err)
+{
+    bool weights = span->moment == SPAN_WEIGHT;
     bool on_host = model->shapes.offloads && !weights;
-    struct tensor span = weights ? model_shard_weights(model, first, count)
-                                 : model_moment(model, moment, first, count);
+    struct tensor own =
+        weights ? model_shard_weights(model, span->first, span->count)
+                : model_moment(model, span->moment, &model->parameters[span->parameter],
+                               span->first, span->count);
 
     if (!on_host)
-        model->be->ops->download(model->be, to, span.data, tensor_bytes(span));
+        model->be->ops->download(model->be, to, own.data, tensor_bytes(own));
     if (!model->be->ops->sync(model->be, err))
         return false;
     if (on_host)
-        memcpy(to, span.data, tensor_bytes(span));
+        memcpy(to, own.data, tensor_bytes(own));
     return true;
 }
 
@@ -147,12 +156,14 @@ static bool read_spans(struct model *model, const struct moment_span *all, void 
 
     for (size_t at = all->first; at < end;) {
         size_t rank = at / shard, count = smaller(end, (rank + 1) * shard) - at;
-        struct moment_span span = { all->moment, rank, at, count,
-                                    count * (all->bytes / all->count) };
+        struct moment_span span = *all;
 
-        if (rank == model->rank
-                ? !model_read_span(model, all->moment, at, count, data, err)
-                : !model->fetch(model->fetch_context, &span, data, err))
+        span.rank = rank;
+        span.first = at;
+        span.count = count;
+        span.bytes = model_span_bytes(model, &span);
+        if (rank == model->rank ? !model_read_span(model, &span, data, err)
+                                : !model->fetch(model->fetch_context, &span, data, err))
             return false;
         data += span.bytes;
         at += count;
@@ -163,9 +174,9 @@ static bool read_spans(struct model *model, const struct moment_span *all, void 
 bool model_read_moment(struct model *model, enum moment moment, const struct parameter *p,
                        void *to, struct error *err)
 {
-    size_t count = p->rows * p->cols;
-    struct moment_span all = { moment, 0, p->at, count,
-                               count * format_info(model->shapes.moment_format)->bytes };
+    const struct moment_span all = {
+        moment, (size_t)(p - model->parameters), 0, p->at, p->rows * p->cols, 0
+    };
 
     return read_spans(model, &all, to, err);
 }
@@ -174,8 +185,12 @@ bool model_read_weight(const struct model *m, const struct parameter *p, size_t 
                        size_t rows, void *to, struct error *err)
 {
     struct tensor weight = tensor_rows(p->weight, first, rows);
-    struct moment_span all = { SPAN_WEIGHT, 0, p->at + first * p->cols, rows * p->cols,
-                               tensor_bytes(weight) };
+    const struct moment_span all = { SPAN_WEIGHT,
+                                     (size_t)(p - m->parameters),
+                                     0,
+                                     p->at + first * p->cols,
+                                     rows * p->cols,
+                                     0 };
 
     if (p->sharded)
         return read_spans((struct model *)m, &all, to, err);

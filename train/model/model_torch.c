@@ -86,5 +86,5 @@ bool model_read_stored_moment(struct model *model, enum moment moment,
                               const struct parameter *p, void *to, struct error *err)
 {
     return model_read_moment(model, moment, p, to, err) &&
-           model_rows_to_stored(model, p, model_moment_format(model), to, err);
+           model_rows_to_stored(model, p, p->moments[moment].format, to, err);
 }

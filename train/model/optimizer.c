@@ -4,10 +4,16 @@
 
 #include "train/model/optimizer.h"
 
-#include "train/model/optimizer_table.h"
+#include "train/model/shapes.h"
 
 #define PADDING_MAX \
-    128 /* elements between groups of the segments, train/model/shapes.h */
+    256 /* elements between groups of the segments, train/model/shapes.h */
+
+/* Consecutive parameters that are updated alike. */
+struct sequence {
+    struct optimizer_update update;
+    const struct parameter *first;
+};
 
 static struct tensor flat(struct tensor t, size_t count)
 {
@@ -39,6 +45,22 @@ static struct optimizer_update update_of(struct model *model, const struct plan 
     };
 }
 
+/* Return whether the moments of a parameter follow those of another like the weights. */
+static bool moments_join(const struct parameter *a, const struct parameter *b,
+                         size_t moments)
+{
+    for (size_t i = 0; i < moments; i++) {
+        const struct shape_moment *from = &a->moments[i], *to = &b->moments[i];
+
+        if ((from->count == 0) != (to->count == 0) || from->format != to->format)
+            return false;
+        if (from->count > 0 && to->at - from->at != (b->at - a->at) / from->each *
+                                                        format_info(from->format)->bytes)
+            return false;
+    }
+    return true;
+}
+
 /* Extend an update by the next one, if both have the same settings and the same layout in
  * all segments.  The padding between groups is updated too: it is zero and never read. */
 static bool update_join(struct optimizer_update *u, const struct optimizer_update *next)
@@ -64,8 +86,9 @@ static struct tensor part(struct tensor t, size_t first, size_t count)
 }
 
 /* Update the part that is in this rank's shard. */
-static void update_shard(struct model *model, const struct optimizer_update *whole)
+static void update_shard(struct model *model, const struct sequence *sequence)
 {
+    const struct optimizer_update *whole = &sequence->update;
     struct model_shard shard = model_shard(model);
     size_t from = whole->first, to = whole->first + whole->w.cols;
     struct optimizer_update u = *whole;
@@ -80,18 +103,22 @@ static void update_shard(struct model *model, const struct optimizer_update *who
     u.copy = part(whole->copy, from - whole->first, to - from);
     u.first = from;
     for (size_t i = 0; i < optimizer_of(u.plan)->moments; i++)
-        u.moments[i] = model_moment(model, (enum moment)i, from, to - from);
+        u.moments[i] =
+            model_moment(model, (enum moment)i, sequence->first, from, to - from);
     optimizer_of(u.plan)->update(model_backend(model), &u);
 }
 
 static void update_all(struct model *model, const struct plan *plan)
 {
-    struct optimizer_update now = { 0 };
+    size_t moments = optimizer_of(plan)->moments;
+    struct sequence now = { 0 };
 
     for (size_t i = 0; i < model_trained_parameters(model); i++) {
-        struct optimizer_update next = update_of(model, plan, model_trained(model, i));
+        const struct parameter *p = model_trained(model, i);
+        struct sequence next = { update_of(model, plan, p), p };
 
-        if (i > 0 && update_join(&now, &next))
+        if (i > 0 && moments_join(now.first, p, moments) &&
+            update_join(&now.update, &next.update))
             continue;
         if (i > 0)
             update_shard(model, &now);

@@ -33,6 +33,65 @@ static void update_adamw(struct backend *be, const struct optimizer_update *u)
     be->ops->adamw(be, &op);
 }
 
+static void update_adamw_8bit(struct backend *be, const struct optimizer_update *u)
+{
+    const struct plan *plan = u->plan;
+    const struct op_adamw_8bit op = {
+        .w = u->w,
+        .grad = u->grad,
+        .m = u->moments[MOMENT_1],
+        .v = u->moments[MOMENT_2],
+        .m_absmax = u->moments[MOMENT_3],
+        .v_absmax = u->moments[MOMENT_4],
+        .copy = u->copy,
+        .lr = u->lr_factor,
+        .beta1 = plan->adam_beta1,
+        .beta2 = plan->adam_beta2,
+        .eps = plan->adam_epsilon,
+        .decay = u->decay,
+        .grad_scale = 1,
+        .numbers = u->scalars,
+        .stochastic = plan->precision.mode == MODE_BF16_PURE,
+        .seed = (uint64_t)plan->seed,
+        .first = u->first,
+    };
+
+    if (op.m.format == FORMAT_CODES)
+        be->ops->adamw_8bit(be, &op);
+    else
+        update_adamw(be, u);
+}
+
+static void update_lion(struct backend *be, const struct optimizer_update *u)
+{
+    const struct plan *plan = u->plan;
+    const struct op_lion op = {
+        .w = u->w,
+        .grad = u->grad,
+        .m = u->moments[MOMENT_1],
+        .copy = u->copy,
+        .lr = u->lr_factor,
+        .beta1 = plan->adam_beta1,
+        .beta2 = plan->adam_beta2,
+        .decay = u->decay,
+        .grad_scale = 1,
+        .numbers = u->scalars,
+        .stochastic = plan->precision.mode == MODE_BF16_PURE,
+        .seed = (uint64_t)plan->seed,
+        .first = u->first,
+    };
+    const struct op_lion_8bit codes = {
+        op.w,          op.grad,  op.m,     u->moments[MOMENT_2], op.copy, op.lr,
+        op.beta1,      op.beta2, op.decay, op.grad_scale,        op.step, op.numbers,
+        op.stochastic, op.seed,  op.first,
+    };
+
+    if (op.m.format == FORMAT_CODES)
+        be->ops->lion_8bit(be, &codes);
+    else
+        be->ops->lion(be, &op);
+}
+
 static void update_sgd(struct backend *be, const struct optimizer_update *u)
 {
     const struct op_sgd op = {
@@ -77,12 +136,36 @@ static const struct torch_setting sgd_settings[] = {
 /* Suffixes are the names of the moments in the state of torch.optim.AdamW. */
 static const struct optimizer adamw = {
     .moments = 2,
-    .moment_format = MOMENT_AS_WEIGHT,
+    .kinds = { MOMENT_AS_WEIGHT, MOMENT_AS_WEIGHT },
     .suffixes = { ".exp_avg", ".exp_avg_sq" },
     .divides = true,
     .update_bytes = 28,
     .torch_settings = adamw_settings,
     .update = update_adamw,
+};
+/* Suffixes are the names in the state of bitsandbytes' optimizers. */
+static const struct optimizer adamw_8bit = {
+    .moments = 4,
+    .kinds = { MOMENT_CODES, MOMENT_CODES, MOMENT_ABSMAX, MOMENT_ABSMAX },
+    .suffixes = { ".state1", ".state2", ".absmax1", ".absmax2" },
+    .divides = true,
+    .update_bytes = 16,
+    .torch_settings = adamw_settings,
+    .update = update_adamw_8bit,
+};
+static const struct optimizer lion = {
+    .moments = 1,
+    .kinds = { MOMENT_AS_WEIGHT },
+    .suffixes = { ".state1" },
+    .update_bytes = 20,
+    .update = update_lion,
+};
+static const struct optimizer lion_8bit = {
+    .moments = 2,
+    .kinds = { MOMENT_CODES, MOMENT_ABSMAX },
+    .suffixes = { ".state1", ".absmax1" },
+    .update_bytes = 14,
+    .update = update_lion,
 };
 static const struct optimizer sgd = { .update_bytes = 12,
                                       .torch_settings = sgd_settings,
@@ -97,14 +180,19 @@ static const struct optimizer sgd = { .update_bytes = 12,
     X("adamw_torch_fused", adamw, true, TORCH_FUSED)     \
     X("adamw_hf", adamw, true, TORCH_OTHER)              \
     X("adamw_apex_fused", adamw, true, TORCH_OTHER)      \
-    X("adamw_8bit", adamw, false, TORCH_OTHER)           \
-    X("adamw_bnb_8bit", adamw, false, TORCH_OTHER)       \
-    X("paged_adamw_8bit", adamw, false, TORCH_OTHER)     \
-    X("paged_adamw_32bit", adamw, false, TORCH_OTHER)    \
-    X("adamw_torch_8bit", adamw, false, TORCH_OTHER)     \
+    X("adamw_8bit", adamw_8bit, true, TORCH_OTHER)       \
+    X("adamw_bnb_8bit", adamw_8bit, true, TORCH_OTHER)   \
+    X("paged_adamw_8bit", adamw_8bit, true, TORCH_OTHER) \
+    X("paged_adamw_32bit", adamw, true, TORCH_OTHER)     \
+    X("adamw_torch_8bit", adamw_8bit, true, TORCH_OTHER) \
     X("adamw_torch_4bit", adamw, false, TORCH_OTHER)     \
     X("adamw_torch_xla", adamw, true, TORCH_OTHER)       \
     X("adamw_torch_npu_fused", adamw, true, TORCH_OTHER) \
+    X("lion_32bit", lion, true, TORCH_OTHER)             \
+    X("lion", lion, true, TORCH_OTHER)                   \
+    X("lion_8bit", lion_8bit, true, TORCH_OTHER)         \
+    X("paged_lion_32bit", lion, true, TORCH_OTHER)       \
+    X("paged_lion_8bit", lion_8bit, true, TORCH_OTHER)   \
     X("adamw_anyprecision", adamw, false, TORCH_OTHER)
 
 #define NAME(name, row, exact, torch) name,
@@ -156,9 +244,10 @@ const struct optimizer *optimizer_of(const struct plan *plan)
     return rows[plan->optimizer].optimizer;
 }
 
-enum format optimizer_moment_format(const struct optimizer *optimizer,
-                                    enum format trainable)
+bool optimizer_has_codes(const struct optimizer *optimizer)
 {
-    return optimizer->moment_format == MOMENT_AS_WEIGHT ? trainable
-                                                        : optimizer->moment_format;
+    for (size_t i = 0; i < optimizer->moments; i++)
+        if (optimizer->kinds[i] == MOMENT_CODES)
+            return true;
+    return false;
 }

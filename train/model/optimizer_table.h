@@ -9,17 +9,26 @@
 
 struct backend;
 
-/* Tensors that an optimizer keeps for each trained weight. */
-enum moment { MOMENT_1, MOMENT_2, MOMENTS_MAX };
+/* Tensors that an optimizer keeps for each trained parameter. */
+enum moment { MOMENT_1, MOMENT_2, MOMENT_3, MOMENT_4, MOMENTS_MAX };
 
-/* Moments have the format of the trained weights. */
-#define MOMENT_AS_WEIGHT FORMAT_COUNT
+/* What a moment has; the layout is that of the weights. */
+enum moment_kind {
+    MOMENT_AS_WEIGHT, /* an element per weight, in the format of the trained weights */
+    /* a code of 8 bits per weight (precision/dynamic_map.h); fp32 for parameters without
+     * codes: embeddings, parameters of few elements, and those that do not begin a block */
+    MOMENT_CODES,
+    MOMENT_ABSMAX, /* fp32 for each block of codes */
+};
+
+/* bitsandbytes: optim/optimizer.py, min_8bit_size */
+enum { MOMENT_CODES_LEAST = 4096 };
 
 /* Consecutive weights that are updated alike, as tensors of one row. */
 struct optimizer_update {
     const struct plan *plan;
     struct tensor w, grad, copy;
-    struct tensor moments[MOMENTS_MAX]; /* those that the optimizer has */
+    struct tensor moments[MOMENTS_MAX]; /* those that the parameter has */
     double lr_factor, decay;
     uint64_t first; /* index of the first weight in the segment, train/model/shapes.h */
     struct step_scalars *scalars;
@@ -48,7 +57,7 @@ struct torch_setting {
 
 struct optimizer {
     size_t moments; /* up to MOMENTS_MAX */
-    enum format moment_format;
+    enum moment_kind kinds[MOMENTS_MAX];
     const char *suffixes[MOMENTS_MAX]; /* of their tensors in a checkpoint */
     bool divides;                      /* by a moment, plus adam_epsilon */
     /* moved per float32 weight: it, its gradient and its moments are read, all but the
@@ -74,8 +83,7 @@ bool optimizer_is_exact(int index);
 bool optimizer_is_paged(int index);
 enum torch_variant optimizer_torch_variant(int index);
 const struct optimizer *optimizer_of(const struct plan *plan);
-/* Return the format of the moments if trained weights have format `trainable`. */
-enum format optimizer_moment_format(const struct optimizer *optimizer,
-                                    enum format trainable);
+/* Return whether some of its moments are codes, in blocks that ranks do not divide. */
+bool optimizer_has_codes(const struct optimizer *optimizer);
 
 #endif

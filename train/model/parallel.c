@@ -248,14 +248,15 @@ bool parallel_serve_fetch(const struct backend_group *group, struct model *model
                           const struct moment_span *span, struct error *err)
 {
     const struct head head = { MESSAGE_MOMENTS, span->bytes };
-    size_t each = span->count > 0 ? span->bytes / span->count : 0;
+    struct moment_span part = *span;
     void *numbers = memory_alloc(PIECE_NUMBERS * sizeof(double));
     bool ok = link_send(group->links[0], &head, sizeof(head), 0, err);
 
-    for (size_t at = 0, part; ok && at < span->count; at += part) {
-        part = span->count - at < PIECE_NUMBERS ? span->count - at : PIECE_NUMBERS;
-        ok = model_read_span(model, span->moment, span->first + at, part, numbers, err) &&
-             link_send(group->links[0], numbers, part * each, 0, err);
+    for (size_t at = 0; ok && at < span->count; at += part.count) {
+        part.first = span->first + at;
+        part.count = span->count - at < PIECE_NUMBERS ? span->count - at : PIECE_NUMBERS;
+        ok = model_read_span(model, &part, numbers, err) &&
+             link_send(group->links[0], numbers, model_span_bytes(model, &part), 0, err);
     }
     free(numbers);
     return ok;

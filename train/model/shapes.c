@@ -279,7 +279,7 @@ static void dims_preference(struct shapes_builder *m, size_t sequences)
 static void sum_up(struct shapes_builder *m)
 {
     struct shapes *s = m->out;
-    const size_t moments = shapes_times(m, s->moments, s->moment_bytes);
+    const size_t moments = s->moments_bytes;
     const size_t parts[] = { s->weight_bytes,           s->gradient_bytes,
                              s->offloads ? 0 : moments, s->copy_bytes,
                              s->frozen_bytes,           s->buffer_bytes };
@@ -504,7 +504,7 @@ static void use_room(struct shapes_builder *m, size_t rows, size_t sequences)
         shapes_times(m, plan_batch_sequences(m->plan), (size_t)m->plan->cutoff_len);
     struct shapes *s = m->out;
     const bool trained_in_fp8 = m->plan->precision.fp8 && m->plan->method != METHOD_LORA;
-    const size_t on_host = s->offloads ? shapes_times(m, s->moments, s->moment_bytes) : 0;
+    const size_t on_host = s->offloads ? s->moments_bytes : 0;
 
     if (room == 0 || m->overflow)
         return;

@@ -31,8 +31,8 @@
  * compute format from one buffer, where they are adjacent as above; nothing is folded
  * after them.
  *
- * Formats: trainable weights and moments have precision.trainable (fp32 except in the
- * pure modes); gradients are always fp32. Frozen matrices have precision.frozen, or the
+ * Formats: trainable weights and most moments have precision.trainable (fp32 except in the
+ * pure modes; struct shape_moment); gradients are always fp32. Frozen matrices have precision.frozen, or the
  * compute format if that has 16 bits (autocast would convert them at every use, to the
  * same values); frozen vectors are fp32.
  */
@@ -41,6 +41,7 @@
 
 #include "train/model/lora.h"
 #include "train/model/model_config.h"
+#include "train/model/optimizer_table.h"
 #include "train/plan.h"
 
 #define SHAPES_ALIGNMENT ((size_t)256) /* bytes: CUDA requires it, CPUs less */
@@ -49,6 +50,14 @@
 enum stack { STACK_QKV, STACK_O, STACK_GATE_UP, STACK_DOWN, STACKS };
 
 enum part { PART_WEIGHT, PART_BIAS, PART_LORA_A, PART_LORA_B };
+
+/* A moment of a trained parameter. */
+struct shape_moment {
+    size_t at;    /* bytes from the start of the moment, of all ranks */
+    size_t each;  /* weights per element: 1, or a block */
+    size_t count; /* elements; 0: the parameter has none */
+    enum format format;
+};
 
 struct shape_parameter {
     const char *name; /* as Hugging Face or PEFT name it */
@@ -74,6 +83,7 @@ struct shape_parameter {
     size_t window_at; /* bytes from the start of that window */
     /* bytes from the start of the copies, the frozen weights or the buffer */
     size_t copy_at;
+    struct shape_moment moments[MOMENTS_MAX];
 };
 
 /* Letters as in kernels/ops.h. */
@@ -251,8 +261,9 @@ struct shapes {
     size_t
         window_frozen; /* in a window: start of the frozen matrices; 0: none is trained */
     size_t moments;    /* how many the optimizer keeps */
-    enum format moment_format;
-    size_t weight_bytes, gradient_bytes, moment_bytes; /* of one segment */
+    size_t *moment_starts[MOMENTS_MAX]; /* bytes, from which each rank has its part */
+    size_t moment_bytes[MOMENTS_MAX], moments_bytes; /* of the largest part; their sum */
+    size_t weight_bytes, gradient_bytes;             /* of one segment */
     bool offloads; /* moments are in a block of their own, in host memory */
     size_t copy_bytes, frozen_bytes, buffer_bytes;
     size_t total; /* bytes of the block */

@@ -7,6 +7,8 @@
 
 #include "train/model/shapes.h"
 
+#define SHAPES_ALIGN_ELEMENTS (SHAPES_ALIGNMENT / 2) /* aligned in every format */
+
 /* Dimensions of parameters and buffers. */
 enum dim {
     DIM_NONE,
@@ -120,6 +122,13 @@ uint64_t shapes_room(const struct plan *plan);
 uint64_t shapes_room_to_keep(const struct plan *plan);
 void shapes_add_parameters(struct shapes_builder *m);
 void shapes_add_buffers(struct shapes_builder *m);
+/* shapes_moments.c: place the moments, after the trained parameters. */
+void shapes_place_moments(struct shapes_builder *m);
+/* Return the multiple of elements at which groups and shards start. */
+size_t shapes_trained_alignment(const struct shapes_builder *m);
+/* Regions of the segments, in order: see the header of shapes.h. */
+enum region { REGION_MATRICES, REGION_LORA_B, REGION_VECTORS };
+enum region shapes_region(const struct shape_parameter *p);
 /* shapes_windows.c: return whether a parameter of sharded blocks is read from a window. */
 bool shapes_is_gathered(const struct shapes_builder *m, const struct shape_parameter *p);
 /* Place this rank's shard of the blocks, and the windows, after the frozen weights. */

@@ -74,7 +74,7 @@ bool shapes_memory(const struct plan *plan, const struct model_config *config,
 
 void shapes_use(const struct shapes *shapes, struct memory_use *out)
 {
-    const size_t moments = shapes->moments * shapes->moment_bytes;
+    const size_t moments = shapes->moments_bytes;
 
     *out = (struct memory_use) {
         .weights = shapes->weight_bytes + shapes->copy_bytes + shapes->frozen_bytes,

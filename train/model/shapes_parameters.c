@@ -7,11 +7,10 @@
 
 #include "base/size.h"
 #include "precision/nf4.h"
-#include "train/model/optimizer_table.h"
 #include "train/model/shapes_internal.h"
 #include "train/model/weights.h"
 
-#define ALIGN_ELEMENTS (SHAPES_ALIGNMENT / 2) /* aligned in every format */
+#define ALIGN_ELEMENTS SHAPES_ALIGN_ELEMENTS
 
 static const struct module_row {
     enum dim rows, cols; /* norms have one row */
@@ -290,7 +289,7 @@ static void place_parameter(struct shapes_builder *m, struct shape_parameter *p)
     size_t *copies_at = copies_of(m, p, frozen_at);
 
     if (p->starts_group) {
-        m->trainable_at = size_round(m->trainable_at, ALIGN_ELEMENTS);
+        m->trainable_at = size_round(m->trainable_at, shapes_trained_alignment(m));
         if (!p->folded)
             *frozen_at = size_round(*frozen_at, SHAPES_ALIGNMENT);
         m->copies_at = size_round(m->copies_at, SHAPES_ALIGNMENT);
@@ -317,10 +316,7 @@ static void place_parameter(struct shapes_builder *m, struct shape_parameter *p)
         m->overflow = true;
 }
 
-/* Regions of the segments: see the header of shapes.h. */
-enum region { REGION_MATRICES, REGION_LORA_B, REGION_VECTORS };
-
-static enum region region_of(const struct shape_parameter *p)
+enum region shapes_region(const struct shape_parameter *p)
 {
     if (p->rank == 1)
         return REGION_VECTORS;
@@ -331,7 +327,7 @@ static enum region region_of(const struct shape_parameter *p)
 static void place_region(struct shapes_builder *m, enum region region)
 {
     for (size_t i = 0; i < m->out->count && !m->overflow; i++)
-        if (region_of(&m->out->parameters[i]) == region)
+        if (shapes_region(&m->out->parameters[i]) == region)
             place_parameter(m, &m->out->parameters[i]);
 }
 
@@ -401,7 +397,7 @@ static void place_weights(struct shapes_builder *m)
         for (size_t i = 0; i < s->count; i++) {
             struct shape_parameter *p = &s->parameters[i];
 
-            if (!p->trainable || p->sharded || region_of(p) != region)
+            if (!p->trainable || p->sharded || shapes_region(p) != region)
                 continue;
             /* the distances of the segments: an update takes several at once */
             at = end > 0 && p->at >= end && p->at - end < ALIGN_ELEMENTS
@@ -427,7 +423,7 @@ size_t shapes_level(const struct shapes *shapes, const struct shape_parameter *p
 
 static bool is_matrix(const struct shape_parameter *p)
 {
-    return p->trainable && region_of(p) == REGION_MATRICES;
+    return p->trainable && shapes_region(p) == REGION_MATRICES;
 }
 
 /* Matrices are in the order of the forward pass. */
@@ -506,7 +502,6 @@ static void place_gradients(struct shapes_builder *m)
 void shapes_add_parameters(struct shapes_builder *m)
 {
     struct shapes *s = m->out;
-    const struct optimizer *optimizer = optimizer_of(m->plan);
     size_t ranks = plan_ranks(m->plan);
 
     /* no group in the tables has more than three members */
@@ -525,15 +520,12 @@ void shapes_add_parameters(struct shapes_builder *m)
     s->vectors_start = m->trainable_at;
     place_region(m, REGION_VECTORS);
     s->vector_elements = m->trainable_at - s->vectors_start;
-    s->shard = size_round((m->trainable_at + ranks - 1) / ranks, ALIGN_ELEMENTS);
+    s->shard =
+        size_round((m->trainable_at + ranks - 1) / ranks, shapes_trained_alignment(m));
     s->segment = s->shard * ranks;
     place_weights(m);
     place_gradients(m);
     shapes_place_windows(m);
-    s->moments = optimizer->moments;
-    s->moment_format = optimizer_moment_format(optimizer, s->trainable);
-    s->moment_bytes =
-        s->moments > 0 ? s->shard * format_info(s->moment_format)->bytes : 0;
-    s->offloads = plan_offloads(m->plan) && s->moment_bytes > 0;
+    shapes_place_moments(m);
     s->copy_bytes = size_round(m->copies_at, SHAPES_ALIGNMENT);
 }

@@ -1,0 +1,147 @@
+/* train/model/shapes_moments.c - the moments of an optimizer: how many elements each
+ * parameter has, where they are, and which part of them each rank keeps. */
+#include "config.h"
+
+#include "train/model/shapes.h"
+
+#include "base/size.h"
+#include "precision/dynamic_map.h"
+#include "train/model/shapes_internal.h"
+
+size_t shapes_trained_alignment(const struct shapes_builder *m)
+{
+    return optimizer_has_codes(optimizer_of(m->plan)) ? DYNAMIC_BLOCK
+                                                      : SHAPES_ALIGN_ELEMENTS;
+}
+
+/* bitsandbytes keeps 32 bits of small parameters, transformers' Trainer of embeddings
+ * (create_optimizer).  The blocks of a parameter begin where it does. */
+static bool has_codes(const struct shape_parameter *p)
+{
+    return p->module != MODULE_EMBED && p->module != MODULE_POSITIONS &&
+           p->rows * p->cols >= MOMENT_CODES_LEAST && p->at % DYNAMIC_BLOCK == 0;
+}
+
+/* Where the next parameter's elements go. */
+struct cursor {
+    size_t at;      /* bytes */
+    size_t element; /* of the segments */
+    size_t rank;    /* next whose start is not known */
+    enum format format;
+};
+
+/* Pass the elements up to `element`; shards that start there have their part from the same
+ * position on. */
+static void cursor_pass(struct cursor *cursor, const struct shapes *s, size_t *starts,
+                        size_t element)
+{
+    size_t bytes = format_info(cursor->format)->bytes;
+
+    /* the segment is that of all ranks, or empty */
+    for (; cursor->rank * s->shard < element; cursor->rank++)
+        starts[cursor->rank] =
+            cursor->at + (cursor->rank * s->shard - cursor->element) * bytes;
+    cursor->at += (element - cursor->element) * bytes;
+    cursor->element = element;
+}
+
+/* Elements between groups take up space as those before them, so that one update goes over
+ * several parameters. */
+static void cursor_change(struct cursor *cursor, enum format format)
+{
+    if (format != cursor->format)
+        cursor->at = size_round(cursor->at, SHAPES_ALIGNMENT);
+    cursor->format = format;
+}
+
+static void place_codes(struct shapes_builder *m, enum moment moment)
+{
+    struct shapes *s = m->out;
+    struct cursor cursor = { .format = FORMAT_CODES };
+    size_t *starts = s->moment_starts[moment];
+
+    for (enum region region = REGION_MATRICES; region <= REGION_VECTORS; region++)
+        for (size_t i = 0; i < s->count; i++) {
+            struct shape_parameter *p = &s->parameters[i];
+            struct shape_moment *kept = &p->moments[moment];
+
+            if (!p->trainable || shapes_region(p) != region)
+                continue;
+            *kept = (struct shape_moment) {
+                .each = 1,
+                .count = p->rows * p->cols,
+                .format = has_codes(p) ? FORMAT_CODES : FORMAT_FP32,
+            };
+            cursor_pass(&cursor, s, starts, p->at);
+            cursor_change(&cursor, kept->format);
+            kept->at = cursor.at;
+            cursor_pass(&cursor, s, starts, p->at + kept->count);
+        }
+    cursor_pass(&cursor, s, starts, s->segment);
+    starts[plan_ranks(m->plan)] = cursor.at;
+}
+
+static void place_absmax(struct shapes_builder *m, enum moment moment)
+{
+    struct shapes *s = m->out;
+
+    for (size_t i = 0; i < s->count; i++) {
+        struct shape_parameter *p = &s->parameters[i];
+
+        if (!p->trainable || !has_codes(p))
+            continue;
+        p->moments[moment] = (struct shape_moment) {
+            .at = p->at / DYNAMIC_BLOCK * sizeof(float),
+            .each = DYNAMIC_BLOCK,
+            .count = dynamic_blocks(p->rows * p->cols),
+            .format = FORMAT_FP32,
+        };
+    }
+    for (size_t i = 0; i <= plan_ranks(m->plan); i++)
+        s->moment_starts[moment][i] = i * s->shard / DYNAMIC_BLOCK * sizeof(float);
+}
+
+static void place_as_weight(struct shapes_builder *m, enum moment moment)
+{
+    struct shapes *s = m->out;
+    size_t bytes = format_info(s->trainable)->bytes;
+
+    for (size_t i = 0; i < s->count; i++)
+        if (s->parameters[i].trainable)
+            s->parameters[i].moments[moment] = (struct shape_moment) {
+                .at = s->parameters[i].at * bytes,
+                .each = 1,
+                .count = s->parameters[i].rows * s->parameters[i].cols,
+                .format = s->trainable,
+            };
+    for (size_t i = 0; i <= plan_ranks(m->plan); i++)
+        s->moment_starts[moment][i] = i * s->shard * bytes;
+}
+
+void shapes_place_moments(struct shapes_builder *m)
+{
+    static void (*const place[])(struct shapes_builder * m, enum moment moment) = {
+        [MOMENT_AS_WEIGHT] = place_as_weight,
+        [MOMENT_CODES] = place_codes,
+        [MOMENT_ABSMAX] = place_absmax,
+    };
+    const struct optimizer *optimizer = optimizer_of(m->plan);
+    struct shapes *s = m->out;
+    size_t ranks = plan_ranks(m->plan);
+
+    s->moments = optimizer->moments;
+    s->moments_bytes = 0;
+    for (size_t i = 0; i < s->moments && !m->overflow; i++) {
+        size_t *starts = arena_array(m->arena, ranks + 1, sizeof(*starts)), most = 0;
+
+        s->moment_starts[i] = starts;
+        place[optimizer->kinds[i]](m, (enum moment)i);
+        for (size_t rank = 0; rank < ranks; rank++)
+            if (starts[rank + 1] - starts[rank] > most)
+                most = starts[rank + 1] - starts[rank];
+        s->moment_bytes[i] = size_round(most, SHAPES_ALIGNMENT);
+        if (!size_add(s->moments_bytes, s->moment_bytes[i], &s->moments_bytes))
+            m->overflow = true;
+    }
+    s->offloads = plan_offloads(m->plan) && s->moments_bytes > 0;
+}
