@@ -56,6 +56,9 @@
     X(dequantize, 1, EACH_ISA, LAUNCH, NO_DOUBLE, WATCHED)       \
     X(zero, 1, EACH_ISA, LAUNCH, DOUBLE, UNWATCHED)              \
     X(dropout, 2, EACH_ISA, LAUNCH, DOUBLE, WATCHED)             \
+    X(dora_norm, 4, EACH_ISA, LAUNCH, DOUBLE, WATCHED)           \
+    X(dora_scale, 5, EACH_ISA, LAUNCH, DOUBLE, WATCHED)          \
+    X(dora_scale_backward, 6, EACH_ISA, LAUNCH, DOUBLE, WATCHED) \
     X(square_sum, 1, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)     \
     X(decide, 0, ONCE, LAUNCH, NO_DOUBLE, UNWATCHED)             \
     X(adamw, 5, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)          \

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 
 #include "kernels/ops_delta.h"
+#include "kernels/ops_dora.h"
 #include "kernels/ops_experts.h"
 #include "kernels/tensor.h"
 #include "precision/scaler.h"

@@ -92,6 +92,16 @@ EXTRA_PROGRAMS += %D%/unit/test_emulated_distill %D%/unit/test_races_distill
 %C%_unit_test_races_distill_SOURCES = %D%/unit/test_cpu_distill.c
 %C%_unit_test_races_distill_LDADD = %D%/emulation/races.o $(LDADD)
 
+# dora
+unit_tests += %D%/unit/test_cpu_dora
+emulated_operations += %D%/unit/test_emulated_dora
+races_tests += %D%/unit/test_races_dora
+EXTRA_PROGRAMS += %D%/unit/test_emulated_dora %D%/unit/test_races_dora
+%C%_unit_test_emulated_dora_SOURCES = %D%/unit/test_cpu_dora.c
+%C%_unit_test_emulated_dora_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_dora_SOURCES = %D%/unit/test_cpu_dora.c
+%C%_unit_test_races_dora_LDADD = %D%/emulation/races.o $(LDADD)
+
 # elementwise
 unit_tests += %D%/unit/test_cpu_elementwise
 emulated_operations += %D%/unit/test_emulated_elementwise

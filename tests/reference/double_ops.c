@@ -4,6 +4,8 @@
 
 #include "tests/reference/double_operand.h"
 
+#include <math.h>
+
 #include "base/random.h"
 #include "kernels/dropout.h"
 #include "tests/reference/reference.h"
@@ -467,6 +469,62 @@ void double_scale(struct backend *be, const struct op_scale *op)
 void double_convert(struct backend *be, const struct op_convert *op)
 {
     put(be, op->out, take(be, op->x));
+    done(be);
+}
+
+void double_dora_norm(struct backend *be, const struct op_dora_norm *op)
+{
+    double *w = take(be, op->w), *a = take(be, op->a), *b = take(be, op->b);
+    double *norm = room(be, op->w.rows);
+    size_t cols = op->w.cols, rank = op->a.rows;
+
+    for (size_t o = 0; o < op->w.rows; o++) {
+        for (size_t i = 0; i < cols; i++) {
+            double value = w[o * cols + i];
+
+            for (size_t k = 0; k < rank; k++)
+                value += (double)op->scale * b[o * rank + k] * a[k * cols + i];
+            norm[o] += value * value;
+        }
+        norm[o] = sqrt(norm[o]);
+    }
+    put(be, op->norm, norm);
+    done(be);
+}
+
+void double_dora_scale(struct backend *be, const struct op_dora_scale *op)
+{
+    double *x = take(be, op->x), *magnitude = take(be, op->magnitude);
+    double *norm = take(be, op->norm), *bias = take(be, op->bias);
+    double *out = take(be, op->out);
+    size_t cols = op->x.cols;
+
+    for (size_t i = 0; i < numbers_of(op->x); i++) {
+        double factor = magnitude ? magnitude[i % cols] / norm[i % cols] : 1;
+
+        out[i] = (op->beta != 0 ? out[i] : 0) + x[i] * (factor + (double)op->offset) +
+                 (bias ? bias[i % cols] : 0);
+    }
+    put(be, op->out, out);
+    done(be);
+}
+
+void double_dora_scale_backward(struct backend *be,
+                                const struct op_dora_scale_backward *op)
+{
+    double *dout = take(be, op->dout), *x = take(be, op->x), *norm = take(be, op->norm);
+    double *magnitude = take(be, op->magnitude), *sums = take(be, op->dmagnitude);
+    size_t cols = op->dout.cols;
+
+    for (size_t i = 0; i < numbers_of(op->dout); i++) {
+        double factor = magnitude ? magnitude[i % cols] / norm[i % cols] : 1;
+
+        if (sums)
+            sums[i % cols] += dout[i] * x[i] / norm[i % cols];
+        dout[i] *= factor + (double)op->offset;
+    }
+    put(be, op->dx, dout);
+    put(be, op->dmagnitude, sums);
     done(be);
 }
 

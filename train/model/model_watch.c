@@ -344,6 +344,9 @@ WATCHED(gather_pairs, OUT(op->out), IN(op->x))
 WATCHED(sum_pairs, OUT(op->out), IN(op->y))
 WATCHED(combine, OUT(op->out), IN(op->y, op->weights))
 WATCHED(combine_backward, OUT(op->dy, op->dweights), IN(op->dout))
+WATCHED(dora_norm, OUT(op->norm), IN(op->w, op->b))
+WATCHED(dora_scale, OUT(op->out), IN(op->magnitude, op->x))
+WATCHED(dora_scale_backward, OUT(op->dx, op->dmagnitude), IN(op->magnitude, op->dout))
 
 /* The output is named after the quantized input. */
 static void watched_dequantize(struct backend *be, const struct op_dequantize *op)
