@@ -342,6 +342,7 @@ EXTRA_DIST += %D%/golden/chat.json %D%/golden/chat.py
 EXTRA_DIST += %D%/golden/conversations.json %D%/golden/conversations.py
 EXTRA_DIST += %D%/golden/curve.json %D%/golden/curve.py
 EXTRA_DIST += %D%/golden/jinja.json %D%/golden/jinja.py
+EXTRA_DIST += %D%/golden/dora.json %D%/golden/dora.py
 EXTRA_DIST += %D%/golden/lora.json %D%/golden/lora.py
 EXTRA_DIST += %D%/golden/multimodal.json %D%/golden/multimodal.py
 EXTRA_DIST += %D%/golden/pairs.json %D%/golden/pairs.py

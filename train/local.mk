@@ -131,6 +131,7 @@ libtrain_a_SOURCES += %D%/model/model_backward.c
 libtrain_a_SOURCES += %D%/model/model_config.c %D%/model/model_config.h
 libtrain_a_SOURCES += %D%/model/model_decode.c
 libtrain_a_SOURCES += %D%/model/model_distill.c
+libtrain_a_SOURCES += %D%/model/model_dora.c %D%/model/model_dora.h
 libtrain_a_SOURCES += %D%/model/model_forward.c %D%/model/model_internal.h
 libtrain_a_SOURCES += %D%/model/model_init.c
 libtrain_a_SOURCES += %D%/model/model_linear.c

@@ -115,7 +115,7 @@ struct plan {
     double lora_dropout;
     const char *lora_target; /* "all", or names separated by commas */
     const char *additional_target;
-    bool use_rslora, create_new_adapter;
+    bool use_rslora, use_dora, create_new_adapter;
     double loraplus_lr_ratio; /* 0: off */
     int64_t quantization_bit; /* 4: frozen linear layers of the blocks in NF4; 0: none */
     bool double_quantization;

@@ -50,6 +50,7 @@ static const struct import_copy lora_copies[] = {
     { "lora_dropout", "lora_dropout", NULL },
     { "lora_modules_to_save", "additional_target", NULL },
     { "peft_use_rslora", "use_rslora", NULL },
+    { "peft_use_dora", "use_dora", NULL },
     { "loraplus_lr_ratio", "loraplus_lr_ratio", NULL },
 };
 

@@ -86,8 +86,9 @@ const struct import_group import_axolotl_groups[] = {
       "lora_fan_in_fan_out peft_ensure_weight_tying loraplus_lr_embedding" },
     { IMPORT_IDLE, "for images; the data has none",
       "image_size image_resize_algorithm processor_kwargs freeze_mm_modules" },
-    { IMPORT_DIFFERS, "only plain LoRA is supported: on linear layers, all of one rank",
-      "peft lora_target_parameters lora_rank_pattern lora_alpha_pattern peft_use_dora "
+    { IMPORT_DIFFERS,
+      "only LoRA and DoRA are supported: on linear layers, all of one rank",
+      "peft lora_target_parameters lora_rank_pattern lora_alpha_pattern "
       "peft_layer_replication peft_layers_to_transform peft_layers_pattern "
       "peft_trainable_token_indices peft_init_lora_weights relora relora_* "
       "jagged_restart_*" },

@@ -12,6 +12,7 @@ static const struct import_copy lora_copies[] = {
     { "model.lora_rank", "lora_rank", NULL },
     { "model.lora_alpha", "lora_alpha", NULL },
     { "model.lora_dropout", "lora_dropout", NULL },
+    { "model.use_dora", "use_dora", NULL },
 };
 
 /* The longest sample of a model family. */
@@ -248,9 +249,6 @@ static void import_lora(struct importing *im, bool is_quantized)
     import_set_default(im, "lora_rank", "8", NULL);
     import_set_default(im, "lora_alpha", "16", "torchtune's default for any rank");
     import_targets(im);
-    if (import_is_true(im, "model.use_dora"))
-        import_mark_dropped(im, "model.use_dora", IMPORT_DIFFERS,
-                            "plain LoRA is trained");
     if (import_is_true(im, "model.quantize_base"))
         import_mark_carried(im, "model.quantize_base", "quantization_bit");
 }

@@ -19,6 +19,7 @@ static const struct import_copy lora_copies[] = {
     { "peft_config.lora_alpha", "lora_alpha", NULL },
     { "peft_config.target_modules", "lora_target", NULL },
     { "peft_config.use_rslora", "use_rslora", NULL },
+    { "peft_config.use_dora", "use_dora", NULL },
     { "peft_config.modules_to_save", "additional_target", NULL },
 };
 
@@ -91,10 +92,6 @@ static void import_lora(struct importing *im)
     import_set(im, "finetuning_type", "lora", NULL);
     import_adapter(im);
     import_dropout(im);
-    if (import_is_true(im, "peft_config.use_dora"))
-        import_mark_dropped(im, "peft_config.use_dora", IMPORT_DIFFERS,
-                            "only plain LoRA is supported");
-    import_mark_idle(im, "peft_config.use_dora", "off");
     import_members(im, lora_copies, TS_COUNT(lora_copies));
     import_set_default(im, "lora_rank", "8", "LLaMA-Factory v1's default");
     import_set_default(im, "lora_alpha", "16", "LLaMA-Factory v1's default");

@@ -33,6 +33,7 @@ static const struct line_key {
     { "lora_target", NULL },
     { "additional_target", NULL },
     { "use_rslora", NULL },
+    { "use_dora", NULL },
     { "loraplus_lr_ratio", NULL },
     { "quantization_bit", NULL },
     { "double_quantization", NULL },

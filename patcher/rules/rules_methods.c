@@ -29,7 +29,7 @@ static const struct group {
       .key = "finetuning_type",
       .method = METHOD_LORA,
       .keys = { "lora_rank", "lora_alpha", "lora_dropout", "lora_target",
-                "additional_target", "use_rslora", "loraplus_lr_ratio",
+                "additional_target", "use_rslora", "use_dora", "loraplus_lr_ratio",
                 "create_new_adapter" } },
     { .needs = "finetuning_type: freeze",
       .key = "finetuning_type",

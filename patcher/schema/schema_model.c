@@ -84,6 +84,13 @@ static const struct key rows[] = {
     { TS_USED("additional_target", KEY_LIST, NULL), .into = TS_FIELD(additional_target),
       .help = "modules, other than the adapters, whose weights are trained "
               "completely and saved with the adapter" },
+    { TS_USED("use_dora", KEY_BOOL, "false"), .into = TS_FIELD(use_dora),
+      .help = "DoRA: also train the norm of each row of the adapted weights",
+      .manual =
+          "Each output of an adapted layer is divided by the norm of its row of W + "
+          "scale B A and multiplied by a trained magnitude, as in PEFT. It takes "
+          "more time and memory than plain LoRA, and is not available with fp8 or "
+          "zero_stage 3." },
     { TS_USED("use_rslora", KEY_BOOL, "false"), .into = TS_FIELD(use_rslora),
       .help = "scale the adapters by lora_alpha divided by the square root of "
               "lora_rank instead of by lora_rank" },
@@ -192,8 +199,6 @@ static const struct key rows[] = {
     TS_IGNORED("loraplus_lr_embedding", KEY_REAL, "1e-6",
                "LoRA+ learning rate of embeddings"),
     TS_IGNORED("pissa_iter", KEY_INT, "16", "number of PiSSA iterations"),
-    TS_REJECTED("use_dora", KEY_BOOL, "false", NULL, "DoRA, weight-decomposed adapters",
-                "use use_rslora or plain LoRA"),
     TS_REJECTED("pissa_init", KEY_BOOL, "false", NULL,
                 "PiSSA, adapters initialized from singular vectors",
                 "use plain LoRA, which starts at zero"),

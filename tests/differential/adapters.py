@@ -59,7 +59,7 @@ KINDS = {
     "head": ({"target_modules": ["q_proj", "lm_head"]}, False, "lm_head"),
     "bias": ({"target_modules": ["q_proj"], "bias": "all"}, False, "bias"),
     "lora_bias": ({"target_modules": ["q_proj"], "lora_bias": True}, False, "lora_bias"),
-    "dora": ({"target_modules": ["q_proj"], "use_dora": True}, False, "use_dora"),
+    "dora": ({"target_modules": ["q_proj"], "use_dora": True}, False, None),
     "pissa": ({"target_modules": ["q_proj"], "init_lora_weights": "pissa"}, False, "init_lora_weights pissa"),
     "pissa_niter_4": ({"target_modules": ["q_proj"], "init_lora_weights": "pissa_niter_4"}, False,
                       "init_lora_weights pissa"),

@@ -31,6 +31,7 @@ static int read_golden(void **state)
     json_array_append_new(both, read_file("tests/golden/lora.json"));
     json_array_append_new(both, read_file("tests/golden/qlora.json"));
     json_array_append_new(both, read_file("tests/golden/prequantized.json"));
+    json_array_append_new(both, read_file("tests/golden/dora.json"));
     *state = both;
     return 0;
 }
@@ -105,9 +106,9 @@ static void check_files(const char *dir, const json_t *tensors)
 
         if (t == NULL)
             fail_msg("%s is missing", name);
-        assert_int_equal(t->rank, 2);
-        assert_int_equal(t->shape[0], json_integer_value(json_array_get(shape, 0)));
-        assert_int_equal(t->shape[1], json_integer_value(json_array_get(shape, 1)));
+        assert_int_equal(t->rank, json_array_size(shape));
+        for (size_t j = 0; j < t->rank; j++)
+            assert_int_equal(t->shape[j], json_integer_value(json_array_get(shape, j)));
     }
     safetensors_close(set);
 }
@@ -117,7 +118,8 @@ static void check_files(const char *dir, const json_t *tensors)
 static void check_config(const char *dir, const json_t *theirs)
 {
     static const char *const keys[] = { "peft_type", "r",          "lora_alpha",
-                                        "bias",      "use_rslora", "fan_in_fan_out" };
+                                        "bias",      "use_rslora", "fan_in_fan_out",
+                                        "use_dora" };
     char *name = path_join(dir, "adapter_config.json");
     struct error err = { 0 };
     json_t *ours = json_read_file(name, (size_t)1 << 20, &err);
@@ -291,6 +293,18 @@ static void test_lora_over_a_double_quantized_file_matches_bitsandbytes(void **s
     check_saved_run(json_array_get(*state, 2), "llama twice");
 }
 
+/* tests/golden/dora.py: magnitudes of rows, over whole and over 4-bit weights. */
+static void test_dora_matches_peft(void **state)
+{
+    check_run(json_array_get(*state, 3), "llama");
+    check_run(json_array_get(*state, 3), "qwen2 some");
+}
+
+static void test_dora_over_4_bits_matches_peft(void **state)
+{
+    check_run(json_array_get(*state, 3), "llama twice");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -302,6 +316,8 @@ int main(void)
         cmocka_unit_test(test_qlora_on_qwen2_matches_bitsandbytes),
         cmocka_unit_test(test_lora_over_a_4_bit_file_matches_bitsandbytes),
         cmocka_unit_test(test_lora_over_a_double_quantized_file_matches_bitsandbytes),
+        cmocka_unit_test(test_dora_matches_peft),
+        cmocka_unit_test(test_dora_over_4_bits_matches_peft),
     };
 
     return cmocka_run_group_tests(tests, read_golden, drop_golden);

@@ -209,6 +209,10 @@ static void test_model_checkpointing_changes_no_bit_of_adapters(void **state)
     without = with;
     with.gradient_checkpointing = true;
     check_same(with, without, 2, 1);
+    with.use_dora = without.use_dora = true;
+    check_same(with, without, 2, 1);
+    with.lora_dropout = without.lora_dropout = 0;
+    check_same(with, without, 7, 1);
     unit_dir_free(dir);
 }
 

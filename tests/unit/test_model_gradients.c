@@ -296,11 +296,28 @@ static void check_fp32(struct unit_model *exact, struct unit_model *fp32)
     }
 }
 
+static void keep_norm(struct backend *be, const struct op_dora_norm *op)
+{
+    (void)be;
+    (void)op;
+}
+
+/* The gradients of decomposed adapters treat the norms of rows as constants: keep those of
+ * the last pass. */
+static void keep_norms(struct unit_model *u, struct backend_ops *ops)
+{
+    *ops = *u->be->ops;
+    ops->dora_norm = keep_norm;
+    u->be->ops = ops;
+}
+
 /* Compare the model in double with finite differences, and the CPU's gradients with the
  * model in double: the same code of train/ with two sets of operations. */
 static void check_all(struct unit_model *u)
 {
     struct unit_model fp32 = *u;
+    const struct backend_ops *original;
+    struct backend_ops kept;
     size_t checked = 0;
 
     u->ops = &backend_double;
@@ -311,6 +328,8 @@ static void check_all(struct unit_model *u)
     train(u);
     train(&fp32);
     check_fp32(u, &fp32);
+    original = u->be->ops;
+    keep_norms(u, &kept);
     for (size_t i = 0; i < model_parameters(u->model); i++) {
         struct parameter *p = model_parameter(u->model, i);
 
@@ -321,6 +340,7 @@ static void check_all(struct unit_model *u)
         checked++;
     }
     assert_true(checked > 0);
+    u->be->ops = original;
     fp32.arena = NULL;
     unit_model_stop(&fp32);
     unit_model_stop(u);
@@ -416,6 +436,31 @@ static void check_adapters(const char *text, const char *target, double dropout)
     u.plan.lora_dropout = dropout;
     check_all(&u);
     unit_dir_free(dir);
+}
+
+static void check_decomposed(const char *text, const char *target, double dropout)
+{
+    char *dir = base_of(text);
+    struct unit_model u = unit_model_text(text, unit_plan(dir));
+
+    u.plan.method = METHOD_LORA;
+    u.plan.lora_target = target;
+    u.plan.lora_dropout = dropout;
+    u.plan.use_dora = true;
+    check_all(&u);
+    unit_dir_free(dir);
+}
+
+static void test_model_gradients_dora(void **state)
+{
+    (void)state;
+    check_decomposed(llama, "all", 0);
+    check_decomposed(llama, "all", 0.25);
+    check_decomposed(qwen2, "k_proj,down_proj", 0.25);
+    check_decomposed(qwen2, "q_proj,v_proj,o_proj", 0);
+    check_decomposed(gpt2, "all", 0);
+    check_decomposed(gpt_neox_drops, "all", 0.25);
+    check_decomposed(gpt_neox, "dense,dense_4h_to_h", 0);
 }
 
 static void test_model_gradients_lora(void **state)
@@ -533,6 +578,7 @@ int main(void)
         cmocka_unit_test(test_model_gradients_with_the_models_own_dropout),
         cmocka_unit_test(test_model_gradients_in_distillation),
         cmocka_unit_test(test_model_gradients_lora),
+        cmocka_unit_test(test_model_gradients_dora),
         cmocka_unit_test(test_model_gradients_lora_of_other_architectures),
         cmocka_unit_test(test_model_gradients_lora_on_some_layers),
         cmocka_unit_test(test_model_gradients_lora_with_dropout),

@@ -9,7 +9,7 @@
 #include "train/files/safetensors.h"
 
 struct unit_formula_adapter {
-    double scale;
+    double scale, offset;
     size_t numbers;
 };
 
@@ -22,7 +22,8 @@ static inline uint32_t unit_bits(uint64_t seed, uint64_t i)
     return x ^ x >> 16;
 }
 
-/* Fill in the values of the tensor whose name has this index, as lora.py's fill does. */
+/* Fill in the values of the tensor whose name has this index, as lora.py's fill does; a
+ * vector is 1 more, as in dora.py. */
 static inline bool unit_read_formula(const void *context, size_t index, void *to,
                                      struct error *err)
 {
@@ -33,7 +34,8 @@ static inline bool unit_read_formula(const void *context, size_t index, void *to
     (void)err;
     for (size_t i = 0; i < formula->numbers; i++)
         out[i] =
-            (float)(((double)(unit_bits(index, i) % 129) - 64) / 32 * formula->scale);
+            (float)(((double)(unit_bits(index, i) % 129) - 64) / 32 * formula->scale +
+                    formula->offset);
     return true;
 }
 
@@ -49,13 +51,15 @@ static inline void unit_write_formulas(const char *dir, const json_t *tensors,
     for (size_t i = 0; i < count; i++) {
         const json_t *row = json_array_get(tensors, i), *shape = json_array_get(row, 1);
         size_t rows = (size_t)json_integer_value(json_array_get(shape, 0));
-        size_t cols = (size_t)json_integer_value(json_array_get(shape, 1));
+        size_t rank = json_array_size(shape);
+        size_t cols = rank > 1 ? (size_t)json_integer_value(json_array_get(shape, 1)) : 1;
 
-        formulas[i] = (struct unit_formula_adapter) { scale, rows * cols };
+        formulas[i] =
+            (struct unit_formula_adapter) { scale, rank > 1 ? 0 : 1, rows * cols };
         sources[i] = (struct tensor_source) {
             .name = json_string_value(json_array_get(row, 0)),
             .format = FORMAT_FP32,
-            .rank = 2,
+            .rank = rank,
             .shape = { rows, cols },
             .read = unit_read_formula,
             .context = formulas,

@@ -25,6 +25,7 @@ static bool read_plan(const struct plan *plan, const struct architecture *a,
     out->alpha = plan->lora_alpha > 0 ? plan->lora_alpha : 2 * (double)out->rank;
     out->dropout = plan->lora_dropout;
     out->rslora = plan->use_rslora;
+    out->dora = plan->use_dora;
     if (strcmp(names, "all") == 0)
         adapter_targets_all(a, out->adapted);
     else if (!adapter_targets_mark_names(&adapted, names, out->adapted, err))
@@ -136,7 +137,7 @@ bool lora_write_config(const struct lora *lora, const struct architecture *archi
         alpha, "lora_dropout", lora->dropout, "modules_to_save",
         names_of(architecture, lora->saved, false), "peft_type", "LORA", "r",
         (json_int_t)lora->rank, "rank_pattern", "revision", "target_modules",
-        targets_of(lora, architecture), "task_type", "CAUSAL_LM", "use_dora", 0,
+        targets_of(lora, architecture), "task_type", "CAUSAL_LM", "use_dora", lora->dora,
         "use_rslora", lora->rslora);
     bool ok =
         root && (!peft_ties(lora, architecture) ||

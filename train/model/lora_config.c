@@ -33,6 +33,7 @@ static const char *const read_keys[] = {
     "r",
     "rank_pattern",
     "target_modules",
+    "use_dora",
     "use_rslora",
 };
 
@@ -410,6 +411,7 @@ static bool read_numbers(struct reading *reading, struct error *err)
     out->alpha = json_get_real(root, "lora_alpha", 8, file, err);
     out->dropout = json_get_real(root, "lora_dropout", 0, file, err);
     out->rslora = json_get_bool(root, "use_rslora", false, file, err);
+    out->dora = json_get_bool(root, "use_dora", false, file, err);
     if (err->code != ERROR_NONE || !read_pattern(reading, "rank_pattern", &rank, err) ||
         !read_pattern(reading, "alpha_pattern", &out->alpha, err))
         return false;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "precision/nf4.h"
+#include "train/model/model_dora.h"
 #include "train/model/model_internal.h"
 #include "train/model/shapes.h"
 
@@ -292,6 +293,8 @@ static void make_stack(const struct model *m, size_t layer, enum module first,
     out->dropout_stream = dropout_stream(layer, lora_dropout[shapes_stack(first)]);
     out->y_cols = y;
     out->u_cols = u;
+    if (m->shapes.lora.dora && u > 0)
+        dora_open(m, layer, first, last, out);
     if (out->folded)
         fold(out);
 }

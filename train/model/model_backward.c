@@ -386,6 +386,7 @@ static void block_backward(const struct pass *pass, size_t layer)
     bool below;
 
     again.fills = false;
+    again.recomputes = true;
     model_fill_window(pass, layer);
     /* the buffers still hold the last block, even with checkpointing */
     if (m->shapes.checkpointing && layer + 1 < m->config->layers)

@@ -255,7 +255,7 @@ static void forward_attention(const struct pass *pass, size_t layer, bool recomp
     prepare_qk(pass, layer, qkv);
     model_run_attention(pass, layer);
     if (recompute && m->config->parallel)
-        lora_a_forward(pass, &b->o, att, pass_u(pass, &b->o, layer));
+        stack_recompute(pass, &b->o, layer, att);
     else
         add_to_residual(pass, &b->o, layer, att, 0);
 }
@@ -329,7 +329,7 @@ static void forward_mlp(const struct pass *pass, size_t layer, bool recompute)
         return; /* the backward pass computes the activation with its gradient */
     act = model_activate(pass, layer);
     if (recompute && !b->post2.weight)
-        lora_a_forward(pass, &b->down, act, pass_u(pass, &b->down, layer));
+        stack_recompute(pass, &b->down, layer, act);
     else
         add_to_residual(pass, &b->down, layer, act, x_mid.data ? 0 : 1);
 }

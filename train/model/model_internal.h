@@ -23,7 +23,7 @@
 #include "train/model/shapes.h"
 #include "train/model/matrix_layout.h"
 
-enum { LINEARS = 3, PARTS = PART_LORA_B + 1 };
+enum { LINEARS = 3, PARTS = PART_LORA_MAGNITUDE + 1 };
 
 /* Dropout in a block.  Each value selects a random stream, DROPS per block.  Resumed runs
  * depend on the values: do not renumber. */
@@ -63,6 +63,14 @@ struct linear {
     bool measures_dy, measures_x; /* the activation puts the largest into the room */
 };
 
+/* One layer of a stack with weight-decomposed adapters (model_dora.c). */
+struct dora {
+    const struct parameter *magnitude; /* NULL: this layer has no adapter */
+    struct tensor a, b;
+    size_t out_first, out_count;
+    size_t norm_at; /* elements from the start of the block's BUFFER_DORA_NORM */
+};
+
 /* Linear layers that read the same input x and write one output y, with their LoRA
  * adapters. */
 struct linear_stack {
@@ -70,6 +78,9 @@ struct linear_stack {
     struct linear lora_a[LINEARS]; /* A: x to u */
     struct linear lora_b[LINEARS]; /* B: u to y */
     size_t base_count, lora_a_count, lora_b_count;
+    struct dora dora[LINEARS]; /* every layer of the stack; count 0: none is decomposed */
+    size_t dora_count;
+    enum buffer z;       /* x W^T + scale u B^T of such a stack */
     struct linear fused; /* [W; A], if folded: x to (y, u), and (dy, g) to dx */
     bool folded;
     bool u_after_y;        /* u follows y in the buffer of y */
@@ -210,6 +221,7 @@ struct pass {
     bool fills_frozen;
     bool reduces;       /* there are other ranks that wait for its gradients */
     bool skip_adapters; /* compute the base model only */
+    bool recomputes;    /* computes a block again for the backward pass */
     bool second;        /* of a teacher or a reference model */
     bool announced;     /* sharded blocks: other ranks do not know of this pass */
     bool decoding;      /* one new row for each sequence of the cache */
@@ -274,6 +286,9 @@ struct tensor pass_u(const struct pass *pass, const struct linear_stack *stack,
 /* Compute u of a stack over x. */
 void lora_a_forward(const struct pass *pass, const struct linear_stack *l,
                     struct tensor x, struct tensor u);
+/* Compute what the backward pass needs of the forward pass of a stack, without y. */
+void stack_recompute(const struct pass *pass, const struct linear_stack *l, size_t layer,
+                     struct tensor x);
 /* Compute y of the layers of a stack over x, with their adapters. */
 void stack_forward(const struct pass *pass, const struct linear_stack *l, size_t layer,
                    struct tensor x, struct tensor y, float beta);
@@ -498,8 +513,12 @@ void model_round_frozen(const struct model *model, float *values, void *packed,
 /* Like model_read, with a merged adapter added; or initialized from the seed. */
 bool model_read_original(const struct model *model, const struct model_rows *rows,
                          struct error *err);
-/* rows (count, cols) += scale B A, B (count, r), A (r, cols) */
-void model_merge(const struct model_rows *rows, const struct lora *lora, const float *b,
-                 const float *a);
+/* rows (count, cols) += scale B A, B (count, r), A (r, cols); with magnitudes (count), each
+ * row then gets its magnitude as its norm. */
+struct merged_parts {
+    const float *a, *b, *magnitudes; /* NULL: plain LoRA */
+};
+void model_merge(const struct model_rows *rows, const struct lora *lora,
+                 struct merged_parts parts);
 
 #endif

@@ -2,6 +2,7 @@
  * forward and backward; model_internal.h has the formulas. */
 #include "config.h"
 
+#include "train/model/model_dora.h"
 #include "train/model/model_internal.h"
 
 struct tensor pass_lora_input(const struct pass *pass, const struct linear_stack *stack,
@@ -17,8 +18,8 @@ struct tensor pass_lora_input(const struct pass *pass, const struct linear_stack
     return scratch;
 }
 
-static void linear_forward(const struct pass *pass, const struct linear *p,
-                           struct tensor x, struct tensor y, float alpha, float beta)
+void linear_forward(const struct pass *pass, const struct linear *p, struct tensor x,
+                    struct tensor y, float alpha, float beta)
 {
     const struct op_matmul op = {
         .out = tensor_columns(y, p->out_first, p->out_count),
@@ -37,7 +38,6 @@ static void linear_forward(const struct pass *pass, const struct linear *p,
     pass->ops->matmul(pass->be, &op);
 }
 
-/* u = dropout(x) A^T, which the backward pass needs too */
 void lora_a_forward(const struct pass *pass, const struct linear_stack *l,
                     struct tensor x, struct tensor u)
 {
@@ -53,6 +53,15 @@ struct tensor pass_u(const struct pass *pass, const struct linear_stack *stack,
                           stack->u_after_y ? stack->y_cols : 0, stack->u_cols);
 }
 
+void stack_recompute(const struct pass *pass, const struct linear_stack *l, size_t layer,
+                     struct tensor x)
+{
+    if (l->dora_count > 0)
+        dora_compute_z(pass, l, layer, x);
+    else
+        lora_a_forward(pass, l, x, pass_u(pass, l, layer));
+}
+
 /* y = beta y + x W^T + b + scale u B^T; y may have more columns */
 void stack_forward(const struct pass *pass, const struct linear_stack *l, size_t layer,
                    struct tensor x, struct tensor y, float beta)
@@ -60,6 +69,10 @@ void stack_forward(const struct pass *pass, const struct linear_stack *l, size_t
     struct tensor u = pass_u(pass, l, layer);
     float scale = (float)pass->model->shapes.lora.scale;
 
+    if (l->dora_count > 0 && !pass->skip_adapters) {
+        dora_forward(pass, l, layer, x, y, beta);
+        return;
+    }
     /* one matmul with or without adapters, so that y has the same bits */
     if (l->u_after_y) {
         linear_forward(pass, &l->fused, x, y, 1, 0);
@@ -103,10 +116,8 @@ static void linear_weight_gradient(const struct pass *pass, const struct linear 
                             &(struct op_sum_rows) { .out = p->bias_grad, .x = dy });
 }
 
-/* dx (+)= alpha dy W */
-static void linear_input_gradient(const struct pass *pass, const struct linear *p,
-                                  struct tensor dy, struct tensor dx, float alpha,
-                                  float beta)
+void linear_input_gradient(const struct pass *pass, const struct linear *p,
+                           struct tensor dy, struct tensor dx, float alpha, float beta)
 {
     pass->ops->matmul(pass->be, &(struct op_matmul) {
                                     .out = tensor_columns(dx, p->in_first, p->in_count),
@@ -120,24 +131,6 @@ static void linear_input_gradient(const struct pass *pass, const struct linear *
                                     .rounded_b = pass_rounded_weight(pass, p, true) });
 }
 
-/* dx += dropout(g A); without dropout directly into dx */
-static void lora_input_gradient(const struct pass *pass, const struct linear_stack *l,
-                                struct tensor g, struct tensor dx)
-{
-    struct tensor scratch = pass_buffer(pass, BUFFER_LORA_X, 0);
-    struct tensor to = dx;
-
-    if (scratch.data)
-        to = tensor_of(scratch.data, scratch.format, dx.rows, dx.cols);
-    for (size_t i = 0; i < l->lora_a_count; i++)
-        linear_input_gradient(pass, &l->lora_a[i], g, to, 1,
-                              scratch.data && i == 0 ? 0 : 1);
-    if (!scratch.data)
-        return;
-    pass_dropout(pass, pass->model->shapes.lora.dropout, l->dropout_stream, to, to);
-    pass->ops->add(pass->be, &(struct op_add) { .out = dx, .a = dx, .b = to });
-}
-
 /* Return the gradient g of x A^T: it follows dy if the adapters are folded. */
 static struct tensor adapter_gradient(const struct pass *pass,
                                       const struct linear_stack *l, struct tensor dy)
@@ -149,9 +142,27 @@ static struct tensor adapter_gradient(const struct pass *pass,
     return tensor_of(g.data, g.format, dy.rows, l->u_cols);
 }
 
-/* dB (+)= scale dy^T u;  g = scale dy B, which may overwrite u */
-static void lora_b_backward(const struct pass *pass, const struct linear_stack *l,
-                            struct tensor u, struct tensor dy)
+void lora_input_gradient(const struct pass *pass, const struct linear_stack *l,
+                         struct tensor dx, float beta)
+{
+    struct tensor g = adapter_gradient(pass, l, dx);
+    struct tensor scratch = pass_buffer(pass, BUFFER_LORA_X, 0);
+    struct tensor to = dx;
+
+    if (scratch.data)
+        to = tensor_of(scratch.data, scratch.format, dx.rows, dx.cols);
+    for (size_t i = 0; i < l->lora_a_count; i++)
+        linear_input_gradient(pass, &l->lora_a[i], g, to, 1,
+                              scratch.data && i == 0 ? beta : 1);
+    if (!scratch.data)
+        return;
+    pass_dropout(pass, pass->model->shapes.lora.dropout, l->dropout_stream, to, to);
+    pass->ops->add(pass->be, &(struct op_add) { .out = dx, .a = dx, .b = to });
+}
+
+/* g may overwrite u. */
+void lora_b_backward(const struct pass *pass, const struct linear_stack *l,
+                     struct tensor u, struct tensor dy)
 {
     float scale = (float)pass->model->shapes.lora.scale;
     struct tensor g = adapter_gradient(pass, l, dy);
@@ -165,6 +176,10 @@ static void lora_b_backward(const struct pass *pass, const struct linear_stack *
 void stack_backward_to_input(const struct pass *pass, const struct linear_stack *l,
                              size_t layer, struct tensor dy, struct tensor dx)
 {
+    if (l->dora_count > 0) {
+        dora_backward_to_input(pass, l, layer, dy, dx);
+        return;
+    }
     if (l->lora_b_count > 0)
         lora_b_backward(pass, l, pass_u(pass, l, layer), dy);
     if (!dx.data)
@@ -176,7 +191,7 @@ void stack_backward_to_input(const struct pass *pass, const struct linear_stack 
     for (size_t i = 0; i < l->base_count; i++)
         linear_input_gradient(pass, &l->base[i], dy, dx, 1, i == 0 ? 0 : 1);
     if (l->lora_b_count > 0)
-        lora_input_gradient(pass, l, adapter_gradient(pass, l, dy), dx);
+        lora_input_gradient(pass, l, dx, 0);
 }
 
 void stack_backward_to_weights(const struct pass *pass, const struct linear_stack *l,

@@ -3,11 +3,13 @@
 
 #include "train/model/model_load.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
 #include "precision/nf4.h"
+#include "train/model/model_dora.h"
 #include "train/model/weights.h"
 
 size_t model_span_rows(const struct parameter *p)
@@ -118,18 +120,37 @@ bool model_read_parameter(const struct model *m, const struct stored_tensor *t,
     return model_read_rows(&layout, t, &stored, err);
 }
 
-void model_merge(const struct model_rows *rows, const struct lora *lora, const float *b,
-                 const float *a)
+/* Give each row the norm that its magnitude says. */
+static void set_norms(const struct model_rows *rows, const float *magnitudes)
+{
+    size_t cols = rows->parameter->cols;
+
+    for (size_t i = 0; i < rows->count; i++) {
+        double squares = 0;
+        float factor;
+
+        for (size_t j = 0; j < cols; j++)
+            squares += (double)rows->values[i * cols + j] * rows->values[i * cols + j];
+        factor = (float)(magnitudes[i] / sqrt(squares));
+        for (size_t j = 0; j < cols; j++)
+            rows->values[i * cols + j] *= factor;
+    }
+}
+
+void model_merge(const struct model_rows *rows, const struct lora *lora,
+                 struct merged_parts parts)
 {
     size_t cols = rows->parameter->cols, rank = lora->rank;
 
     for (size_t i = 0; i < rows->count; i++)
         for (size_t k = 0; k < rank; k++) {
-            float factor = (float)(lora->scale * b[i * rank + k]);
+            float factor = (float)(lora->scale * parts.b[i * rank + k]);
 
             for (size_t j = 0; j < cols; j++)
-                rows->values[i * cols + j] += factor * a[k * cols + j];
+                rows->values[i * cols + j] += factor * parts.a[k * cols + j];
         }
+    if (parts.magnitudes)
+        set_norms(rows, parts.magnitudes);
 }
 
 bool model_read(const struct model *model, const struct model_rows *rows,
@@ -440,8 +461,11 @@ bool model_load(struct model *model, struct error *err)
     if (!ok)
         error_set(err, ERROR_SYSTEM, "no memory to convert %zu elements", elements);
     ok = ok && open_base(model, err) && model_open_merged(model, err) &&
-         load_base(&l, err) && model_load_trained_adapter(&l, err) &&
-         model->be->ops->sync(model->be, err);
+         load_base(&l, err);
+    if (ok)
+        model_init_magnitudes(model);
+    ok =
+        ok && model_load_trained_adapter(&l, err) && model->be->ops->sync(model->be, err);
     free(l.values);
     free(l.packed);
     if (model->plan->method == METHOD_FULL && !model->config->multimodal) {

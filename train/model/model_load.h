@@ -13,7 +13,7 @@ struct model_loader {
 
 static inline bool model_is_adapter(const struct shape_parameter *p)
 {
-    return p->part == PART_LORA_A || p->part == PART_LORA_B;
+    return p->part >= PART_LORA_A;
 }
 
 /* Check that a stored tensor has the shape of a parameter. */

@@ -41,6 +41,75 @@ static bool stays_separate(const struct model *m, enum module module)
     return m->plan->generation.alone && m->shapes.lora.adapted[module];
 }
 
+/* The tensors of the adapter of one layer; no magnitudes: plain LoRA. */
+struct stored_adapter {
+    const struct stored_tensor *a, *b, *magnitudes;
+};
+
+static bool find_stored(const struct model *m, const struct parameter *p,
+                        struct stored_adapter *out, struct error *err)
+{
+    size_t rank = m->merged_lora.rank;
+    const struct stored_tensor *magnitudes =
+        find_adapter(m, m->merged, p->name, ".lora_magnitude_vector");
+    bool has_vector = magnitudes && magnitudes->format < FORMAT_COUNT &&
+                      magnitudes->rank == 1 && magnitudes->shape[0] == p->rows;
+
+    *out = (struct stored_adapter) {
+        .a = find_adapter(m, m->merged, p->name, ".lora_A.weight"),
+        .b = find_adapter(m, m->merged, p->name, ".lora_B.weight"),
+        .magnitudes = m->merged_lora.dora ? magnitudes : NULL,
+    };
+    return (has_shape(out->a, rank, p->cols) && has_shape(out->b, p->rows, rank) &&
+            (!m->merged_lora.dora || has_vector)) ||
+           error_set(err, ERROR_DATA,
+                     "the adapter for %s is missing or has another shape", p->name);
+}
+
+/* Read rows of a tensor that is stored as the layer's output is. */
+static bool read_outputs(const struct model *m, const struct model_rows *rows,
+                         const struct stored_tensor *t, float *to, struct error *err)
+{
+    const struct parameter *p = rows->parameter;
+    struct matrix_layout layout = {
+        .storage = p->stored == STORED_HEADS ? STORED_HEADS : STORED_ROWS,
+        .rows = p->rows,
+        .cols = t->rank == 1 ? 1 : t->shape[1],
+        .heads = m->config->heads,
+        .kv_heads = m->config->kv_heads,
+        .item = format_info(t->format)->bytes,
+    };
+    struct model_rows part = *rows;
+
+    part.values = to;
+    return model_read_rows(&layout, t, &part, err);
+}
+
+/* Merge the adapter of a layer into rows of its weights. */
+static bool merge_adapter(const struct model *m, const struct model_rows *rows,
+                          struct error *err)
+{
+    const struct parameter *p = rows->parameter;
+    size_t rank = m->merged_lora.rank;
+    struct stored_adapter from;
+    float *a, *b, *magnitudes;
+    bool ok;
+
+    if (!find_stored(m, p, &from, err))
+        return false;
+    a = memory_alloc(((p->cols + rows->count) * rank + rows->count) * sizeof(*a));
+    b = a + rank * p->cols;
+    magnitudes = b + rank * rows->count;
+    ok = model_read_stored(from.a, 0, rank * p->cols, a, err) &&
+         read_outputs(m, rows, from.b, b, err) &&
+         (!from.magnitudes || read_outputs(m, rows, from.magnitudes, magnitudes, err));
+    if (ok)
+        model_merge(rows, &m->merged_lora,
+                    (struct merged_parts) { a, b, from.magnitudes ? magnitudes : NULL });
+    free(a);
+    return ok;
+}
+
 bool model_add_merged(const struct model *m, const struct model_rows *rows,
                       struct error *err)
 {
@@ -48,17 +117,8 @@ bool model_add_merged(const struct model *m, const struct model_rows *rows,
     const struct shape_parameter *shape = &m->shapes.parameters[p - m->parameters];
     enum module module = shape->module;
     enum part part = shape->part;
-    const struct stored_tensor *a = find_adapter(m, m->merged, p->name, ".lora_A.weight");
-    const struct stored_tensor *b = find_adapter(m, m->merged, p->name, ".lora_B.weight");
     const struct stored_tensor *saved =
         find_adapter(m, m->merged, p->name, part == PART_BIAS ? "" : ".weight");
-    size_t rank = m->merged_lora.rank;
-    struct matrix_layout layout = { .storage = STORED_ROWS,
-                                    .rows = p->rows,
-                                    .cols = rank };
-    struct model_rows rows_of_b = *rows;
-    float *lora_a, *lora_b;
-    bool ok;
 
     if (saved && m->merged_lora.saved[module])
         return model_check_shape(saved, p, err) &&
@@ -66,23 +126,7 @@ bool model_add_merged(const struct model *m, const struct model_rows *rows,
     if (part != PART_WEIGHT || !m->merged_lora.adapted[module] ||
         stays_separate(m, module))
         return true;
-    if (!has_shape(a, rank, p->cols) || !has_shape(b, p->rows, rank))
-        return error_set(err, ERROR_DATA,
-                         "the adapter for %s is missing or has another shape", p->name);
-    if (p->stored == STORED_HEADS)
-        layout.storage = STORED_HEADS;
-    layout.heads = m->config->heads;
-    layout.kv_heads = m->config->kv_heads;
-    layout.item = format_info(b->format)->bytes;
-    lora_a = memory_alloc((p->cols + rows->count) * rank * sizeof(*lora_a));
-    lora_b = lora_a + rank * p->cols;
-    rows_of_b.values = lora_b;
-    ok = model_read_stored(a, 0, rank * p->cols, lora_a, err) &&
-         model_read_rows(&layout, b, &rows_of_b, err);
-    if (ok)
-        model_merge(rows, &m->merged_lora, lora_b, lora_a);
-    free(lora_a);
-    return ok;
+    return merge_adapter(m, rows, err);
 }
 
 /* If the head is the embedding, PEFT trains two copies; a single matrix can only replace
@@ -125,7 +169,9 @@ static bool is_read(const struct model *m, const struct stored_tensor *t)
             return true;
         if (weight && lora->adapted[p->module] &&
             (t == find_adapter(m, m->merged, p->name, ".lora_A.weight") ||
-             t == find_adapter(m, m->merged, p->name, ".lora_B.weight")))
+             t == find_adapter(m, m->merged, p->name, ".lora_B.weight") ||
+             (lora->dora &&
+              t == find_adapter(m, m->merged, p->name, ".lora_magnitude_vector"))))
             return true;
     }
     return false;

@@ -132,38 +132,42 @@ static float *read_values(const struct model *m, size_t index, size_t row, size_
     return NULL;
 }
 
-static bool find_adapter(const struct model *m, const struct shape_parameter *p,
-                         size_t *a, size_t *b)
+/* Return the index of a part of the same layer; SIZE_MAX: it has none. */
+static size_t part_of(const struct model *m, const struct shape_parameter *p,
+                      enum part part)
 {
-    *a = *b = SIZE_MAX;
-    for (size_t i = 0; i < m->shapes.count; i++) {
-        const struct shape_parameter *other = &m->shapes.parameters[i];
+    size_t slot = (p->layer * MODULES + p->module) * PARTS + part;
 
-        if (other->module != p->module || other->layer != p->layer)
-            continue;
-        *a = other->part == PART_LORA_A ? i : *a;
-        *b = other->part == PART_LORA_B ? i : *b;
-    }
-    return p->part == PART_WEIGHT && *a != SIZE_MAX && *b != SIZE_MAX;
+    return m->slots[slot] ? (size_t)(m->slots[slot] - m->parameters) : SIZE_MAX;
 }
 
 static bool add_adapter(const struct model *m, const struct model_rows *rows,
                         struct error *err)
 {
-    size_t index = (size_t)(rows->parameter - m->parameters), a, b;
+    const struct shape_parameter *p =
+        &m->shapes.parameters[rows->parameter - m->parameters];
+    size_t a = part_of(m, p, PART_LORA_A), b = part_of(m, p, PART_LORA_B);
+    size_t magnitude = part_of(m, p, PART_LORA_MAGNITUDE);
     const struct lora *lora = &m->shapes.lora;
-    float *lora_a, *lora_b = NULL;
+    float *lora_a, *lora_b = NULL, *magnitudes = NULL;
+    bool ok;
 
-    if (!find_adapter(m, &m->shapes.parameters[index], &a, &b))
+    if (p->part != PART_WEIGHT || a == SIZE_MAX)
         return true;
     lora_a = read_values(m, a, 0, lora->rank, err);
     if (lora_a)
         lora_b = read_values(m, b, rows->first, rows->count, err);
-    if (lora_b)
-        model_merge(rows, lora, lora_b, lora_a);
+    if (lora_b && magnitude != SIZE_MAX)
+        magnitudes = read_values(m, magnitude, 0, 1, err);
+    ok = lora_b && (magnitudes || magnitude == SIZE_MAX);
+    if (ok)
+        model_merge(rows, lora,
+                    (struct merged_parts) {
+                        lora_a, lora_b, magnitudes ? magnitudes + rows->first : NULL });
     free(lora_a);
     free(lora_b);
-    return lora_b != NULL;
+    free(magnitudes);
+    return ok;
 }
 
 /* Return the format in which a parameter of the base is saved if it is merged or not

@@ -14,13 +14,16 @@
 
 static const struct {
     enum module first, last;
+    enum dim outputs;  /* of all layers */
     enum dim adapters; /* of the separate buffer for x A^T */
+    enum dim z;        /* of the buffer of weight-decomposed adapters */
     bool u_after_y;    /* if folded, x A^T follows x W^T in its buffer */
 } stacks[STACKS] = {
-    [STACK_QKV] = { MODULE_QKV, MODULE_V, DIM_U_QKV, true },
-    [STACK_O] = { MODULE_O, MODULE_O, DIM_U_O, false },
-    [STACK_GATE_UP] = { MODULE_GATE_UP, MODULE_UP, DIM_U_GATE_UP, true },
-    [STACK_DOWN] = { MODULE_DOWN, MODULE_DOWN, DIM_U_DOWN, false },
+    [STACK_QKV] = { MODULE_QKV, MODULE_V, DIM_QKV, DIM_U_QKV, DIM_Z_QKV, true },
+    [STACK_O] = { MODULE_O, MODULE_O, DIM_C, DIM_U_O, DIM_Z_O, false },
+    [STACK_GATE_UP] = { MODULE_GATE_UP, MODULE_UP, DIM_GATE_UP, DIM_U_GATE_UP,
+                        DIM_Z_GATE_UP, true },
+    [STACK_DOWN] = { MODULE_DOWN, MODULE_DOWN, DIM_C, DIM_U_DOWN, DIM_Z_DOWN, false },
 };
 
 enum stack shapes_stack(enum module module)
@@ -115,7 +118,7 @@ static bool can_fold(const struct shapes_builder *m, enum stack stack)
     const struct shapes *s = m->out;
     enum format frozen = shapes_stored(m->plan->precision.frozen);
 
-    if (s->lora.dropout > 0 || m->plan->precision.fp8 || s->quantized ||
+    if (s->lora.dropout > 0 || s->lora.dora || m->plan->precision.fp8 || s->quantized ||
         s->trainable != FORMAT_FP32 ||
         (s->compute == FORMAT_FP32 && frozen != FORMAT_FP32))
         return false;
@@ -134,6 +137,20 @@ static size_t folded_columns(const struct shapes_builder *m, enum stack stack,
     return size_round(cols + shapes_adapters(&m->out->lora, stack), ROW_NUMBERS);
 }
 
+/* Stacks with weight-decomposed adapters keep their outputs before these are scaled. */
+static void dims_dora(struct shapes_builder *m, const struct lora *lora)
+{
+    size_t *d = m->dims;
+
+    for (enum stack i = 0; lora->dora && i < STACKS; i++) {
+        if (shapes_adapters(lora, i) == 0)
+            continue;
+        d[stacks[i].z] = d[stacks[i].outputs];
+        d[DIM_DORA_NORM] += d[stacks[i].outputs];
+        d[DIM_DORA_G] = max(d[DIM_DORA_G], d[stacks[i].outputs]);
+    }
+}
+
 static void dims_lora(struct shapes_builder *m, const struct lora *lora)
 {
     size_t *d = m->dims, dy;
@@ -147,6 +164,7 @@ static void dims_lora(struct shapes_builder *m, const struct lora *lora)
         if (!m->out->folded[i] || !stacks[i].u_after_y)
             d[stacks[i].adapters] = cols;
     }
+    dims_dora(m, lora);
     d[DIM_QKV_U] = folded_columns(m, STACK_QKV, d[DIM_QKV]);
     d[DIM_GATE_UP_U] = folded_columns(m, STACK_GATE_UP, d[DIM_GATE_UP]);
     /* the output gradient that the matmuls of o and down read */
@@ -383,6 +401,21 @@ static bool check_base(const struct plan *plan, const struct model_config *confi
                      "merge into the model that they were made from");
 }
 
+/* Norms read whole rows of weights, and the outputs that they scale in 16 bits or more. */
+static bool check_dora(const struct plan *plan, const struct lora *lora,
+                       struct error *err)
+{
+    if (!lora->dora || plan->external)
+        return true;
+    if (plan->precision.fp8)
+        return error_set(err, ERROR_JOB,
+                         "use_dora: matmuls in 8 bits (fp8) are not supported with it");
+    return plan->zero_stage <= 2 || plan_ranks(plan) < 2 ||
+           error_set(err, ERROR_JOB,
+                     "use_dora: zero_stage must be at most 2 with it, not %d",
+                     (int)plan->zero_stage);
+}
+
 /* A module that is trained as a whole must have 16-bit weights in the files. */
 static bool check_saved(const struct model_config *config, const struct lora *lora,
                         struct error *err)
@@ -413,7 +446,7 @@ bool shapes_check(const struct plan *plan, const struct model_config *config,
     *lora = (struct lora) { 0 };
     if (!check_base(plan, config, err) || !check_plan(plan, a, err) ||
         !(only_generates(plan, config) || lora_read(plan, config, lora, err)) ||
-        !check_saved(config, lora, err))
+        !check_saved(config, lora, err) || !check_dora(plan, lora, err))
         return false;
     if (config->tied && lora->saved[MODULE_EMBED] && plan->adapter_name_or_path &&
         !plan->create_new_adapter)

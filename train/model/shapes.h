@@ -49,7 +49,7 @@
 /* Linear layers that read the same input. */
 enum stack { STACK_QKV, STACK_O, STACK_GATE_UP, STACK_DOWN, STACKS };
 
-enum part { PART_WEIGHT, PART_BIAS, PART_LORA_A, PART_LORA_B };
+enum part { PART_WEIGHT, PART_BIAS, PART_LORA_A, PART_LORA_B, PART_LORA_MAGNITUDE };
 
 /* A moment of a trained parameter. */
 struct shape_moment {
@@ -112,6 +112,10 @@ enum buffer {
     BUFFER_U_O,
     BUFFER_U_GATE_UP,
     BUFFER_U_DOWN, /* x A^T (N, adapters * r), unless it is in the buffers above */
+    BUFFER_Z_QKV,  /* of weight-decomposed adapters: see model_dora.c */
+    BUFFER_Z_O,
+    BUFFER_Z_GATE_UP,
+    BUFFER_Z_DOWN,
     /* one of each, or one per block if shapes.keeps */
     BUFFER_H1, /* output of the first norm (N, C) */
     BUFFER_H2, /* output of the second norm */
@@ -136,6 +140,7 @@ enum buffer {
     BUFFER_DPOST_COPY, /* like DX_COPY */
     BUFFER_DLSE,       /* (H, N) scratch of the attention backward pass */
     BUFFER_LORA_G,     /* gradient of x A^T if not folded */
+    BUFFER_DORA_G,     /* gradient of a BUFFER_Z */
     /* gradient of the residual after dropout or a factor, as matmuls read it; in parallel
      * blocks, the output of the MLP before it is added */
     BUFFER_DROPPED,
@@ -170,6 +175,7 @@ enum buffer {
     BUFFER_LABELED_ROWS, /* int32 (1, N), scratch of the classifier */
     BUFFER_STEP_SCALARS, /* one struct step_scalars */
     BUFFER_CORRECT,      /* of an evaluation (1, N), if its accuracy is requested */
+    BUFFER_DORA_NORM,    /* one per block: norms of the rows of adapted weights */
     BUFFER_KEYS,
     /* one per block, if the plan generates: keys and values of the previous rows of each
      * sequence (slots * slot_rows, K D) */

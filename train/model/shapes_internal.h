@@ -55,6 +55,12 @@ enum dim {
     DIM_U_GATE_UP,
     DIM_U_DOWN, /* adapters over one input, times r */
     DIM_LORA_G, /* the widest of the adapters that are not folded */
+    DIM_Z_QKV,
+    DIM_Z_O,
+    DIM_Z_GATE_UP,
+    DIM_Z_DOWN,
+    DIM_DORA_G,    /* the widest of them */
+    DIM_DORA_NORM, /* all of them */
     DIM_QKV_U,
     DIM_GATE_UP_U, /* with folded adapters and padding */
     DIM_POST,      /* C, if attention and MLP outputs have a norm */

@@ -57,12 +57,14 @@ static const struct group block_groups[] = {
     { PART_LORA_B, MODULE_Q, MODULE_Q },
     { PART_LORA_B, MODULE_K, MODULE_K },
     { PART_LORA_B, MODULE_V, MODULE_V },
+    { PART_LORA_MAGNITUDE, MODULE_QKV, MODULE_V },
     { PART_WEIGHT, MODULE_Q_NORM, MODULE_Q_NORM },
     { PART_WEIGHT, MODULE_K_NORM, MODULE_K_NORM },
     { PART_WEIGHT, MODULE_O, MODULE_O },
     { PART_BIAS, MODULE_O, MODULE_O },
     { PART_LORA_A, MODULE_O, MODULE_O },
     { PART_LORA_B, MODULE_O, MODULE_O },
+    { PART_LORA_MAGNITUDE, MODULE_O, MODULE_O },
     { PART_WEIGHT, MODULE_POST1, MODULE_POST1 },
     { PART_WEIGHT, MODULE_NORM2, MODULE_NORM2 },
     { PART_BIAS, MODULE_NORM2, MODULE_NORM2 },
@@ -72,10 +74,12 @@ static const struct group block_groups[] = {
     { PART_LORA_B, MODULE_GATE_UP, MODULE_GATE_UP },
     { PART_LORA_B, MODULE_GATE, MODULE_GATE },
     { PART_LORA_B, MODULE_UP, MODULE_UP },
+    { PART_LORA_MAGNITUDE, MODULE_GATE_UP, MODULE_UP },
     { PART_WEIGHT, MODULE_DOWN, MODULE_DOWN },
     { PART_BIAS, MODULE_DOWN, MODULE_DOWN },
     { PART_LORA_A, MODULE_DOWN, MODULE_DOWN },
     { PART_LORA_B, MODULE_DOWN, MODULE_DOWN },
+    { PART_LORA_MAGNITUDE, MODULE_DOWN, MODULE_DOWN },
     { PART_WEIGHT, MODULE_POST2, MODULE_POST2 },
 };
 
@@ -122,7 +126,7 @@ static bool is_trainable(const struct shapes_builder *m, enum module module,
 {
     if (m->plan->generation.alone)
         return false;
-    if (part == PART_LORA_A || part == PART_LORA_B)
+    if (part >= PART_LORA_A)
         return true;
     switch (m->plan->method) {
     case METHOD_FULL:
@@ -169,6 +173,8 @@ static bool exists(const struct shapes_builder *m, enum module module, enum part
     case PART_LORA_A:
     case PART_LORA_B:
         return m->out->lora.adapted[module];
+    case PART_LORA_MAGNITUDE:
+        return m->out->lora.adapted[module] && m->out->lora.dora;
     }
     return false;
 }
@@ -177,7 +183,7 @@ static const char *name_of(const struct shapes_builder *m,
                            const struct shape_parameter *p)
 {
     static const char *const suffix[] = { ".weight", ".bias", ".lora_A.weight",
-                                          ".lora_B.weight" };
+                                          ".lora_B.weight", ".lora_magnitude_vector" };
     const char *prefix = p->part >= PART_LORA_A ? "base_model.model." : "";
     const struct architecture *a = m->config->architecture;
     const char *path = a->paths[p->module];
@@ -198,11 +204,16 @@ static void shape_of(const struct shapes_builder *m, struct shape_parameter *p)
         p->rows = m->out->lora.rank;
     if (p->part == PART_LORA_B)
         p->cols = m->out->lora.rank;
-    if (p->part == PART_BIAS) { /* one per output; a norm has as many as weights */
+    if (p->part == PART_BIAS ||
+        p->part ==
+            PART_LORA_MAGNITUDE) { /* one per output; a norm has as many as weights */
         p->cols = row->rows == DIM_ONE ? p->cols : p->rows;
         p->rows = 1;
     }
-    p->rank = row->rows == DIM_ONE || p->part == PART_BIAS ? 1 : 2;
+    p->rank =
+        row->rows == DIM_ONE || p->part == PART_BIAS || p->part == PART_LORA_MAGNITUDE
+            ? 1
+            : 2;
 }
 
 /* B has the rows of its layer; it is [out][in] even for Conv1D. */
@@ -348,8 +359,8 @@ static void add_parameter(struct shapes_builder *m, enum module module, enum par
     p->quantized = m->out->quantized && part == PART_WEIGHT && module_is_linear(module) &&
                    !p->trainable && !m->out->lora.saved[module] &&
                    !weights_skip_quantization(m->config, p->name);
-    p->decays =
-        p->trainable && p->rank == 2; /* like transformers' get_decay_parameter_names */
+    /* like transformers' get_decay_parameter_names, which knows no name of magnitudes */
+    p->decays = p->trainable && (p->rank == 2 || part == PART_LORA_MAGNITUDE);
     /* LoRA+: B matrices and vectors; LLaMA-Factory's _create_loraplus_optimizer */
     p->lr_factor = lr_ratio > 0 && (part == PART_LORA_B || p->rank == 1) ? lr_ratio : 1;
     p->gathered = shapes_is_gathered(m, p);
