@@ -115,6 +115,7 @@ libtrain_a_SOURCES += %D%/jinja/jinja_text.c %D%/jinja/jinja_text.h
 libtrain_a_SOURCES += %D%/jinja/jinja_value.c %D%/jinja/jinja_value.h
 
 libtrain_a_SOURCES += %D%/model/adapter_check.c %D%/model/adapter_check.h
+libtrain_a_SOURCES += %D%/model/adapter_methods.c %D%/model/adapter_methods.h
 libtrain_a_SOURCES += %D%/model/architecture.c %D%/model/architecture.h
 libtrain_a_SOURCES += %D%/model/architecture_layernorm.c
 libtrain_a_SOURCES += %D%/model/architecture_rms.c %D%/model/architecture_rows.h
@@ -132,6 +133,7 @@ libtrain_a_SOURCES += %D%/model/model_config.c %D%/model/model_config.h
 libtrain_a_SOURCES += %D%/model/model_decode.c
 libtrain_a_SOURCES += %D%/model/model_distill.c
 libtrain_a_SOURCES += %D%/model/model_dora.c %D%/model/model_dora.h
+libtrain_a_SOURCES += %D%/model/model_pissa.c %D%/model/model_pissa.h
 libtrain_a_SOURCES += %D%/model/model_forward.c %D%/model/model_internal.h
 libtrain_a_SOURCES += %D%/model/model_init.c
 libtrain_a_SOURCES += %D%/model/model_linear.c
@@ -164,6 +166,7 @@ libtrain_a_SOURCES += %D%/model/shapes_memory.c
 libtrain_a_SOURCES += %D%/model/shapes_parameters.c %D%/model/shapes_internal.h
 libtrain_a_SOURCES += %D%/model/shapes_moments.c
 libtrain_a_SOURCES += %D%/model/shapes_windows.c
+libtrain_a_SOURCES += %D%/model/singular.c %D%/model/singular.h
 libtrain_a_SOURCES += %D%/model/weights.c %D%/model/weights.h
 
 libtrain_a_SOURCES += %D%/teacher/distillation.c %D%/teacher/distillation.h

@@ -116,6 +116,7 @@ struct plan {
     const char *lora_target; /* "all", or names separated by commas */
     const char *additional_target;
     bool use_rslora, use_dora, create_new_adapter;
+    bool pissa_init, pissa_convert;
     double loraplus_lr_ratio; /* 0: off */
     int64_t quantization_bit; /* 4: frozen linear layers of the blocks in NF4; 0: none */
     bool double_quantization;

@@ -11,7 +11,7 @@
 #include "patcher/schema/schema.h"
 #include "patcher/schema/schema_value.h"
 
-#define GROUP_KEYS 9
+#define GROUP_KEYS 10
 
 enum basis { BY_METHOD, BY_STAGE, BY_BITS };
 
@@ -29,8 +29,8 @@ static const struct group {
       .key = "finetuning_type",
       .method = METHOD_LORA,
       .keys = { "lora_rank", "lora_alpha", "lora_dropout", "lora_target",
-                "additional_target", "use_rslora", "use_dora", "loraplus_lr_ratio",
-                "create_new_adapter" } },
+                "additional_target", "use_rslora", "use_dora", "pissa_init",
+                "loraplus_lr_ratio", "create_new_adapter" } },
     { .needs = "finetuning_type: freeze",
       .key = "finetuning_type",
       .method = METHOD_FREEZE,

@@ -91,6 +91,16 @@ static const struct key rows[] = {
           "scale B A and multiplied by a trained magnitude, as in PEFT. It takes "
           "more time and memory than plain LoRA, and is not available with fp8 or "
           "zero_stage 3." },
+    { TS_USED("pissa_init", KEY_BOOL, "false"), .into = TS_FIELD(pissa_init),
+      .help = "PiSSA: start the adapters as the largest singular values of the weights, "
+              "and train them over the rest",
+      .manual = "The saved adapter requires the same change of the base, which PEFT and "
+                "trainspool make when they read it; pissa_convert: true makes a plain "
+                "one.  It is not available with quantization_bit and zero_stage 3, and "
+                "with stage: dpo requires ref_model." },
+    { TS_USED("pissa_convert", KEY_BOOL, "false"), .into = TS_FIELD(pissa_convert),
+      .help = "with pissa_init, also write a plain adapter of twice the rank for the "
+              "unchanged model to pissa_converted in output_dir" },
     { TS_USED("use_rslora", KEY_BOOL, "false"), .into = TS_FIELD(use_rslora),
       .help = "scale the adapters by lora_alpha divided by the square root of "
               "lora_rank instead of by lora_rank" },
@@ -198,12 +208,8 @@ static const struct key rows[] = {
                     "initialization of added tokens"),
     TS_IGNORED("loraplus_lr_embedding", KEY_REAL, "1e-6",
                "LoRA+ learning rate of embeddings"),
-    TS_IGNORED("pissa_iter", KEY_INT, "16", "number of PiSSA iterations"),
-    TS_REJECTED("pissa_init", KEY_BOOL, "false", NULL,
-                "PiSSA, adapters initialized from singular vectors",
-                "use plain LoRA, which starts at zero"),
-    TS_REJECTED("pissa_convert", KEY_BOOL, "false", NULL,
-                "conversion of PiSSA adapters to plain ones", NULL),
+    TS_IGNORED("pissa_iter", KEY_INT, "16",
+               "iterations of PiSSA; singular values are always exact, as with -1"),
     TS_IGNORED("bnb_4bit_compute_dtype", KEY_TEXT, NULL,
                "format of matmuls with 4-bit weights"),
     TS_REJECTED("quantization_config", KEY_MAP, NULL, NULL, "quantization of the weights",

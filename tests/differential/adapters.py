@@ -60,7 +60,7 @@ KINDS = {
     "bias": ({"target_modules": ["q_proj"], "bias": "all"}, False, "bias"),
     "lora_bias": ({"target_modules": ["q_proj"], "lora_bias": True}, False, "lora_bias"),
     "dora": ({"target_modules": ["q_proj"], "use_dora": True}, False, None),
-    "pissa": ({"target_modules": ["q_proj"], "init_lora_weights": "pissa"}, False, "init_lora_weights pissa"),
+    "pissa": ({"target_modules": ["q_proj"], "init_lora_weights": "pissa"}, False, None),
     "pissa_niter_4": ({"target_modules": ["q_proj"], "init_lora_weights": "pissa_niter_4"}, False,
                       "init_lora_weights pissa"),
     "olora": ({"target_modules": ["q_proj"], "init_lora_weights": "olora"}, False, "init_lora_weights olora"),

@@ -32,6 +32,7 @@ static int read_golden(void **state)
     json_array_append_new(both, read_file("tests/golden/qlora.json"));
     json_array_append_new(both, read_file("tests/golden/prequantized.json"));
     json_array_append_new(both, read_file("tests/golden/dora.json"));
+    json_array_append_new(both, read_file("tests/golden/pissa.json"));
     *state = both;
     return 0;
 }
@@ -117,9 +118,10 @@ static void check_files(const char *dir, const json_t *tensors)
  * values. */
 static void check_config(const char *dir, const json_t *theirs)
 {
-    static const char *const keys[] = { "peft_type", "r",          "lora_alpha",
-                                        "bias",      "use_rslora", "fan_in_fan_out",
-                                        "use_dora" };
+    static const char *const keys[] = { "peft_type",  "r",
+                                        "lora_alpha", "bias",
+                                        "use_rslora", "fan_in_fan_out",
+                                        "use_dora",   "init_lora_weights" };
     char *name = path_join(dir, "adapter_config.json");
     struct error err = { 0 };
     json_t *ours = json_read_file(name, (size_t)1 << 20, &err);
@@ -305,6 +307,116 @@ static void test_dora_over_4_bits_matches_peft(void **state)
     check_run(json_array_get(*state, 3), "llama twice");
 }
 
+/* ---- Adapters that start as a part of the weights ---- */
+
+/* Set the plan to the settings of a run of PEFT. */
+static void set_plan(struct plan *plan, const json_t *run)
+{
+    const json_t *config = json_object_get(run, "config");
+    const json_t *targets = json_object_get(config, "target_modules"), *name;
+    static char names[256];
+    size_t i;
+
+    names[0] = 0;
+    json_array_foreach((json_t *)targets, i, name)
+    {
+        strcat(names, i > 0 ? "," : "");
+        strcat(names, json_string_value(name));
+    }
+    plan->method = METHOD_LORA;
+    plan->lora_target = names;
+    plan->lora_rank = json_integer_value(json_object_get(config, "r"));
+    plan->lora_alpha = json_number_value(json_object_get(config, "lora_alpha"));
+    plan->use_rslora = json_is_true(json_object_get(config, "use_rslora"));
+    plan->use_dora = json_is_true(json_object_get(config, "use_dora"));
+    plan->pissa_init = true;
+}
+
+/* Norm of B A of a layer. */
+static double product_norm(struct unit_model *u, const char *layer)
+{
+    char name[128];
+    const struct parameter *a, *b;
+    double squares = 0;
+
+    snprintf(name, sizeof(name), "base_model.model.%s.lora_A.weight", layer);
+    a = unit_parameter(u, name);
+    snprintf(name, sizeof(name), "base_model.model.%s.lora_B.weight", layer);
+    b = unit_parameter(u, name);
+    for (size_t o = 0; o < b->rows; o++)
+        for (size_t i = 0; i < a->cols; i++) {
+            double sum = 0;
+
+            for (size_t k = 0; k < a->rows; k++)
+                sum += (double)((const float *)b->weight.data)[o * b->cols + k] *
+                       ((const float *)a->weight.data)[k * a->cols + i];
+            squares += sum * sum;
+        }
+    return sqrt(squares);
+}
+
+/* Check the merged model that an adapter of a folder makes. */
+static void check_reloaded(const struct plan *plan, const json_t *run, const char *dir)
+{
+    struct unit_model u = { .arena = arena_new(), .plan = *plan };
+    struct error err = { 0 };
+
+    u.plan.pissa_init = false;
+    u.plan.adapter_name_or_path = dir;
+    u.plan.generation.alone = true;
+    unit_must(model_config_read(plan->model_name_or_path, u.arena, &u.config, &err),
+              &err);
+    unit_model_start(&u, 64, 2, 1);
+    check_logits(&u, json_object_get(run, "rows"), json_object_get(run, "merged"));
+    unit_model_stop(&u);
+}
+
+/* Save what was trained in each form, and read it again. */
+static void check_saved_forms(struct unit_model *u, const json_t *run)
+{
+    char *plain = unit_dir_new(), *converted = unit_dir_new(), *merged = unit_dir_new();
+    struct error err = { 0 };
+
+    unit_must(model_save(u->model, plain, &err), &err);
+    check_files(plain, json_object_get(run, "tensors"));
+    check_config(plain, json_object_get(run, "config"));
+    unit_must(model_save_converted(u->model, converted, &err), &err);
+    unit_must(model_export(u->model, merged, &err), &err);
+    check_merged(merged, run);
+    check_reloaded(&u->plan, run, plain);
+    check_reloaded(&u->plan, run, converted);
+    unit_dir_free(plain);
+    unit_dir_free(converted);
+    unit_dir_free(merged);
+}
+
+static void check_pissa(const json_t *golden, const char *name)
+{
+    const json_t *run = json_object_get(json_object_get(golden, "runs"), name);
+    const json_t *rows = json_object_get(run, "rows"), *row, *norm;
+    struct unit_model u = open_shared(golden, run);
+    struct batch batch = { 0 };
+    const char *layer;
+    size_t i;
+
+    json_array_foreach((json_t *)rows, i, row) unit_batch_json(&batch, row);
+    set_plan(&u.plan, run);
+    unit_model_start(&u, batch.rows, batch.sequences, 2);
+    json_object_foreach((json_t *)json_object_get(run, "start"), layer, norm)
+        unit_assert_near(layer, product_norm(&u, layer), json_number_value(norm), 1e-5);
+    check_training(&u, run, &batch);
+    check_saved_forms(&u, run);
+    unit_model_stop(&u);
+    unit_batch_free(&batch);
+}
+
+static void test_pissa_matches_peft(void **state)
+{
+    check_pissa(json_array_get(*state, 4), "llama");
+    check_pissa(json_array_get(*state, 4), "llama dora");
+    check_pissa(json_array_get(*state, 4), "qwen2 some");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -318,6 +430,7 @@ int main(void)
         cmocka_unit_test(test_lora_over_a_double_quantized_file_matches_bitsandbytes),
         cmocka_unit_test(test_dora_matches_peft),
         cmocka_unit_test(test_dora_over_4_bits_matches_peft),
+        cmocka_unit_test(test_pissa_matches_peft),
     };
 
     return cmocka_run_group_tests(tests, read_golden, drop_golden);

@@ -4,9 +4,12 @@
 
 #include "train/model/lora.h"
 #include "train/model/lora_config.h"
+#include "train/model/singular.h"
 
 #include <math.h>
 
+#include "base/arena.h"
+#include "base/random.h"
 #include "base/size.h"
 #include "tests/unit/unit.h"
 
@@ -273,6 +276,64 @@ static void test_lora_config_reads_what_peft_writes(void **state)
     unit_dir_free(dir);
 }
 
+/* Check that the vectors are orthogonal unit vectors with a right = value left. */
+static void check_singular(const float *a, size_t rows, size_t cols,
+                           const struct singular *s, size_t count)
+{
+    for (size_t k = 0; k < count; k++) {
+        const double *right = s->right + k * cols, *left = s->left + k * rows;
+
+        assert_true(k == 0 || s->values[k] <= s->values[k - 1]);
+        for (size_t row = 0; row < rows; row++) {
+            double sum = 0;
+
+            for (size_t i = 0; i < cols; i++)
+                sum += (double)a[row * cols + i] * right[i];
+            assert_true(fabs(sum - s->values[k] * left[row]) <= 1e-9 * s->values[0]);
+        }
+        for (size_t other = 0; other <= k && s->values[k] > 1e-9 * s->values[0];
+             other++) {
+            double sum = 0;
+
+            for (size_t i = 0; i < cols; i++)
+                sum += right[i] * s->right[other * cols + i];
+            assert_true(fabs(sum - (other == k)) <= 1e-12);
+        }
+    }
+}
+
+/* Wide and tall matrices; equal values; values that are zero; all of them. */
+static void test_singular_values_and_vectors(void **state)
+{
+    static const size_t cases[][3] = { { 7, 5, 5 },  { 5, 9, 3 },    { 1, 4, 1 },
+                                       { 64, 6, 2 }, { 40, 150, 4 }, { 120, 90, 6 } };
+
+    (void)state;
+    for (size_t c = 0; c < 3 * TS_COUNT(cases); c++) {
+        const size_t *size = cases[c / 3];
+        float *a = memory_alloc(size[0] * size[1] * sizeof(*a));
+        double squares = 0, sum = 0;
+        struct singular s;
+
+        for (size_t i = 0; i < size[0] * size[1]; i++) {
+            a[i] = (float)random_normal(3, RANDOM_INIT, 0, i);
+            if (c % 3 == 1) /* all equal */
+                a[i] = i / size[1] == i % size[1] ? 2 : 0;
+            if (c % 3 == 2) /* of rank 1 */
+                a[i] = (float)(i / size[1] + 1) * (float)(i % size[1] + 1) / 8;
+            squares += (double)a[i] * a[i];
+        }
+        s = singular_compute(a, size[0], size[1], size[2]);
+        check_singular(a, size[0], size[1], &s, size[2]);
+        for (size_t k = 0; k < size[2]; k++)
+            sum += s.values[k] * s.values[k];
+        if (size[2] == size[0] || size[2] == size[1] || c % 3 == 2)
+            assert_true(fabs(sum - squares) <= 1e-12 * squares);
+        singular_clear(&s);
+        free(a);
+    }
+}
+
 static void test_lora_config_rejects(void **state)
 {
     static const struct {
@@ -319,7 +380,8 @@ static void test_lora_config_rejects(void **state)
           "weights" },
         { "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"init_lora_weights\": "
           "\"olora\"}",
-          "init_lora_weights olora" },
+          "init_lora_weights olora is not supported: the adapter belongs to base "
+          "weights" },
         { "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"init_lora_weights\": "
           "\"new\"}",
           "init_lora_weights new is not supported" },
@@ -368,6 +430,7 @@ int main(void)
         cmocka_unit_test(test_lora_reads_saved_names_as_peft),
         cmocka_unit_test(test_lora_config_round_trips),
         cmocka_unit_test(test_lora_config_reads_what_peft_writes),
+        cmocka_unit_test(test_singular_values_and_vectors),
         cmocka_unit_test(test_lora_config_rejects),
     };
 

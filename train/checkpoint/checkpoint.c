@@ -514,7 +514,13 @@ static bool publish(struct model *model, const char *dir, const struct plan *pla
 
 bool checkpoint_publish(struct model *model, const struct plan *plan, struct error *err)
 {
-    return publish(model, plan->output_dir, plan, model_save, err);
+    char *converted = path_join(plan->output_dir, "pissa_converted");
+    bool ok = publish(model, plan->output_dir, plan, model_save, err) &&
+              (!plan->pissa_init || !plan->pissa_convert ||
+               publish(model, converted, plan, model_save_converted, err));
+
+    free(converted);
+    return ok;
 }
 
 bool checkpoint_export(struct model *model, const struct plan *plan, struct error *err)

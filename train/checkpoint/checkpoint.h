@@ -44,7 +44,7 @@ bool checkpoint_begin(const char *dir, const char *digest, int64_t after,
 bool checkpoint_remove_temporary(const char *dir, struct error *err);
 
 /* Write the trained model to plan->output_dir: first into a temporary folder there, then
- * rename each file. */
+ * rename each file.  With pissa_convert, the converted adapter to pissa_converted there. */
 bool checkpoint_publish(struct model *model, const struct plan *plan, struct error *err);
 /* Write the whole model with merged adapters to plan->export_dir in the same way. */
 bool checkpoint_export(struct model *model, const struct plan *plan, struct error *err);

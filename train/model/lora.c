@@ -26,6 +26,7 @@ static bool read_plan(const struct plan *plan, const struct architecture *a,
     out->dropout = plan->lora_dropout;
     out->rslora = plan->use_rslora;
     out->dora = plan->use_dora;
+    out->pissa = plan->pissa_init;
     if (strcmp(names, "all") == 0)
         adapter_targets_all(a, out->adapted);
     else if (!adapter_targets_mark_names(&adapted, names, out->adapted, err))
@@ -120,6 +121,13 @@ static bool peft_ties(const struct lora *lora, const struct architecture *a)
     return lora->tied && strcmp(architecture_leaf(a, MODULE_HEAD), "lm_head") == 0;
 }
 
+/* PEFT takes the initial adapter out of the base when it loads the file.  Not
+ * "pissa_niter_16": with that it approximates another one each time. */
+static json_t *initialization_of(const struct lora *lora)
+{
+    return lora->pissa ? json_string("pissa") : json_true();
+}
+
 /* Write the keys that peft 0.13 writes, so that it reads the file without a warning; and
  * ensure_weight_tying, which 0.18 introduced, if head and embedding are tied. */
 bool lora_write_config(const struct lora *lora, const struct architecture *architecture,
@@ -129,14 +137,14 @@ bool lora_write_config(const struct lora *lora, const struct architecture *archi
     json_t *alpha =
         whole ? json_integer((json_int_t)lora->alpha) : json_real(lora->alpha);
     json_t *root = json_pack(
-        "{s:{}, s:n, s:s, s:s, s:b, s:b, s:b, s:n, s:n, s:o, s:f, s:o, s:s, s:I, s:{}, "
+        "{s:{}, s:n, s:s, s:s, s:b, s:b, s:o, s:n, s:n, s:o, s:f, s:o, s:s, s:I, s:{}, "
         "s:n, s:o, s:s, s:b, s:b}",
         "alpha_pattern", "auto_mapping", "base_model_name_or_path", base, "bias", "none",
         "fan_in_fan_out", architecture->linear == STORED_COLUMNS, "inference_mode", 1,
-        "init_lora_weights", 1, "layers_pattern", "layers_to_transform", "lora_alpha",
-        alpha, "lora_dropout", lora->dropout, "modules_to_save",
-        names_of(architecture, lora->saved, false), "peft_type", "LORA", "r",
-        (json_int_t)lora->rank, "rank_pattern", "revision", "target_modules",
+        "init_lora_weights", initialization_of(lora), "layers_pattern",
+        "layers_to_transform", "lora_alpha", alpha, "lora_dropout", lora->dropout,
+        "modules_to_save", names_of(architecture, lora->saved, false), "peft_type",
+        "LORA", "r", (json_int_t)lora->rank, "rank_pattern", "revision", "target_modules",
         targets_of(lora, architecture), "task_type", "CAUSAL_LM", "use_dora", lora->dora,
         "use_rslora", lora->rslora);
     bool ok =

@@ -15,7 +15,8 @@ struct lora {
     size_t rank; /* 0: no adapters */
     double alpha, dropout, scale;
     bool rslora;
-    bool dora; /* weight-decomposed: model_dora.c */
+    bool dora;  /* weight-decomposed: model_dora.c */
+    bool pissa; /* starts as a part of the weights: model_pissa.c */
     bool adapted[MODULES];
     /* trained as a whole in addition to the adapters: additional_target */
     bool saved[MODULES];

@@ -50,7 +50,7 @@ static const char *const ignored_keys[] = {
     "qalora_group_size", "task_type",
 };
 
-/* How init_lora_weights prepared the adapter.  Some methods subtract the initial adapter
+/* How init_lora_weights prepared the adapter, but for "pissa".  Some methods subtract the initial adapter
  * from the base weights, or replace them, and PEFT does so again when it loads the
  * adapter (tuners/lora/layer.py, update_layer). */
 static const struct {
@@ -58,7 +58,7 @@ static const struct {
     bool changes_base;
 } initializations[] = {
     { "gaussian", false }, { "eva", false },    { "orthogonal", false },
-    { "pissa", true },     { "olora", true },   { "corda", true },
+    { "olora", true },     { "pissa", true },   { "corda", true },
     { "loftq", true },     { "lora_ga", true },
 };
 
@@ -95,30 +95,35 @@ static bool check_keys(const json_t *root, const char *file, struct error *err)
     return true;
 }
 
-static bool check_initialization(const json_t *value, const char *file, struct error *err)
+static bool read_initialization(const json_t *value, const char *file, struct lora *out,
+                                struct error *err)
 {
     const char *name = json_string_value(value);
 
-    if (!name)
-        return true; /* true or false: A is random, B is 0 or random */
+    if (!name) /* true or false: A is random, B is 0 or random */
+        return true;
+    out->pissa = strcmp(name, "pissa") == 0; /* exact, other than pissa_niter_N */
+    if (out->pissa)
+        return true;
     for (size_t i = 0; i < TS_COUNT(initializations); i++) {
         if (!text_starts(name, initializations[i].prefix))
             continue;
         if (!initializations[i].changes_base)
             return true;
-        return error_set(err, ERROR_DATA,
-                         "%s: init_lora_weights %s is not supported: the adapter belongs "
-                         "to base weights that this method changed; convert it into a "
-                         "plain one (pissa_convert: true in LLaMA-Factory, "
-                         "path_initial_model_for_weight_conversion in PEFT), or merge it "
-                         "with PEFT",
-                         file, name);
+        return error_set(
+            err, ERROR_DATA,
+            "%s: init_lora_weights %s is not supported: the adapter belongs "
+            "to base weights that this method changed; convert it into a "
+            "plain one (path_initial_model_for_weight_conversion in PEFT), or "
+            "merge it with PEFT",
+            file, name);
     }
     return error_set(err, ERROR_DATA, "%s: init_lora_weights %s is not supported", file,
                      name);
 }
 
-static bool check_kind(const json_t *root, const char *file, struct error *err)
+static bool check_kind(const json_t *root, const char *file, struct lora *out,
+                       struct error *err)
 {
     const char *type = json_get_string(root, "peft_type", "LORA", file, err);
     const char *bias = json_get_string(root, "bias", "none", file, err);
@@ -134,7 +139,8 @@ static bool check_kind(const json_t *root, const char *file, struct error *err)
         return error_set(err, ERROR_DATA, "%s: bias \"%s\" is not supported, only none",
                          file, bias);
     return check_keys(root, file, err) &&
-           check_initialization(json_object_get(root, "init_lora_weights"), file, err);
+           read_initialization(json_object_get(root, "init_lora_weights"), file, out,
+                               err);
 }
 
 /* A list of names, or one regular expression. */
@@ -435,7 +441,7 @@ bool lora_config_read(const char *dir, const struct model_config *config,
     bool ok;
 
     *out = (struct lora) { 0 };
-    ok = root && check_kind(root, file, &local) && read_targets(&reading, &local) &&
+    ok = root && check_kind(root, file, out, &local) && read_targets(&reading, &local) &&
          read_saved(&reading, &local) && read_numbers(&reading, &local) &&
          adapter_targets_finish(out, file, ERROR_DATA, &local);
     json_decref(root);

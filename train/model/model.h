@@ -294,6 +294,9 @@ void model_set_saving(struct model *model, const struct template_saving *saving)
  * adapter alone (adapter_model.safetensors, adapter_config.json), and the tokenizer
  * files. */
 bool model_save(struct model *model, const char *dir, struct error *err);
+/* Write adapters that started as a part of the weights (pissa_init) as plain ones, for the
+ * weights as they are in the files. */
+bool model_save_converted(struct model *model, const char *dir, struct error *err);
 /* Write the whole model with the adapter merged to an existing folder, with Ollama's
  * Modelfile. */
 bool model_export(struct model *model, const char *dir, struct error *err);

@@ -5,9 +5,11 @@
 #include "train/model/model.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/random.h"
 #include "train/model/model_internal.h"
+#include "train/model/model_pissa.h"
 
 /* As transformers' _init_weights: matrices are normal, norms one (Gemma's zero),
  * biases and the padding token's embedding zero.  GPT-2's outputs are smaller the more
@@ -36,14 +38,23 @@ void model_init_weights(const struct model *m, size_t index, size_t first, size_
             out[i] = p->part == PART_BIAS || zero ? 0 : 1;
 }
 
-/* PEFT's kaiming_uniform(a = sqrt(5)) for A: uniform within 1 / sqrt(in); zero for B. */
+/* Those of PiSSA, or PEFT's kaiming_uniform(a = sqrt(5)) for A: uniform within 1 / sqrt(in); zero for B. */
 void model_init_adapter(const struct model *m, size_t index, size_t first, size_t count,
                         float *out)
 {
     const struct shape_parameter *p = &m->shapes.parameters[index];
     uint64_t seed = (uint64_t)m->plan->seed;
+    const float *start = NULL;
     double bound = 1 / sqrt((double)p->cols), uniform;
 
+    if (m->shapes.lora.pissa)
+        start = p->part == PART_LORA_A   ? model_pissa_start(m, index)->a
+                : p->part == PART_LORA_B ? model_pissa_start(m, index)->b
+                                         : NULL;
+    if (start) {
+        memcpy(out, start + first, count * sizeof(*out));
+        return;
+    }
     for (size_t i = 0; i < count; i++) {
         uniform = random_uniform(seed, RANDOM_INIT, (uint32_t)index, first + i);
         out[i] = p->part == PART_LORA_A ? (float)(bound * (2 * uniform - 1)) : 0;

@@ -131,6 +131,8 @@ struct window {
     struct step_scalars scalars;
 };
 
+struct pissa;
+
 struct model {
     const struct plan *plan;
     const struct model_config *config;
@@ -204,6 +206,7 @@ struct model {
     struct text_names names;    /* how base_files names tensors */
     struct safetensors *merged; /* adapter merged into the base: create_new_adapter */
     struct lora merged_lora;
+    struct pissa *pissa[2]; /* by parameter, of the trained and of the merged adapter */
 };
 
 /* A pass of one micro-batch through the model. */

@@ -7,9 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/size.h"
 #include "base/text.h"
 #include "precision/nf4.h"
 #include "train/model/model_dora.h"
+#include "train/model/model_pissa.h"
 #include "train/model/weights.h"
 
 size_t model_span_rows(const struct parameter *p)
@@ -176,7 +178,8 @@ bool model_read_original(const struct model *model, const struct model_rows *row
         return true;
     }
     return model_read(model, rows, err) &&
-           (!model->merged || model_add_merged(model, rows, err));
+           (!model->merged || model_add_merged(model, rows, err)) &&
+           model_pissa_subtract(model, rows, false, err);
 }
 
 void model_round_frozen(const struct model *model, float *values, void *packed,
@@ -414,7 +417,8 @@ static bool load_parameter(const struct model_loader *l, size_t index, struct er
         return model_quantize(m, p, l->values, l->packed, err);
     if (model_is_adapter(&m->shapes.parameters[index]) && m->plan->generation.alone)
         return model_load_separate_adapter(l, index, err);
-    if (!model_is_adapter(&m->shapes.parameters[index]) && m->base_files && !m->merged)
+    if (!model_is_adapter(&m->shapes.parameters[index]) && m->base_files && !m->merged &&
+        !model_pissa_changes(m, p, false))
         t = model_find_tensor(m, p->name);
     if (t && model_check_shape(t, p, NULL) && upload_stored(l, t, p))
         return true;
@@ -455,6 +459,9 @@ bool model_load(struct model *model, struct error *err)
     size_t elements = model_span_elements(model);
     bool ok;
 
+    for (size_t i = 0; i < TS_COUNT(model->pissa); i++)
+        model->pissa[i] =
+            arena_array(model->arena, model->shapes.count, sizeof(struct pissa));
     l.values = malloc(elements * sizeof(float));
     l.packed = malloc(elements * sizeof(uint16_t));
     ok = l.values && l.packed;

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "train/model/lora_config.h"
 #include "train/model/model_load.h"
+#include "train/model/model_pissa.h"
 #include "train/model/weights.h"
 
 /* "model.layers.0.x.weight" -> "base_model.model.model.layers.0.x.lora_A.weight" */
@@ -95,7 +96,7 @@ static bool merge_adapter(const struct model *m, const struct model_rows *rows,
     float *a, *b, *magnitudes;
     bool ok;
 
-    if (!find_stored(m, p, &from, err))
+    if (!find_stored(m, p, &from, err) || !model_pissa_subtract(m, rows, true, err))
         return false;
     a = memory_alloc(((p->cols + rows->count) * rank + rows->count) * sizeof(*a));
     b = a + rank * p->cols;

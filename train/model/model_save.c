@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include "base/walk.h"
 #include "train/model/companion_files.h"
 #include "train/model/model_internal.h"
+#include "train/model/model_pissa.h"
 #include "train/model/weights.h"
 
 static bool write_text(const char *dir, const char *name, const char *data, size_t len,
@@ -304,6 +306,13 @@ static bool is_base(const struct model *m, size_t index)
     return part == PART_WEIGHT || part == PART_BIAS;
 }
 
+static bool is_low_rank(const struct model *m, size_t index)
+{
+    enum part part = m->shapes.parameters[index].part;
+
+    return part == PART_LORA_A || part == PART_LORA_B;
+}
+
 /* Save the whole base: trained parameters as they are (exact, for a resume), the rest
  * from its files. */
 static bool save_whole(const struct model *m, const char *dir, bool exported,
@@ -348,7 +357,54 @@ static bool trains_tied_head(const struct model *m)
     return m->config->tied && m->shapes.lora.saved[MODULE_EMBED];
 }
 
-static bool write_adapter_config(const struct model *m, const char *dir,
+/* A plain adapter of twice the rank that is the difference from the initial one, as PEFT's
+ * subtract_mutated_init makes it: scale (B A - B0 A0). */
+static void convert_settings(struct lora *lora)
+{
+    lora->pissa = false;
+    lora->rank *= 2;
+    lora->alpha *= lora->rslora ? sqrt(2) : 2;
+}
+
+/* Write [B, -B0] for PART_LORA_B, or A above A0. */
+static bool read_converted(const void *context, size_t index, void *to, struct error *err)
+{
+    const struct model *m = context;
+    const struct parameter *p = &m->parameters[index];
+    const struct pissa *start = model_pissa_start(m, index);
+    bool is_b = m->shapes.parameters[index].part == PART_LORA_B;
+    size_t cols = is_b ? 2 * p->cols : p->cols, half = p->rows * p->cols;
+    struct parameter whole = *p;
+    float *values = read_values(m, index, 0, p->rows, err), *both;
+
+    if (!values)
+        return false;
+    both = memory_alloc(2 * half * sizeof(*both));
+    for (size_t i = 0; i < half; i++) {
+        size_t at = is_b ? i / p->cols * cols + i % p->cols : i;
+
+        both[at] = values[i];
+        both[at + (is_b ? p->cols : half)] = is_b ? -start->b[i] : start->a[i];
+    }
+    format_convert(to, p->weight.format, both, FORMAT_FP32, 2 * half);
+    free(values);
+    free(both);
+    whole.cols = cols;
+    return !is_b || model_rows_to_stored(m, &whole, p->weight.format, to, err);
+}
+
+static struct tensor_source converted_source(const struct model *m, size_t index,
+                                             const char *name)
+{
+    struct tensor_source source = source_of(m, index, name);
+    bool is_b = m->shapes.parameters[index].part == PART_LORA_B;
+
+    source.shape[is_b] *= 2;
+    source.read = read_converted;
+    return source;
+}
+
+static bool write_adapter_config(const struct model *m, const char *dir, bool converted,
                                  struct error *err)
 {
     const char *base = m->plan->model_name_or_path;
@@ -359,6 +415,8 @@ static bool write_adapter_config(const struct model *m, const char *dir,
 
     lora.tied = trains_tied_head(m);
     lora.saved[MODULE_HEAD] |= lora.tied;
+    if (converted)
+        convert_settings(&lora);
     text_init(&text, 0);
     ok = lora_write_config(&lora, m->config->architecture, whole ? whole : base, &text) ||
          error_set(err, ERROR_SYSTEM, "cannot make adapter_config.json");
@@ -368,7 +426,8 @@ static bool write_adapter_config(const struct model *m, const char *dir,
     return ok;
 }
 
-static bool save_adapter(const struct model *m, const char *dir, struct error *err)
+static bool save_adapter(const struct model *m, const char *dir, bool converted,
+                         struct error *err)
 {
     struct tensor_source *sources =
         memory_alloc((m->shapes.count + 1) * sizeof(*sources));
@@ -384,7 +443,8 @@ static bool save_adapter(const struct model *m, const char *dir, struct error *e
             continue;
         if (is_base(m, i)) /* trained as a whole: modules_to_save */
             name = arena_printf(arena, "base_model.model.%s", p->name);
-        sources[count++] = source_of(m, i, name);
+        sources[count++] = converted && is_low_rank(m, i) ? converted_source(m, i, name)
+                                                          : source_of(m, i, name);
         if (p == m->embed && trains_tied_head(m)) /* PEFT stores two copies of it */
             sources[count++] =
                 source_of(m, i,
@@ -392,7 +452,8 @@ static bool save_adapter(const struct model *m, const char *dir, struct error *e
                                        m->config->architecture->paths[MODULE_HEAD]));
     }
     ok = write_tensors(dir, "adapter_model.safetensors", sources, count, err) &&
-         write_adapter_config(m, dir, err) && write_companions(m, dir, true, false, err);
+         write_adapter_config(m, dir, converted, err) &&
+         write_companions(m, dir, true, false, err);
     arena_free(arena);
     free(sources);
     return ok;
@@ -406,8 +467,13 @@ void model_set_saving(struct model *model, const struct template_saving *saving)
 bool model_save(struct model *model, const char *dir, struct error *err)
 {
     if (model->plan->method == METHOD_LORA)
-        return save_adapter(model, dir, err);
+        return save_adapter(model, dir, false, err);
     return save_whole(model, dir, false, err);
+}
+
+bool model_save_converted(struct model *model, const char *dir, struct error *err)
+{
+    return save_adapter(model, dir, true, err);
 }
 
 bool model_export(struct model *model, const char *dir, struct error *err)

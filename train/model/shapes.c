@@ -7,6 +7,7 @@
 
 #include "base/size.h"
 #include "kernels/ops.h"
+#include "train/model/adapter_methods.h"
 #include "train/model/attention_room.h"
 #include "train/model/shapes_internal.h"
 
@@ -401,21 +402,6 @@ static bool check_base(const struct plan *plan, const struct model_config *confi
                      "merge into the model that they were made from");
 }
 
-/* Norms read whole rows of weights, and the outputs that they scale in 16 bits or more. */
-static bool check_dora(const struct plan *plan, const struct lora *lora,
-                       struct error *err)
-{
-    if (!lora->dora || plan->external)
-        return true;
-    if (plan->precision.fp8)
-        return error_set(err, ERROR_JOB,
-                         "use_dora: matmuls in 8 bits (fp8) are not supported with it");
-    return plan->zero_stage <= 2 || plan_ranks(plan) < 2 ||
-           error_set(err, ERROR_JOB,
-                     "use_dora: zero_stage must be at most 2 with it, not %d",
-                     (int)plan->zero_stage);
-}
-
 /* A module that is trained as a whole must have 16-bit weights in the files. */
 static bool check_saved(const struct model_config *config, const struct lora *lora,
                         struct error *err)
@@ -446,7 +432,8 @@ bool shapes_check(const struct plan *plan, const struct model_config *config,
     *lora = (struct lora) { 0 };
     if (!check_base(plan, config, err) || !check_plan(plan, a, err) ||
         !(only_generates(plan, config) || lora_read(plan, config, lora, err)) ||
-        !check_saved(config, lora, err) || !check_dora(plan, lora, err))
+        !check_saved(config, lora, err) ||
+        !adapter_methods_check(plan, config, lora, err))
         return false;
     if (config->tied && lora->saved[MODULE_EMBED] && plan->adapter_name_or_path &&
         !plan->create_new_adapter)

@@ -1,0 +1,51 @@
+/* train/model/adapter_methods.c - kinds of adapters, and what they do not go together
+ * with. */
+#include "config.h"
+
+#include "train/model/adapter_methods.h"
+
+#include "train/model/shapes.h"
+
+/* Norms read whole rows of weights, and the outputs that they scale in 16 bits or more. */
+static bool check_dora(const struct plan *plan, const struct lora *lora,
+                       struct error *err)
+{
+    if (!lora->dora || plan->external)
+        return true;
+    if (plan->precision.fp8)
+        return error_set(err, ERROR_JOB,
+                         "use_dora: matmuls in 8 bits (fp8) are not supported with it");
+    return plan->zero_stage <= 2 || plan_ranks(plan) < 2 ||
+           error_set(err, ERROR_JOB,
+                     "use_dora: zero_stage must be at most 2 with it, not %d",
+                     (int)plan->zero_stage);
+}
+
+/* The initial adapter is computed from whole matrices of the files, and taken out of
+ * them. */
+static bool check_pissa(const struct plan *plan, const struct model_config *config,
+                        const struct lora *lora, struct error *err)
+{
+    if (!lora->pissa || plan->external)
+        return true;
+    if (shapes_is_quantized(plan, config))
+        return error_set(
+            err, ERROR_JOB,
+            "pissa_init: it requires weights of 16 or 32 bits; remove it, or "
+            "quantization_bit");
+    if (plan_has_reference(plan) && !plan->preference.reference)
+        return error_set(
+            err, ERROR_JOB,
+            "pissa_init: it takes the adapter's part out of the model, which "
+            "is the reference, too; name it as ref_model");
+    return plan->zero_stage <= 2 || plan_ranks(plan) < 2 ||
+           error_set(err, ERROR_JOB,
+                     "pissa_init: zero_stage must be at most 2 with it, not %d",
+                     (int)plan->zero_stage);
+}
+
+bool adapter_methods_check(const struct plan *plan, const struct model_config *config,
+                           const struct lora *lora, struct error *err)
+{
+    return check_dora(plan, lora, err) && check_pissa(plan, config, lora, err);
+}
