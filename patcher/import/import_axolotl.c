@@ -127,12 +127,11 @@ static void import_model(struct importing *im)
     }
 }
 
-/* Import layers by name, or all layers; patterns are not supported. */
+/* Import layers by name or by a pattern, or all layers. */
 static void import_targets(struct importing *im)
 {
     const struct entry *modules = import_find(im, "lora_target_modules");
     const char *names = modules ? import_joined(im, modules->value) : NULL;
-    bool is_pattern = names && strpbrk(names, "*()[]\\|^$+?");
     bool is_all = import_is_true(im, "lora_target_linear") ||
                   (names && strcmp(names, "all-linear") == 0);
 
@@ -144,18 +143,11 @@ static void import_targets(struct importing *im)
             import_mark_carried(im, "lora_target_modules", "lora_target");
         import_mark_dropped(im, "lora_target_modules", IMPORT_IDLE,
                             "all linear layers are trained anyway");
-    } else if (names && !is_pattern) {
+    } else if (names) {
         import_copy(im, "lora_target_modules", "lora_target", NULL);
     } else {
-        import_set(im, "lora_target", "all",
-                   modules ? "Axolotl's file has a pattern here"
-                           : "Axolotl's file does not name layers");
-        import_mark_dropped(
-            im, "lora_target_modules", modules ? IMPORT_DIFFERS : IMPORT_IDLE,
-            modules
-                ? "layers are selected by name (q_proj, v_proj ...), not by a pattern: "
-                  "all linear layers get an adapter"
-                : "empty");
+        import_set(im, "lora_target", "all", "Axolotl's file does not name layers");
+        import_mark_dropped(im, "lora_target_modules", IMPORT_IDLE, "empty");
     }
 }
 

@@ -78,9 +78,13 @@ static const struct key rows[] = {
       .into = TS_FIELD(lora_dropout),
       .help = "share of the inputs of an adapter that are dropped in training" },
     { TS_USED("lora_target", KEY_LIST, "all"), .into = TS_FIELD(lora_target),
-      .help = "linear layers that get an adapter: all, or module names separated "
-              "by commas",
-      .manual = "The section MODELS describes the names." },
+      .help = "linear layers that get an adapter: all, module names separated by commas, "
+              "or a regular expression",
+      .manual =
+          "The section MODELS describes the names.  A value with one of *()[]\\|^$+? "
+          "is a regular expression that must match the whole name of a layer, as "
+          "PEFT's target_modules: model\\.layers\\.\\d+\\.mlp\\.(up|down)_proj.  Each "
+          "layer must be matched in all blocks or in none." },
     { TS_USED("additional_target", KEY_LIST, NULL), .into = TS_FIELD(additional_target),
       .help = "modules, other than the adapters, whose weights are trained "
               "completely and saved with the adapter" },

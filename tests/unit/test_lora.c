@@ -49,6 +49,43 @@ static void test_lora_reads_the_plan(void **state)
     assert_int_equal(lora.rank, 0);
 }
 
+/* Whole names are compared, as by PEFT: check_target_module_exists. */
+static void test_lora_target_may_be_a_pattern(void **state)
+{
+    static const struct {
+        const char *target,
+            *message; /* NULL: q and up get an adapter, k and norms none */
+    } cases[] = {
+        { "model.layers.[\\d]+.(mlp|self_attn).(up|down|q)_proj", NULL },
+        { "model\\.layers\\.\\d{1,2}\\.(?!self_attn\\.[kv]).*_proj", NULL },
+        { ".*[qp]_proj", NULL },
+        { "(q|up)_proj", "lora_target: the pattern matches no layer" },
+        { "model.layers.[0].mlp.up_proj",
+          "lora_target: the adapter is on up_proj in 1 of 2 layers" },
+        { ".*(q_proj|lm_head)", "lora_target: an adapter on lm_head is not supported" },
+        { ".*(q_proj|layernorm)", "input_layernorm is not a linear layer" },
+        { ".*(q_proj", "lora_target" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct plan plan = plan_of(cases[i].target);
+        struct error err = { 0 };
+        struct lora lora;
+        bool ok = lora_read(&plan, CONFIG("llama"), &lora, &err);
+
+        if (cases[i].message) {
+            assert_true(!ok && err.code == ERROR_JOB);
+            assert_non_null(strstr(err.text, cases[i].message));
+            continue;
+        }
+        if (!ok)
+            fail_msg("%s: %s", cases[i].target, err.text);
+        assert_true(lora.adapted[MODULE_Q] && lora.adapted[MODULE_UP]);
+        assert_false(lora.adapted[MODULE_K] || lora.adapted[MODULE_NORM1]);
+    }
+}
+
 /* Check that the modules written for a target are exactly the intended ones. */
 static void check_written(const char *model_type, struct plan plan, const char *written)
 {
@@ -424,6 +461,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lora_reads_the_plan),
+        cmocka_unit_test(test_lora_target_may_be_a_pattern),
         cmocka_unit_test(test_lora_writes_ties_that_peft_knows),
         cmocka_unit_test(test_lora_names_of_architectures),
         cmocka_unit_test(test_lora_saved_names_are_as_peft_reads_them),

@@ -12,9 +12,10 @@
 #include "train/model/lora_config.h"
 #include "train/model/adapter_targets.h"
 
-static bool read_plan(const struct plan *plan, const struct architecture *a,
+static bool read_plan(const struct plan *plan, const struct model_config *config,
                       struct lora *out, struct error *err)
 {
+    const struct architecture *a = config->architecture;
     const struct target_list adapted = { a, "lora_target", true, ERROR_JOB, NULL };
     const struct target_list saved = { a, "additional_target", false, ERROR_JOB, NULL };
     const char *names = plan->lora_target ? plan->lora_target : "all";
@@ -29,7 +30,9 @@ static bool read_plan(const struct plan *plan, const struct architecture *a,
     out->pissa = plan->pissa_init;
     if (strcmp(names, "all") == 0)
         adapter_targets_all(a, out->adapted);
-    else if (!adapter_targets_mark_names(&adapted, names, out->adapted, err))
+    else if (lora_config_is_pattern(names)
+                 ? !lora_config_mark_pattern(names, config, out, err)
+                 : !adapter_targets_mark_names(&adapted, names, out->adapted, err))
         return false;
     if (plan->additional_target &&
         !adapter_targets_mark_names(&saved, plan->additional_target, out->saved, err))
@@ -45,7 +48,7 @@ bool lora_read(const struct plan *plan, const struct model_config *config,
         return true;
     if (plan->adapter_name_or_path && !plan->create_new_adapter)
         return lora_config_read(plan->adapter_name_or_path, config, out, err);
-    return read_plan(plan, config->architecture, out, err);
+    return read_plan(plan, config, out, err);
 }
 
 /* Return whether a name in the list already covers the module. */

@@ -200,6 +200,9 @@ static bool matcher_has(const struct name_matcher *matcher, const char *name)
 /* What is being read. */
 struct reading {
     const json_t *root;
+    /* what messages start with: "FILE: target_modules", or the key of a job */
+    const char *targets_key;
+    enum error_code code;
     const char *file;
     const struct model_config *config;
     bool all_linear; /* instead of targets */
@@ -259,15 +262,15 @@ static bool mark_in_blocks(struct reading *reading, enum module module, struct t
     for (size_t i = 0; i < layers; i++)
         adapted += is_adapted(reading, module, i, name);
     if (adapted > 0 && !module_is_linear(module))
-        return error_set(err, ERROR_DATA, "%s: target_modules: %s is not a linear layer",
-                         reading->file, name->data);
+        return error_set(err, reading->code, "%s: %s is not a linear layer",
+                         reading->targets_key, name->data);
     if (adapted > 0 && adapted < layers)
         return error_set(
-            err, ERROR_DATA,
-            "%s: the adapter is on %s in %zu of %zu layers; only adapters in "
-            "all layers are supported",
-            reading->file, architecture_leaf(reading->config->architecture, module),
-            adapted, layers);
+            err, reading->code,
+            "%s: the adapter is on %s in %zu of %zu layers; only adapters in all layers "
+            "are supported",
+            reading->code == ERROR_JOB ? reading->targets_key : reading->file,
+            architecture_leaf(reading->config->architecture, module), adapted, layers);
     reading->out->adapted[module] = adapted > 0;
     return true;
 }
@@ -285,11 +288,12 @@ static bool mark_adapted(struct reading *reading, struct error *err)
         if (module_in_block(i))
             ok = mark_in_blocks(reading, i, &name, err);
         else if (is_adapted(reading, i, 0, &name))
-            ok = error_set(err, ERROR_DATA,
-                           "%s: target_modules: an adapter on %s is not supported; only "
-                           "linear layers of the blocks can have one, and "
-                           "modules_to_save can train it whole",
-                           reading->file, name.data);
+            ok = error_set(err, reading->code,
+                           "%s: an adapter on %s is not supported; only linear layers of "
+                           "the blocks can have one, and %s can train it whole",
+                           reading->targets_key, name.data,
+                           reading->code == ERROR_JOB ? "additional_target"
+                                                      : "modules_to_save");
     }
     text_clear(&name);
     return ok;
@@ -324,6 +328,34 @@ static bool read_targets(struct reading *reading, struct error *err)
     matcher_clear(&reading->targets);
     matcher_clear(&reading->excluded);
     return ok;
+}
+
+/* Names of modules have none of these. */
+bool lora_config_is_pattern(const char *targets)
+{
+    return strpbrk(targets, "*()[]\\|^$+?") != NULL;
+}
+
+bool lora_config_mark_pattern(const char *pattern, const struct model_config *config,
+                              struct lora *out, struct error *err)
+{
+    struct reading reading = {
+        .targets_key = "lora_target", .code = ERROR_JOB, .config = config, .out = out
+    };
+    struct error local = { 0 };
+    bool ok;
+
+    reading.targets.pattern = pattern_compile_whole(pattern, "lora_target", &local);
+    if (!reading.targets.pattern)
+        return error_set(err, ERROR_JOB, "%s", local.text);
+    ok = mark_adapted(&reading, err);
+    matcher_clear(&reading.targets);
+    for (enum module i = 0; ok && i < MODULES; i++)
+        if (out->adapted[i])
+            return true;
+    return ok && error_set(err, ERROR_JOB,
+                           "lora_target: the pattern matches no layer; whole names, such "
+                           "as model.layers.0.self_attn.q_proj, are compared with it");
 }
 
 /* A list of names, or null. */
@@ -437,14 +469,22 @@ bool lora_config_read(const char *dir, const struct model_config *config,
     char *file = path_join(dir, "adapter_config.json");
     struct error local = { 0 };
     json_t *root = json_read_file(file, CONFIG_BYTES_MAX, &local);
-    struct reading reading = { .root = root, .file = file, .config = config, .out = out };
+    struct reading reading = {
+        .root = root, .code = ERROR_DATA, .file = file, .config = config, .out = out
+    };
+    struct text key;
     bool ok;
+
+    text_init(&key, 0);
+    text_addf(&key, "%s: target_modules", file);
+    reading.targets_key = key.data;
 
     *out = (struct lora) { 0 };
     ok = root && check_kind(root, file, out, &local) && read_targets(&reading, &local) &&
          read_saved(&reading, &local) && read_numbers(&reading, &local) &&
          adapter_targets_finish(out, file, ERROR_DATA, &local);
     json_decref(root);
+    text_clear(&key);
     free(file);
     if (ok && local.code == ERROR_NONE)
         return true;
