@@ -18,8 +18,9 @@ enum random_site {
     RANDOM_SPLIT,
     RANDOM_SAMPLE,
     RANDOM_DRAW,
-    RANDOM_ATTENTION,
-    RANDOM_ROUTING
+    RANDOM_ATTENTION, /* and this + 16 i */
+    RANDOM_ROUTING,
+    RANDOM_NOISE
 };
 
 void random_philox(const uint32_t key[2], const uint32_t counter[4], uint32_t out[4]);

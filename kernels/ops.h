@@ -18,6 +18,7 @@
 #include "kernels/ops_delta.h"
 #include "kernels/ops_dora.h"
 #include "kernels/ops_experts.h"
+#include "kernels/ops_noise.h"
 #include "kernels/tensor.h"
 #include "precision/scaler.h"
 
@@ -33,6 +34,7 @@ struct step_scalars {
     double max_grad_norm; /* 0: no clipping */
     int64_t step;         /* Adam's count if this step is applied, from 1 */
     uint64_t draw, rows;  /* of the micro-batch: they select the dropout masks */
+    float noise;          /* on the embeddings of the micro-batch: op_noise */
     float grad_scale;     /* loss scale / trained tokens of the window */
     /* by op_decide */
     int32_t finite;       /* 0: the step is skipped */

@@ -166,6 +166,7 @@ struct plan {
     int optim;     /* the same, but the name in the job: another one of this optimizer */
     double learning_rate, weight_decay, adam_beta1, adam_beta2, adam_epsilon;
     double label_smoothing;
+    double neftune_alpha; /* of the noise on embeddings; 0: none */
     enum schedule_kind schedule;
     double schedule_min_lr, schedule_min_lr_rate, schedule_power;
     double schedule_num_cycles; /* 0: the default of the schedule */

@@ -110,7 +110,7 @@ const struct import_group import_axolotl_groups[] = {
     { IMPORT_DIFFERS, "this change of the model is not supported",
       "overrides_of_model_config overrides_of_model_kwargs model_config rope_scaling "
       "reinit_weights scaling_softmax* use_pose pose_* s2_attention shift_attn "
-      "fp32_norms fp32_norm_classes noisy_embedding_alpha neftune_noise_alpha" },
+      "fp32_norms fp32_norm_classes noisy_embedding_alpha" },
     { IMPORT_DIFFERS, "another loss; a job uses cross-entropy over the answers",
       "use_eaft eaft_* kd_* trainer_cls" },
     { IMPORT_DIFFERS, "training does not simulate quantization", "qat" },

@@ -75,6 +75,7 @@ static const struct line_key {
     { "adam_beta2", NULL },
     { "adam_epsilon", NULL },
     { "max_grad_norm", NULL },
+    { "neftune_noise_alpha", NULL },
     { "lr_scheduler_type", NULL },
     { "lr_scheduler_kwargs", NULL },
     { "warmup_steps", NULL },

@@ -95,6 +95,14 @@ static const struct key rows[] = {
       .into = TS_FIELD(label_smoothing),
       .help = "share of the target probability that is spread evenly over the "
               "vocabulary" },
+    { TS_USED("neftune_noise_alpha", KEY_REAL, NULL), .min = 0, .max = 1e6,
+      .into = TS_FIELD(neftune_alpha),
+      .help =
+          "NEFTune: in training, add uniform noise to the embeddings, up to this number "
+          "divided by the square root of length times width",
+      .manual = "The length is that of the longest sequence of a batch, rounded up to a "
+                "multiple of 8, or cutoff_len with packing, as LLaMA-Factory pads." },
+    TS_ALIAS("neft_alpha", "neftune_noise_alpha", NULL),
     { TS_USED("seed", KEY_INT, "42"), .min = 0, .max = TS_NO_MAX, .into = TS_FIELD(seed),
       .help = "seed of all random numbers" },
     { TS_USED("data_seed", KEY_INT, "-1"), .min = -1, .max = TS_NO_MAX,

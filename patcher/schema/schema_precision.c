@@ -117,10 +117,6 @@ static const struct key rows[] = {
                 "apex setting, removed from transformers"),
     TS_REPORTED("use_apex", "TS606", KEY_BOOL, "false",
                 "apex setting, removed from transformers"),
-    TS_REJECTED("neftune_noise_alpha", KEY_REAL, NULL, "0",
-                "NEFTune, noise on embeddings", NULL),
-
-    TS_REJECTED("neft_alpha", KEY_REAL, "0", NULL, "NEFTune, noise on embeddings", NULL),
 };
 const struct keys schema_precision_keys = { "Precision and memory", rows,
                                             TS_COUNT(rows) };

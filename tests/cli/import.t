@@ -17,7 +17,7 @@ sequence_len: 2048   # enough for us
 micro_batch_size: 2
 batch_size: 16
 learning_rate: 2e-4
-neftune_noise_alpha: 5
+fp32_norms: true
 END
 cp axolotl.yml was.yml
 
@@ -27,7 +27,7 @@ expect_output "a 4-bit base stays a 4-bit base" '^quantization_bit: 4$'
 expect_output "lora_alpha is written because its default differs" '^lora_alpha: 16$'
 expect_output "the batch of a step stays the same" '^gradient_accumulation_steps: 8  # batch_size 16'
 expect_output "a comment after a value is kept" '^cutoff_len: 2048  # enough for us$'
-expect_output "a key that is not carried over is listed" '^# not carried over: neftune_noise_alpha ('
+expect_output "a key that is not carried over is listed" '^# not carried over: fp32_norms ('
 expect_error "a message counts these keys" '1 key could not be converted'
 expect "the input file does not change" cmp axolotl.yml was.yml
 cp out job.yaml
@@ -48,7 +48,7 @@ expect_status "import does not write through a link" 2 "$trainspool" import -o l
 expect "the target of the link is not created" test ! -e nowhere.yaml
 
 expect_status "import --json succeeds" 0 "$trainspool" import --json axolotl.yml
-expect "the result for a key is reported" sh -c 'is=$(jq -r ".keys[] | select(.key == \"neftune_noise_alpha\") | .fate" <"$1"); [ "$is" = differs ]' - out
+expect "the result for a key is reported" sh -c 'is=$(jq -r ".keys[] | select(.key == \"fp32_norms\") | .fate" <"$1"); [ "$is" = differs ]' - out
 expect "exactly the keys that are not carried over have a reason" sh -c '[ "$(jq "[.keys[] | select((.into == null) == (.because == null))] | length" <"$1")" = 0 ]' - out
 expect "the JSON contains the job" sh -c 'jq -r .text <out | cmp -s - job.yaml || { jq -rj .text <out | cmp - job.yaml; }'
 

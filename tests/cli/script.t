@@ -169,7 +169,7 @@ args = SFTConfig(
     max_grad_norm=None,
     optim="paged_adamw_8bit",
     report_to="wandb",
-    neftune_noise_alpha=5,
+    activation_offloading=True,
 )
 SFTTrainer(model, args=args, train_dataset=data, peft_config=LoraConfig(r=4)).train()
 END2
@@ -183,7 +183,7 @@ expect_output "TRL's name for the length" '^cutoff_len: 512$'
 expect_output "what the device decides" '^bf16: auto  # the script asks the device$'
 expect_output "no clipping" '^max_grad_norm: 0.0  # None in the script: off$'
 expect_output "a batch" '^per_device_train_batch_size: 2$'
-expect_output "what has no key is listed" '^# not carried over: neftune_noise_alpha ('
+expect_output "what has no key is listed" '^# not carried over: activation_offloading ('
 expect "the script stays" cmp sft.py same.py
 "$trainspool" import sft.py >job.yaml 2>err
 expect_status "check accepts the job" 0 "$trainspool" check --device "A100 80GB" job.yaml

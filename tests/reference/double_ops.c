@@ -472,6 +472,18 @@ void double_convert(struct backend *be, const struct op_convert *op)
     done(be);
 }
 
+void double_noise(struct backend *be, const struct op_noise *op)
+{
+    double *x = take(be, op->x);
+    uint64_t first = *op->draw * *op->rows * op->x.cols;
+
+    for (size_t i = 0; i < numbers_of(op->x); i++)
+        x[i] += (double)op->factor * (double)*op->magnitude *
+                (2 * random_uniform(op->seed, RANDOM_NOISE, 0, first + i) - 1);
+    put(be, op->x, x);
+    done(be);
+}
+
 void double_dora_norm(struct backend *be, const struct op_dora_norm *op)
 {
     double *w = take(be, op->w), *a = take(be, op->a), *b = take(be, op->b);

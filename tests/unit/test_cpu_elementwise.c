@@ -15,6 +15,7 @@ OPERATION(scale)
 OPERATION(convert)
 OPERATION(zero)
 OPERATION(dropout)
+OPERATION(noise)
 OPERATION(sum_rows)
 
 static const enum format formats[] = { FORMAT_FP32, FORMAT_BF16, FORMAT_FP16 };
@@ -73,6 +74,43 @@ static void test_scale_mixes_formats(void **state)
     for (size_t mix = 0; mix < 9; mix++)
         for (size_t i = 0; i < TS_COUNT(sizes); i++)
             try_scale(*state, mix, sizes[i]);
+}
+
+static void try_noise(struct machines *machines, const size_t size[2], uint64_t rows)
+{
+    struct operand x = operand_random(FORMAT_FP32, size[0], size[1], 1, 1);
+    uint64_t *draw = machines_memory(2 * sizeof(*draw));
+    float *magnitude = machines_memory(sizeof(*magnitude));
+    double *wanted = calloc(x.numbers, sizeof(double));
+
+    draw[0] = 5;
+    draw[1] = rows;
+    *magnitude = 0.25f;
+    for (size_t i = 0; i < x.numbers; i++) {
+        double u = random_uniform(11, RANDOM_NOISE, 0, 5 * rows * size[1] + i);
+
+        wanted[i] = x.real[i] + 3 * 0.25 * (2 * u - 1);
+    }
+    machines_try(machines, run_noise,
+                 &(struct op_noise) { .x = x.tensor,
+                                      .factor = 3,
+                                      .seed = 11,
+                                      .magnitude = magnitude,
+                                      .draw = draw,
+                                      .rows = draw + 1 },
+                 (struct outcome[]) { { &x, wanted, 2, 0 } }, 1);
+    operand_clear(&x);
+    machines_memory_free(draw);
+    machines_memory_free(magnitude);
+    free(wanted);
+}
+
+static void test_noise_is_uniform_by_position(void **state)
+{
+    for (size_t i = 0; i < TS_COUNT(sizes); i++) {
+        try_noise(*state, sizes[i], sizes[i][0]);
+        try_noise(*state, sizes[i], 1);
+    }
 }
 
 /* Copy the bits of a NaN where one is expected. */
@@ -322,6 +360,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_add_mixes_formats),
         cmocka_unit_test(test_scale_mixes_formats),
+        cmocka_unit_test(test_noise_is_uniform_by_position),
         cmocka_unit_test(test_convert_is_exact_for_every_pattern),
         cmocka_unit_test(test_convert_and_zero_stay_in_their_columns),
         cmocka_unit_test(test_sum_rows_adds_every_row),

@@ -130,7 +130,6 @@ static void test_import_reports_what_may_change_the_result(void **state)
         { AXOLOTL "fp8: true\n", "fp8" },
         { AXOLOTL "save_strategy: best\n", "save_strategy" },
         { AXOLOTL "tokenizer_config: other\n", "tokenizer_config" },
-        { AXOLOTL "neftune_noise_alpha: 5\n", "neftune_noise_alpha" },
         { AXOLOTL_DATA("- {path: a/b, type: jeopardy}\n"), "datasets[0].type" },
         { AXOLOTL_DATA("- {path: a.jsonl, type: alpaca, split: test}\n"),
           "datasets[0].split" },

@@ -4,6 +4,7 @@
 
 #include "tests/reference/backend_double.h"
 #include "tests/unit/unit_model.h"
+#include "train/model/model_internal.h"
 
 /* Llama 3 rotation, an untied head, head size other than width / heads, all biases. */
 static const char llama[] =
@@ -186,8 +187,9 @@ static void train(struct unit_model *u)
 static bool differs(const struct unit_model *u)
 {
     return u->plan.lora_dropout > 0 || u->plan.label_smoothing > 0 ||
-           u->plan.stage == STAGE_DISTILL || u->config.embed_dropout > 0 ||
-           u->config.residual_dropout > 0 || u->config.attention_dropout > 0;
+           u->plan.neftune_alpha > 0 || u->plan.stage == STAGE_DISTILL ||
+           u->config.embed_dropout > 0 || u->config.residual_dropout > 0 ||
+           u->config.attention_dropout > 0;
 }
 
 /* Return the loss that gradients belong to, in double. */
@@ -379,6 +381,52 @@ static void test_model_gradients_of_other_architectures(void **state)
 
         check_all(&u);
     }
+}
+
+static void test_model_gradients_with_noise(void **state)
+{
+    const char *const texts[] = { llama, gpt2 };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(texts); i++) {
+        struct unit_model u = unit_model_text(texts[i], scratch());
+
+        u.plan.neftune_alpha = 5;
+        check_all(&u);
+    }
+}
+
+/* transformers' neftune_post_forward_hook: within alpha / sqrt(length * width). */
+static void test_noise_of_embeddings_has_its_size(void **state)
+{
+    struct unit_model u = unit_model_text(llama, scratch());
+    size_t cols = u.config.hidden_size, longest = 0;
+    const struct shape_buffer *b;
+    const float *x, *table;
+    double magnitude;
+
+    (void)state;
+    u.plan.neftune_alpha = 5;
+    unit_model_start(&u, batch.rows, batch.sequences, 1);
+    for (size_t i = 0; i < batch.sequences; i++)
+        longest = (size_t)fmax((double)longest, batch.offsets[i + 1] - batch.offsets[i]);
+    magnitude = 5 / sqrt((double)(size_round(longest, 8) * cols));
+    train(&u);
+    b = &u.model->shapes.buffers[BUFFER_X_IN];
+    x = (const float *)(void *)(u.model->buffers + b->at);
+    table = u.model->embed->weight.data;
+    for (size_t i = 0; i < batch.rows * cols; i++) {
+        size_t token = (size_t)batch.tokens[i / cols];
+        double noise = (double)x[i] - (double)table[token * cols + i % cols];
+        double uniform = random_uniform((uint64_t)u.plan.seed, RANDOM_NOISE, 0, i);
+
+        assert_true(fabs(noise - magnitude * (2 * uniform - 1)) <=
+                    1e-6 * magnitude + 1e-6);
+    }
+    unit_loss(&u, &batch); /* none in an evaluation */
+    for (size_t i = 0; i < batch.rows * cols; i++)
+        assert_true(x[i] == table[(size_t)batch.tokens[i / cols] * cols + i % cols]);
+    unit_model_stop(&u);
 }
 
 static void test_model_gradients_with_the_models_own_dropout(void **state)
@@ -575,6 +623,8 @@ int main(void)
         cmocka_unit_test(test_model_gradients_llama),
         cmocka_unit_test(test_model_gradients_qwen2),
         cmocka_unit_test(test_model_gradients_of_other_architectures),
+        cmocka_unit_test(test_model_gradients_with_noise),
+        cmocka_unit_test(test_noise_of_embeddings_has_its_size),
         cmocka_unit_test(test_model_gradients_with_the_models_own_dropout),
         cmocka_unit_test(test_model_gradients_in_distillation),
         cmocka_unit_test(test_model_gradients_lora),

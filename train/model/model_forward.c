@@ -351,6 +351,23 @@ struct tensor model_positions(const struct model *model, bool gradients)
     return whole.data ? tensor_rows(whole, offset, whole.rows - offset) : whole;
 }
 
+/* NEFTune: only in training.  transformers adds it to the output of the embedding layer,
+ * which is scaled in Gemma, but not yet in models whose factor is a setting. */
+static void add_noise(const struct pass *pass, struct tensor x)
+{
+    const struct model *m = pass->model;
+    bool scaled = m->config->architecture->embed_scaled || m->embed_scale == 0;
+
+    if (pass->training && m->plan->neftune_alpha > 0 && !pass->second)
+        pass->ops->noise(pass->be,
+                         &(struct op_noise) { .x = x,
+                                              .factor = scaled ? 1 : m->embed_scale,
+                                              .seed = (uint64_t)m->plan->seed,
+                                              .magnitude = &pass->scalars->noise,
+                                              .draw = &pass->scalars->draw,
+                                              .rows = &pass->scalars->rows });
+}
+
 /* Look up the tokens' embeddings, and those of their positions. */
 static void embed(const struct pass *pass)
 {
@@ -368,6 +385,7 @@ static void embed(const struct pass *pass)
                                            .out = delta,
                                            .table = model_positions(m, false),
                                            .tokens = pass_ids(pass, BUFFER_POSITIONS) });
+    add_noise(pass, x);
     if (!pass_uses_dropout(pass, m->config->embed_dropout))
         return;
     if (m->positions)

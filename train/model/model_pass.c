@@ -358,6 +358,26 @@ static struct tensor result_row(const struct model *m, enum buffer losses, size_
                        1);
 }
 
+/* alpha / sqrt(L C) of transformers' neftune_post_forward_hook.  L is the length of the
+ * padded sequences there: LLaMA-Factory pads to the longest, to a multiple of 8, or packs
+ * into cutoff_len. */
+static float noise_magnitude(const struct model *m, const struct batch *batch)
+{
+    const struct plan *plan = m->plan;
+    bool packs = plan->packing == CHOICE_YES || plan->neat_packing ||
+                 (plan->packing == CHOICE_AUTO && plan->stage == STAGE_PT);
+    size_t length = 0;
+
+    for (size_t i = 0; i < batch->sequences; i++) {
+        size_t rows = (size_t)(batch->offsets[i + 1] - batch->offsets[i]);
+
+        length = rows > length ? rows : length;
+    }
+    length = packs ? (size_t)plan->cutoff_len : size_round(length, 8);
+    return (float)(plan->neftune_alpha /
+                   sqrt((double)length * (double)m->config->hidden_size));
+}
+
 /* Move the results of the previous micro-batch out of row 0. */
 static void save_previous(const struct pass *pass)
 {
@@ -373,11 +393,25 @@ static void save_previous(const struct pass *pass)
     w->batch_items[w->batch_count++] = w->pairs ? pass->pairs : pass->rows;
 }
 
+/* What selects and scales the random numbers of a micro-batch, as in struct
+ * step_scalars. */
+static void upload_draw(const struct pass *pass, const struct batch *batch, uint64_t draw)
+{
+    struct step_scalars drawn = { .draw = draw,
+                                  .rows = batch->rows,
+                                  .noise = noise_magnitude(pass->model, batch) };
+    size_t bytes =
+        offsetof(struct step_scalars, grad_scale) - offsetof(struct step_scalars, draw);
+
+    pass->ops->upload(pass->be, &model_step_scalars(pass->model)->draw, &drawn.draw,
+                      bytes);
+}
+
 bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
                  struct error *err)
 {
+    const struct batch *given = batch;
     struct pass pass, teacher_pass;
-    uint64_t drawn[] = { draw, batch->rows };
     size_t pairs = batch->sequences / 2;
     size_t planned = model->shapes.buffers[BUFFER_LOSSES].rows;
     const struct window *window = window_now(model);
@@ -398,7 +432,7 @@ bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
     model->rounded_frozen = true;
     save_previous(&pass);
     upload_batch(&pass, batch);
-    pass.ops->upload(pass.be, &model_step_scalars(model)->draw, drawn, sizeof(drawn));
+    upload_draw(&pass, given, draw);
     is_last = window->batch_count == model->expected_batches;
     pass.reduces = model_ranks(model) > 1 &&
                    (is_last || model->shapes.shards_gradients) &&

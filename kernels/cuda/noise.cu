@@ -1,0 +1,63 @@
+/*
+ * kernels/cuda/noise.cu - uniform noise.
+ *
+ * 8 bytes moved and ten rounds of Philox per element: four times what dropout computes, on
+ * one matrix per pass.
+ */
+#include "kernels/cuda/elementwise_kernel.cuh"
+
+#include "base/random.h"
+
+struct noise_cells {
+    view<float> x;
+    uint64_t seed, cols;
+    const float *magnitude;
+    const uint64_t *draw, *rows;
+    float factor;
+
+    template <int n> struct input {
+        pack<float, n> x;
+    };
+
+    template <int n> __device__ void load(input<n> &in, size_t row, size_t col) const
+    {
+        in.x = *(const pack<float, n> *)x.at(row, col);
+    }
+
+    /* 2 u - 1 of an element */
+    __device__ float at(uint64_t index) const
+    {
+        uint4 four = random_block(seed, RANDOM_NOISE, 0, index / 4);
+        uint32_t bits = index % 4 == 0   ? four.x
+                        : index % 4 == 1 ? four.y
+                        : index % 4 == 2 ? four.z
+                                         : four.w;
+
+        return (float)(int32_t)(bits ^ 0x80000000u) * 0x1p-31f;
+    }
+
+    template <int n>
+    __device__ void store(const input<n> &in, size_t row, size_t col) const
+    {
+        uint64_t index = *draw * *rows * cols + row * cols + col;
+        float value[n];
+
+#pragma unroll
+        for (int i = 0; i < n; i++)
+            value[i] = in.x.at[i] + factor * *magnitude * at(index + i);
+        ::store<n>(x.at(row, col), value);
+    }
+};
+
+cudaError_t launch_noise(const struct cuda_launch *to, const struct op_noise *op)
+{
+    noise_cells cells = { view_of<float>(op->x),
+                          op->seed,
+                          op->x.cols,
+                          op->magnitude,
+                          op->draw,
+                          op->rows,
+                          op->factor };
+
+    return elementwise_launch<1, 1>(to, cells, op->x.rows, op->x.cols);
+}
