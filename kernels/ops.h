@@ -18,6 +18,7 @@
 #include "kernels/ops_delta.h"
 #include "kernels/ops_dora.h"
 #include "kernels/ops_experts.h"
+#include "kernels/ops_loss.h"
 #include "kernels/ops_noise.h"
 #include "kernels/tensor.h"
 #include "precision/scaler.h"
@@ -384,6 +385,8 @@ struct op_swiglu_backward {
  * dx absent: loss only.  label smoothing e: target (1 - e) onehot + e / V.
  * softcap c > 0: c tanh(l / c) in place of each logit l (Gemma Team, "Gemma 2", 2024);
  * the scratch may then contain either.
+ * kind: one more factor of loss[n] and of the gradients from row n, with `alpha`
+ * (kernels/ops_loss.h); op_distill requires TOKEN_LOSS_PLAIN.
  */
 struct op_classifier {
     struct tensor losses, dx, dw, dbias, x, w, bias;
@@ -396,6 +399,8 @@ struct op_classifier {
     size_t labeled;
     const float *scale;
     float grad_scale, smoothing, softcap;
+    enum token_loss kind;
+    float alpha;
 };
 
 /*

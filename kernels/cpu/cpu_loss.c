@@ -34,15 +34,22 @@ static double loss_exponentials(float *logits, size_t cols, float max, bool keep
     return sum;
 }
 
+/* A row whose gradient is computed. */
+struct loss_slope {
+    size_t target;
+    float scale; /* grad_scale and the weight of the row */
+    double sum;  /* of its exponentials */
+    void *dlogits;
+};
+
 /* dlogits = weight * grad_scale * (e / sum - (1 - s) onehot - s / V) */
-static void loss_gradient(const struct loss *loss, const float *e, double sum, size_t row,
-                          void *dlogits)
+static void loss_gradient(const struct op_classifier *op, const float *e,
+                          const struct loss_slope *row)
 {
-    const struct op_classifier *op = loss->op;
-    size_t cols = op->w.rows, target = (size_t)op->targets[row];
-    float scale = loss->grad_scale * loss_weight(op, row);
+    size_t cols = op->w.rows, target = row->target;
+    float scale = row->scale;
     enum format format = op->dlogits.format;
-    float factor = (float)(1 / sum), even = op->smoothing / (float)cols;
+    float factor = (float)(1 / row->sum), even = op->smoothing / (float)cols;
     float wanted = (e[target] * factor - (1 - op->smoothing) - even) * scale;
     vec one = {};
 
@@ -51,20 +58,19 @@ static void loss_gradient(const struct loss *loss, const float *e, double sum, s
         size_t count = vec_count(i, cols);
         vec p = vec_load(e, FORMAT_FP32, i, count) * factor;
 
-        vec_store(dlogits, format, i, count, (p - even) * scale);
+        vec_store(row->dlogits, format, i, count, (p - even) * scale);
     }
-    vec_store(dlogits, format, target, 1, one);
+    vec_store(row->dlogits, format, target, 1, one);
 }
 
 /* The same for capped logits l, times the cap's slope 1 - (l / c)^2. */
-static void loss_capped_gradient(const struct loss *loss, const float *logits, float max,
-                                 double sum, size_t row, void *dlogits)
+static void loss_capped_gradient(const struct op_classifier *op, const float *logits,
+                                 float max, const struct loss_slope *row)
 {
-    const struct op_classifier *op = loss->op;
-    size_t cols = op->w.rows, target = (size_t)op->targets[row];
-    float scale = loss->grad_scale * loss_weight(op, row), down = 1 / op->softcap;
+    size_t cols = op->w.rows, target = row->target;
+    float scale = row->scale, down = 1 / op->softcap;
     enum format format = op->dlogits.format;
-    float factor = (float)(1 / sum), even = op->smoothing / (float)cols;
+    float factor = (float)(1 / row->sum), even = op->smoothing / (float)cols;
     vec at = vec_all(logits[target]), t = at * down;
     vec one =
         (vec_exp(at - max) * factor - (1 - op->smoothing) - even) * scale * (1 - t * t);
@@ -74,9 +80,61 @@ static void loss_capped_gradient(const struct loss *loss, const float *logits, f
         vec l = vec_load(logits, FORMAT_FP32, i, count), p = vec_exp(l - max) * factor;
 
         t = l * down;
-        vec_store(dlogits, format, i, count, (p - even) * scale * (1 - t * t));
+        vec_store(row->dlogits, format, i, count, (p - even) * scale * (1 - t * t));
     }
-    vec_store(dlogits, format, target, 1, one);
+    vec_store(row->dlogits, format, target, 1, one);
+}
+
+/* The largest logits of a row so far; `least` is the smallest of them. */
+struct loss_largest {
+    float at[EAFT_TOKENS];
+    size_t count, least;
+};
+
+static void loss_keep(struct loss_largest *kept, float logit)
+{
+    if (kept->count < EAFT_TOKENS)
+        kept->at[kept->count++] = logit;
+    else if (logit > kept->at[kept->least])
+        kept->at[kept->least] = logit;
+    else
+        return;
+    kept->least = 0;
+    for (size_t i = 1; i < kept->count; i++)
+        if (kept->at[i] < kept->at[kept->least])
+            kept->least = i;
+}
+
+/* The entropy of the softmax over the largest logits, of which `max` is one. */
+static double loss_entropy(const float *logits, size_t cols, float max)
+{
+    struct loss_largest kept = { .count = 0 };
+    double sum = 0, mean = 0;
+
+    for (size_t i = 0; i < cols; i += LANES) {
+        size_t count = vec_count(i, cols);
+
+        if (count == LANES && kept.count == EAFT_TOKENS &&
+            vec_max_of(vec_get(logits + i)) <= kept.at[kept.least])
+            continue;
+        for (size_t k = 0; k < count; k++)
+            loss_keep(&kept, logits[i + k]);
+    }
+    for (size_t i = 0; i < kept.count; i++) {
+        double down = (double)kept.at[i] - (double)max, e = exp(down);
+
+        sum += e;
+        mean += e > 0 ? e * down : 0;
+    }
+    return log(sum) - mean / sum;
+}
+
+/* The factor that depends on the kind of loss; `logits` before their exponentials. */
+static double loss_factor(const struct op_classifier *op, const float *logits, float max)
+{
+    return op->kind == TOKEN_LOSS_EAFT
+               ? pow(loss_entropy(logits, op->w.rows, max) / 3, (double)op->alpha)
+               : 1;
 }
 
 static void loss_row_task(void *context, size_t task, struct pool_worker *worker)
@@ -87,7 +145,8 @@ static void loss_row_task(void *context, size_t task, struct pool_worker *worker
     size_t cols = op->w.rows;
     float *logits = cpu_row(loss->logits, task), max, wanted;
     bool capped = op->softcap > 0;
-    double mean, sum, all, smoothing = (double)op->smoothing;
+    double mean, sum, all, smoothing = (double)op->smoothing, weight;
+    struct loss_slope slope;
 
     (void)worker;
     if (capped)
@@ -95,17 +154,24 @@ static void loss_row_task(void *context, size_t task, struct pool_worker *worker
     max = loss_max(logits, cols);
     wanted = logits[target];
     mean = op->smoothing != 0 ? loss_mean(logits, cols) : 0;
+    weight = (double)loss_weight(op, row) * loss_factor(op, logits, max);
     sum = loss_exponentials(logits, cols, max, capped);
     all = (double)max + log(sum);
+    if (op->kind == TOKEN_LOSS_DFT)
+        weight *= exp((double)wanted - all);
     if (op->hits)
         op->hits[row] = wanted == max;
     ((float *)op->losses.data)[row] =
         (float)(((1 - smoothing) * (all - (double)wanted) + smoothing * (all - mean)) *
-                (double)loss_weight(op, row));
-    if (op->dx.data && capped)
-        loss_capped_gradient(loss, logits, max, sum, row, cpu_row(loss->dlogits, task));
-    else if (op->dx.data)
-        loss_gradient(loss, logits, sum, row, cpu_row(loss->dlogits, task));
+                weight);
+    if (!op->dx.data)
+        return;
+    slope = (struct loss_slope) { target, loss->grad_scale * (float)weight, sum,
+                                  cpu_row(loss->dlogits, task) };
+    if (capped)
+        loss_capped_gradient(op, logits, max, &slope);
+    else
+        loss_gradient(op, logits, &slope);
 }
 
 void CPU_OP(classifier)(struct backend *be, const struct op_classifier *op)

@@ -109,6 +109,10 @@ cudaError_t launch_classifier_gather(const struct cuda_launch *to,
 cudaError_t launch_classifier_loss(const struct cuda_launch *to,
                                    const struct op_classifier *op, size_t first,
                                    size_t count);
+/* eaft.cu: losses = the factors of TOKEN_LOSS_EAFT of the same rows */
+cudaError_t launch_eaft_factors(const struct cuda_launch *to,
+                                const struct op_classifier *op, size_t first,
+                                size_t count);
 /* dx = dgathered, each row at its position */
 cudaError_t launch_classifier_scatter(const struct cuda_launch *to,
                                       const struct op_classifier *op, size_t first,

@@ -270,6 +270,7 @@ struct loss_rows {
     const float *scale, *weights;
     size_t cols, logits_stride, dlogits_stride;
     float grad_scale, smoothing, softcap;
+    enum token_loss kind;
 };
 
 /* dlogits = grad (e / sum - even), minus `wanted` at the target, which is handled
@@ -327,6 +328,18 @@ __device__ static void put_gradients(const loss_rows &p, T *dlogits, const float
         dlogits[target] = from_float<T>(cap ? there * (1 - t * t) : there);
 }
 
+/* The factor of a row by the kind of its loss.  That of EAFT is in `losses` (eaft.cu). */
+template <bool cap>
+__device__ static float factor_of(const loss_rows &p, const float *logits,
+                                  const row_sum &row, int target, float entropy)
+{
+    float wanted = cap ? capped(logits[target], p.softcap) : logits[target];
+
+    return p.kind == TOKEN_LOSS_DFT    ? exp_of(wanted, row.top) / row.sum
+           : p.kind == TOKEN_LOSS_EAFT ? entropy
+                                       : 1;
+}
+
 /* One block per row. */
 template <typename T, bool wide, bool cap>
 __device__ static void loss_of_row(const loss_rows &p)
@@ -336,6 +349,7 @@ __device__ static void loss_of_row(const loss_rows &p)
     T *dlogits = p.dlogits ? (T *)p.dlogits + blockIdx.x * p.dlogits_stride : NULL;
     int32_t place = p.rows[blockIdx.x], target = place < 0 ? -1 : p.targets[place];
     float weight = p.weights && target >= 0 ? p.weights[place] : 1;
+    float entropy = p.kind == TOKEN_LOSS_EAFT && target >= 0 ? p.losses[place] : 1;
     row_sum row;
 
     if (target < 0) {
@@ -344,6 +358,8 @@ __device__ static void loss_of_row(const loss_rows &p)
         return;
     }
     row = row_all(row_part<wide, cap>(logits, p.cols, p.softcap), room);
+    if (p.kind != TOKEN_LOSS_PLAIN)
+        weight *= factor_of<cap>(p, logits, row, target, entropy);
     if (threadIdx.x == 0) {
         float log_sum = logf(row.sum), mean = row.plain / (float)p.cols;
         float wanted = cap ? capped(logits[target], p.softcap) : logits[target];
@@ -436,8 +452,15 @@ extern "C" cudaError_t launch_classifier_loss(const struct cuda_launch *to,
         op->grad_scale,
         op->smoothing,
         op->softcap,
+        op->kind,
     };
 
+    if (op->kind == TOKEN_LOSS_EAFT) {
+        cudaError_t status = launch_eaft_factors(to, op, first, count);
+
+        if (status != cudaSuccess)
+            return status;
+    }
     if (!gradients)
         return launch_loss<float>(to, p, count);
     return BY_FORMAT(op->dlogits.format, T, launch_loss<T>(to, p, count));

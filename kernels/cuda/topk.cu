@@ -1,16 +1,14 @@
 /*
  * kernels/cuda/topk.cu - the largest logits of a row.
  *
- * A block processes a row. Logits, mapped to integers of the same order, are read four
- * times, 8 bits each: a histogram of the digit among those whose upper digits are those
- * of the smallest kept logit. Then the smallest kept logit and the number of its equals
- * to keep are known; a fifth pass stores the kept ones in order. Counts are integers: no
- * result depends on timing.
+ * A block processes a row: it finds the smallest kept logit (select.cuh), and a fifth pass
+ * stores the kept ones in order.
  */
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/cuda_launch.h"
+#include "kernels/cuda/select.cuh"
 
-enum { DIGITS = 256, TOPK_THREADS = 256, TOPK_WARPS = TOPK_THREADS / WARP };
+enum { TOPK_THREADS = 256, TOPK_WARPS = TOPK_THREADS / WARP };
 
 struct topk_rows {
     const float *logits;
@@ -22,49 +20,9 @@ struct topk_rows {
 };
 
 struct topk_shared {
-    unsigned counts[DIGITS];
-    unsigned digit, left;
+    select_shared select;
     unsigned above[TOPK_WARPS], equal[TOPK_WARPS];
 };
-
-/* Map floats to integers of the same order; NaN is above all. */
-__device__ static uint32_t key_of(float x)
-{
-    uint32_t bits = __float_as_uint(x);
-
-    if (x != x)
-        return 0xffffffffu;
-    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-}
-
-/* The digit of the smallest kept logit among the keys that begin with `prefix`; *left of
- * those kept have this digit too. */
-__device__ static unsigned find_digit(topk_shared *s, const float *logits, size_t words,
-                                      uint32_t mask, uint32_t prefix, int shift,
-                                      unsigned *left)
-{
-    for (int i = threadIdx.x; i < DIGITS; i += blockDim.x)
-        s->counts[i] = 0;
-    __syncthreads();
-    for (size_t i = threadIdx.x; i < words; i += blockDim.x) {
-        uint32_t key = key_of(logits[i]);
-
-        if ((key & mask) == prefix)
-            atomicAdd(&s->counts[key >> shift & (DIGITS - 1)], 1u);
-    }
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        unsigned digit = DIGITS - 1, wanted = *left;
-
-        for (; digit > 0 && s->counts[digit] < wanted; digit--)
-            wanted -= s->counts[digit];
-        s->digit = digit;
-        s->left = wanted;
-    }
-    __syncthreads();
-    *left = s->left;
-    return s->digit;
-}
 
 /* Return how many threads before this one pass true; *all: how many of the block. */
 __device__ static unsigned count_before(unsigned *warps, bool yes, unsigned *all)
@@ -91,15 +49,11 @@ static __global__ void __launch_bounds__(TOPK_THREADS) topk_row(const topk_rows 
     int32_t place = p.rows[blockIdx.x];
     const float *logits = p.logits + blockIdx.x * p.stride;
     unsigned left = (unsigned)p.kept, above = 0, equal = 0, all;
-    uint32_t mask = 0, least = 0;
+    uint32_t least;
 
     if (place < 0)
         return;
-    for (int shift = 24; shift >= 0; shift -= 8) {
-        least |= (uint32_t)find_digit(s, logits, p.words, mask, least, shift, &left)
-                 << shift;
-        mask |= (uint32_t)(DIGITS - 1) << shift;
-    }
+    least = find_least(&s->select, logits, p.words, &left);
     for (size_t base = 0; base < p.words; base += blockDim.x) {
         size_t i = base + threadIdx.x;
         uint32_t key = i < p.words ? key_of(logits[i]) : 0;

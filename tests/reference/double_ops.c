@@ -363,6 +363,8 @@ static struct reference_classifier classifier_of(struct backend *be,
         .grad_scale = (double)op->grad_scale * (op->scale ? (double)*op->scale : 1),
         .smoothing = (double)op->smoothing,
         .softcap = (double)op->softcap,
+        .kind = op->kind,
+        .alpha = (double)op->alpha,
         .losses = room(be, op->x.rows),
         .dx = op->dx.data ? room(be, numbers_of(op->x)) : NULL,
         .dw = op->dw.data   ? take(be, op->dw)

@@ -160,6 +160,8 @@ struct reference_classifier {
     const int32_t *targets;
     const double *weights; /* or NULL */
     double grad_scale, smoothing, softcap;
+    enum token_loss kind;
+    double alpha;
     double *hits;             /* or NULL */
     double *losses, *dx, *dw; /* dx is written, dw is accumulated; or NULL */
     double *dbias;            /* is accumulated; or NULL */

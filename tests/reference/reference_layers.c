@@ -139,6 +139,40 @@ static void classifier_gradient(const struct reference_classifier *r, size_t n,
     }
 }
 
+static int descending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x < y) - (x > y);
+}
+
+/* The entropy of the softmax over the largest logits. */
+static double top_entropy(const double *logits, size_t words)
+{
+    size_t count = words < EAFT_TOKENS ? words : EAFT_TOKENS;
+    double *sorted = calloc(words, sizeof(*sorted)), sum = 0, entropy = 0;
+
+    memcpy(sorted, logits, words * sizeof(*sorted));
+    qsort(sorted, words, sizeof(*sorted), descending);
+    for (size_t i = 0; i < count; i++)
+        sum += exp(sorted[i] - sorted[0]);
+    for (size_t i = 0; i < count; i++) {
+        double p = exp(sorted[i] - sorted[0]) / sum;
+
+        entropy -= p > 0 ? p * log(p) : 0;
+    }
+    free(sorted);
+    return entropy;
+}
+
+static double loss_factor(const struct reference_classifier *r, const double *logits,
+                          double probability)
+{
+    return r->kind == TOKEN_LOSS_DFT    ? probability
+           : r->kind == TOKEN_LOSS_EAFT ? pow(top_entropy(logits, r->words) / 3, r->alpha)
+                                        : 1;
+}
+
 static void classifier_row(const struct reference_classifier *r, size_t n, double *logits)
 {
     double words = (double)r->words, max = -INFINITY, sum = 0, all;
@@ -150,6 +184,7 @@ static void classifier_row(const struct reference_classifier *r, size_t n, doubl
     for (size_t v = 0; v < r->words; v++)
         sum += exp(logits[v] - max);
     all = max + log(sum);
+    weight *= loss_factor(r, logits, exp(logits[r->targets[n]] - all));
     if (r->hits)
         r->hits[n] = logits[r->targets[n]] == max;
     for (size_t v = 0; v < r->words; v++) {

@@ -58,6 +58,8 @@ static void case_refer(struct loss_case *c, const struct shape *s)
         .grad_scale = 0.25,
         .smoothing = (double)s->smoothing,
         .softcap = (double)c->op.softcap,
+        .kind = c->op.kind,
+        .alpha = (double)c->op.alpha,
         .losses = c->real[0],
         .dx = c->real[1],
         .dw = c->real[2],
@@ -73,6 +75,7 @@ static void case_open(struct loss_case *c, const struct shape *s)
     c->weights = NULL;
     c->real_weights = NULL;
     c->op.softcap = 0;
+    c->op.kind = TOKEN_LOSS_PLAIN;
     c->op.bias = (struct tensor) { 0 };
     c->bias = operand_random(FORMAT_FP32, 1, s->words, 1, 4);
     c->dbias = operand_random(FORMAT_FP32, 1, s->words, 1, 5);
@@ -127,6 +130,14 @@ static void case_weigh(struct loss_case *c, const struct shape *s)
 static void case_cap(struct loss_case *c, const struct shape *s, float softcap)
 {
     c->op.softcap = softcap;
+    case_refer(c, s);
+}
+
+static void case_kind(struct loss_case *c, const struct shape *s, enum token_loss kind,
+                      float alpha)
+{
+    c->op.kind = kind;
+    c->op.alpha = alpha;
     case_refer(c, s);
 }
 
@@ -310,6 +321,40 @@ static void test_classifier_caps_logits(void **state)
     }
 }
 
+/* With and without a cap and weights; fewer and more tokens than EAFT counts. */
+static void test_classifier_has_factors_of_other_losses(void **state)
+{
+    static const struct {
+        enum token_loss kind;
+        float alpha;
+    } kinds[] = { { TOKEN_LOSS_DFT, 0 }, { TOKEN_LOSS_EAFT, 1 }, { TOKEN_LOSS_EAFT, 2 } };
+    const struct machines *machines = *state;
+
+    for (size_t i = 0; i < TS_COUNT(kinds) * TS_COUNT(shapes);
+         i += machines->slow ? 5 : 1) {
+        const struct shape *s = &shapes[i / TS_COUNT(kinds)];
+        struct loss_case c;
+        double units = gradient_units(s->format);
+
+        case_open(&c, s);
+        if (i % 2)
+            case_weigh(&c, s);
+        if (i % 4 == 2)
+            case_cap(&c, s, 3);
+        case_kind(&c, s, kinds[i % TS_COUNT(kinds)].kind,
+                  kinds[i % TS_COUNT(kinds)].alpha);
+        machines_try(*state, run_classifier, &c.op,
+                     (struct outcome[]) { { &c.losses, c.real[0], 16, 1 },
+                                          { &c.dx, c.real[1], units, 0.25 },
+                                          { &c.dw, c.real[2], units, 0.25 } },
+                     3);
+        c.op.dx = c.op.dw = (struct tensor) { 0 };
+        machines_try(*state, run_classifier, &c.op,
+                     (struct outcome[]) { { &c.losses, c.real[0], 16, 1 } }, 1);
+        case_close(&c);
+    }
+}
+
 static void test_classifier_adds_a_bias(void **state)
 {
     const struct machines *machines = *state;
@@ -438,6 +483,37 @@ static void test_reference_gradient_matches_differences(void **state)
     case_close(&c);
 }
 
+/* The gradient of the loss with a constant factor p is that of -p. */
+static double probability(void *context)
+{
+    struct reference_classifier r = *(struct reference_classifier *)context;
+    double sum = 0;
+
+    r.dx = r.dw = NULL;
+    r.kind = TOKEN_LOSS_PLAIN;
+    reference_classifier(&r);
+    for (size_t i = 0; i < r.rows; i++)
+        sum -= r.targets[i] >= 0 ? r.grad_scale * exp(-r.losses[i]) : 0;
+    return sum;
+}
+
+static void test_reference_gradient_of_dft_matches_differences(void **state)
+{
+    static const struct shape small = { FORMAT_FP32, 5, 6, 9, 2, 3, 0 };
+    struct loss_case c;
+
+    (void)state;
+    case_open(&c, &small);
+    case_kind(&c, &small, TOKEN_LOSS_DFT, 0);
+    for (size_t i = 0; i < c.dw.numbers; i++)
+        c.real[2][i] -= c.dw.real[i]; /* it was accumulated */
+    assert_true(reference_slope_error(probability, &c.reference, c.x.real, c.x.numbers,
+                                      c.real[1]) < 1e-6);
+    assert_true(reference_slope_error(probability, &c.reference, c.w.real, c.w.numbers,
+                                      c.real[2]) < 1e-6);
+    case_close(&c);
+}
+
 /* Compare the bits of losses and dx for each chunk size.  A GPU's library has different
  * kernels for different row counts, so there the results are only within tolerance; the
  * emulated one has one kernel for all. */
@@ -538,6 +614,8 @@ int main(void)
         cmocka_unit_test(test_classifier_reads_factor_and_count_from_memory),
         cmocka_unit_test(test_classifier_weighs_rows),
         cmocka_unit_test(test_classifier_caps_logits),
+        cmocka_unit_test(test_classifier_has_factors_of_other_losses),
+        cmocka_unit_test(test_reference_gradient_of_dft_matches_differences),
         cmocka_unit_test(test_classifier_adds_a_bias),
         cmocka_unit_test(test_classifier_finds_few_targets_among_many_rows),
         cmocka_unit_test(test_classifier_may_overwrite_logits_with_gradients),

@@ -418,6 +418,8 @@ static void run_classifier_case(struct golden_case *c)
         .grad_scale = (float)setting(c, "scale"),
         .smoothing = (float)setting(c, "smoothing"),
         .softcap = (float)setting(c, "softcap"),
+        .kind = (enum token_loss)setting(c, "kind"),
+        .alpha = (float)setting(c, "alpha"),
     };
 
     for (size_t i = 0; i < x.rows; i++)
@@ -619,9 +621,9 @@ static void run_case(struct golden_case *c, size_t index)
         operand_clear(&c->held[j].operand);
 }
 
-static json_t *read_golden(void)
+static json_t *read_golden(const char *path)
 {
-    char *name = unit_source("tests/golden/operators.json");
+    char *name = unit_source(path);
     struct error err = { 0 };
     json_t *golden = json_read_file(name, (size_t)1 << 20, &err);
 
@@ -631,10 +633,9 @@ static json_t *read_golden(void)
     return golden;
 }
 
-static void test_operations_match_pytorch(void **state)
+static size_t compare_file(struct machines *machines, const char *path)
 {
-    struct machines *machines = *state;
-    json_t *golden = read_golden(), *row;
+    json_t *golden = read_golden(path), *row;
     int32_t *ids = machines_memory(2 * TOKENS_MOST * sizeof(*ids));
     size_t index;
 
@@ -653,15 +654,26 @@ static void test_operations_match_pytorch(void **state)
                          index);
             }
     }
-    assert_true(index > 40);
     machines_memory_free(ids);
     json_decref(golden);
+    return index;
+}
+
+static void test_operations_match_pytorch(void **state)
+{
+    assert_true(compare_file(*state, "tests/golden/operators.json") > 40);
+}
+
+static void test_losses_match_llamafactory(void **state)
+{
+    assert_int_equal(compare_file(*state, "tests/golden/token_losses.json"), 12);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_operations_match_pytorch),
+        cmocka_unit_test(test_losses_match_llamafactory),
     };
 
     return cmocka_run_group_tests(tests, machines_open, machines_close);
