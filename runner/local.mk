@@ -39,6 +39,7 @@ librunner_a_SOURCES += %D%/commands/cmd_watch.c
 librunner_a_SOURCES += %D%/commands/commands.c %D%/commands/commands.h
 librunner_a_SOURCES += %D%/commands/job_change.c %D%/commands/job_change.h
 librunner_a_SOURCES += %D%/commands/status_view.c %D%/commands/status_view.h
+librunner_a_SOURCES += %D%/commands/plan_loss.c %D%/commands/plan_loss.h
 librunner_a_SOURCES += %D%/commands/queue_again.c %D%/commands/queue_again.h
 librunner_a_SOURCES += %D%/commands/watch_log.c %D%/commands/watch_log.h
 

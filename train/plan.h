@@ -167,6 +167,9 @@ struct plan {
     double learning_rate, weight_decay, adam_beta1, adam_beta2, adam_epsilon;
     double label_smoothing;
     double neftune_alpha; /* of the noise on embeddings; 0: none */
+    bool use_dft_loss, use_eaft_loss;
+    double eaft_alpha;
+    enum token_loss token_loss; /* from both, in stage sft */
     enum schedule_kind schedule;
     double schedule_min_lr, schedule_min_lr_rate, schedule_power;
     double schedule_num_cycles; /* 0: the default of the schedule */

@@ -553,6 +553,7 @@ bool import_axolotl(struct importing *im)
     import_exclusives(im);
     import_model(im);
     import_axolotl_preference(im);
+    import_axolotl_loss(im);
     if (import_failed(im) || !import_method(im))
         return false;
     import_axolotl_data(im);

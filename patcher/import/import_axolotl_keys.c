@@ -112,7 +112,7 @@ const struct import_group import_axolotl_groups[] = {
       "reinit_weights scaling_softmax* use_pose pose_* s2_attention shift_attn "
       "fp32_norms fp32_norm_classes noisy_embedding_alpha" },
     { IMPORT_DIFFERS, "another loss; a job uses cross-entropy over the answers",
-      "use_eaft eaft_* kd_* trainer_cls" },
+      "kd_* trainer_cls" },
     { IMPORT_DIFFERS, "training does not simulate quantization", "qat" },
     { IMPORT_DIFFERS, "samples are not filtered",
       "min_sample_len eval_sequence_len dataset_exact_deduplication streaming "

@@ -176,6 +176,8 @@ bool import_axolotl_answer_columns(struct importing *im, const struct node *map,
 void import_axolotl_pair(struct importing *im, const struct node *map, const char *type,
                          struct import_data *set);
 void import_axolotl_data(struct importing *im);
+/* Import the losses DFT and EAFT. */
+void import_axolotl_loss(struct importing *im);
 /* Import micro_batch_size and the accumulation of a step. */
 void import_axolotl_batch(struct importing *im);
 /* Import packing and the treatment of samples that are too long; is_text: stage pt. */

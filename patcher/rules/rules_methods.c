@@ -49,6 +49,11 @@ static const struct group {
       .keys = { "pref_loss", "pref_beta", "pref_ftx", "pref_bco_weight", "ld_alpha",
                 "dpo_label_smoothing", "simpo_gamma", "ref_model",
                 "ref_model_adapters" } },
+    { .needs = "stage: sft",
+      .key = "stage",
+      .basis = BY_STAGE,
+      .stage = STAGE_SFT,
+      .keys = { "use_dft_loss", "use_eaft_loss", "eaft_alpha" } },
     { .needs = "quantization_bit",
       .key = "quantization_bit",
       .basis = BY_BITS,
@@ -245,6 +250,37 @@ static void report_contradictions(struct rule_context *context)
                              "yet");
 }
 
+static void report_unused_loss(struct rule_context *context, const char *key,
+                               const char *message)
+{
+    if (find_enabled(context, key))
+        rule_report(context,
+                    &(struct finding) {
+                        .rule = "TS712", .severity = SEVERITY_INFO, .message = message },
+                    key);
+}
+
+/* Losses of a token exclude each other: LLaMA-Factory train/sft/trainer.py. */
+static void report_unused_losses(struct rule_context *context)
+{
+    const struct plan *plan = context->plan;
+
+    if (plan->stage != STAGE_SFT)
+        return;
+    if (plan->token_loss != TOKEN_LOSS_PLAIN)
+        report_unused_loss(context, "label_smoothing_factor",
+                           plan->token_loss == TOKEN_LOSS_DFT
+                               ? "label_smoothing_factor has no effect with use_dft_loss"
+                               : "label_smoothing_factor has no effect with "
+                                 "use_eaft_loss");
+    if (plan->token_loss == TOKEN_LOSS_DFT)
+        report_unused_loss(context, "use_eaft_loss",
+                           "use_eaft_loss has no effect with use_dft_loss");
+    else if (plan->token_loss != TOKEN_LOSS_EAFT)
+        report_unused_loss(context, "eaft_alpha",
+                           "eaft_alpha belongs to use_eaft_loss, which is off");
+}
+
 static void rule_unused_method_keys(struct rule_context *context)
 {
     for (size_t i = 0; i < TS_COUNT(groups); i++)
@@ -252,6 +288,7 @@ static void rule_unused_method_keys(struct rule_context *context)
             !value_is_listed(groups[i].others, selected_value(context, groups[i].key)))
             report_group(context, &groups[i]);
     report_unused_arguments(context);
+    report_unused_losses(context);
     report_unused_logits(context);
     report_contradictions(context);
 }

@@ -224,6 +224,19 @@ static void derive_pairs(struct plan *plan)
     plan->disable_dropout = true;
 }
 
+/* As in LLaMA-Factory (train/sft/trainer.py): DFT is asked for first, and neither smooths
+ * labels; TS712 reports keys without effect. */
+static void derive_token_loss(struct plan *plan)
+{
+    if (plan->stage != STAGE_SFT)
+        return;
+    plan->token_loss = plan->use_dft_loss    ? TOKEN_LOSS_DFT
+                       : plan->use_eaft_loss ? TOKEN_LOSS_EAFT
+                                             : TOKEN_LOSS_PLAIN;
+    if (plan->token_loss != TOKEN_LOSS_PLAIN && !plan->external)
+        plan->label_smoothing = 0;
+}
+
 /* Set fields that depend on several keys.  Is called again after a key has changed. */
 static void derive(struct plan *plan)
 {
@@ -240,6 +253,7 @@ static void derive(struct plan *plan)
     plan->request.all_trainable = plan->method == METHOD_FULL;
     plan->request.has_frozen = plan->method != METHOD_FULL;
     plan->request.policy = plan->policy;
+    derive_token_loss(plan);
     if (plan->stage == STAGE_DPO && !plan->external)
         derive_pairs(plan);
 }

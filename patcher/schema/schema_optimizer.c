@@ -91,6 +91,22 @@ static const struct key rows[] = {
       .into = TS_FIELD(max_steps),
       .help = "optimizer steps of the run; a value above 0 overrides "
               "num_train_epochs" },
+    { TS_USED("use_dft_loss", KEY_BOOL, "false"), .into = TS_FIELD(use_dft_loss),
+      .help = "with stage: sft, multiply the loss of each token by the probability that "
+              "the model gives it (dynamic fine-tuning, DFT)",
+      .manual = "Tokens that the model finds unlikely then change it less. The "
+                "factor is a constant to the gradient. Losses in the log, and those of "
+                "evaluations, have the factor, as in LLaMA-Factory. "
+                "label_smoothing_factor has no effect with it." },
+    { TS_USED("use_eaft_loss", KEY_BOOL, "false"), .into = TS_FIELD(use_eaft_loss),
+      .help = "with stage: sft, multiply the loss of each token by (H / 3)^eaft_alpha; H "
+              "is the entropy over the 20 most likely tokens (EAFT)",
+      .manual = "Tokens of which the model is sure, but which the data contradict, then "
+                "change it less. Everything else is as with use_dft_loss, which takes "
+                "precedence." },
+    { TS_USED("eaft_alpha", KEY_REAL, "1.0"), .min = 0, .max = TS_NO_MAX,
+      .into = TS_FIELD(eaft_alpha),
+      .help = "exponent of use_eaft_loss; 0 is cross-entropy" },
     { TS_USED("label_smoothing_factor", KEY_REAL, "0.0"), .min = 0, .max = 0.999,
       .into = TS_FIELD(label_smoothing),
       .help = "share of the target probability that is spread evenly over the "

@@ -168,6 +168,21 @@ static bool name_attention(struct script_value *value)
     return false;
 }
 
+/* Add what an argument of TRL means that a job says otherwise: SFTConfig(loss_type=).
+ * Return whether it is such an argument. */
+static bool take_loss(struct script_rows *rows, const struct script_argument *argument)
+{
+    struct script_value value;
+
+    if (!rows->row->program || strcmp(rows->row->program, "sft") != 0 ||
+        !argument->name || strcmp(argument->name, "loss_type") != 0)
+        return false;
+    value = script_evaluate(rows->script, argument->value);
+    if (value.kind == SCRIPT_STRING && strcmp(value.text, "dft") == 0)
+        script_rows_add_fact(rows, "use_dft_loss", "true", argument->value);
+    return true;
+}
+
 void script_rows_add_argument(struct script_rows *rows, const char *key,
                               const struct script_argument *argument)
 {
@@ -204,6 +219,8 @@ void script_rows_take(void *context, const struct script_argument *argument)
     const char *key = script_key_of(rows->row, argument);
     const struct key *known = key ? schema_find(key) : NULL;
 
+    if (take_loss(rows, argument))
+        return;
     if (!key || (!rows->row->exact && rows->row->role == ROLE_ARGUMENTS &&
                  (!known || known->use == KEY_OTHER_TOOL)))
         return;

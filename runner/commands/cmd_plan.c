@@ -12,7 +12,7 @@
 
 #include "base/file.h"
 #include "base/size.h"
-#include "patcher/rules/teacher.h"
+#include "runner/commands/plan_loss.h"
 #include "runner/job/containment.h"
 #include "runner/job/forecast.h"
 #include "runner/job/job_variables.h"
@@ -193,74 +193,6 @@ static void add_precision(struct text *out, const struct plan *plan)
         text_addf(out, "\n  clipping    off; %s\n",
                   plan->external ? "the Trainer logs no norm then"
                                  : "the norm is still logged");
-}
-
-/* Add the teacher of a distillation and its share of the loss. */
-static void add_teacher(struct text *out, const struct plan *plan)
-{
-    const struct distillation_settings *kd = &plan->kd;
-    char bytes[16];
-
-    if (plan->stage != STAGE_DISTILL || plan->external)
-        return;
-    text_adds(out, "  teacher     ");
-    report_visible(out, kd->teacher ? kd->teacher : kd->logits ? kd->logits : "none");
-    if (kd->teacher && kd->config) {
-        memory_text(plan->teacher_bytes, bytes);
-        text_addf(out, ", %s, %s of weights", format_dtype(kd->format), bytes);
-    }
-    if (kd->teacher && kd->logits)
-        text_addf(out, ", %s",
-                  file_exists(kd->logits) ? "from the file of its logits"
-                                          : "which writes its logits first");
-    text_addf(out, "\n              %g of the loss, temperature %g, beta %g", kd->ratio,
-              kd->temperature, kd->beta);
-    if (kd->topk > 0)
-        text_addf(out, ", the %" PRId64 " largest logits", kd->topk);
-    text_addc(out, '\n');
-}
-
-static void add_reference(struct text *out, const struct plan *plan)
-{
-    static const char *const words[REF_MODELS] = {
-        [REF_MODEL_NONE] = "no reference model",
-        [REF_MODEL_BASE] = "compared with the model without its adapter",
-        [REF_MODEL_COPY] = "compared with the initial model",
-        [REF_MODEL_FOLDER] = "compared with ",
-    };
-    const enum ref_model reference = ref_model_of(plan);
-    char bytes[16];
-
-    text_adds(out, words[reference]);
-    if (reference == REF_MODEL_FOLDER)
-        report_visible(out, plan->preference.reference);
-    if (teacher_adapter(plan)) {
-        text_adds(out, " with ");
-        report_visible(out, teacher_adapter(plan));
-    }
-    if (plan->kd.config) {
-        memory_text(plan->teacher_bytes, bytes);
-        text_addf(out, ", %s, %s of weights", format_dtype(plan->kd.format), bytes);
-    }
-}
-
-/* Add the loss and the reference model of preference training. */
-static void add_preference(struct text *out, const struct plan *plan)
-{
-    const struct preference *preference = &plan->preference;
-
-    if (plan->stage != STAGE_DPO || plan->external)
-        return;
-    text_addf(out, "  preference  %s, beta %g", ref_model_loss(plan), preference->beta);
-    if (preference->loss == PREFERENCE_SIMPO)
-        text_addf(out, ", gamma %g", preference->simpo_gamma);
-    if (preference->label_smoothing > 0)
-        text_addf(out, ", label smoothing %g", preference->label_smoothing);
-    if (preference->ftx > 0)
-        text_addf(out, ", plus %g x cross-entropy of the chosen answer", preference->ftx);
-    text_adds(out, "\n              ");
-    add_reference(out, plan);
-    text_addc(out, '\n');
 }
 
 /* Shown for a merge instead of training. */
@@ -523,8 +455,7 @@ static void show_page(struct report *report, const struct page *page)
         forecast_add_dropout(&page->forecast, &out);
         add_program(&out, page->plan);
         add_precision(&out, page->plan);
-        add_teacher(&out, page->plan);
-        add_preference(&out, page->plan);
+        plan_loss_add(&out, page->plan);
         add_batch(&out, page);
         add_steps(&out, &page->forecast);
     }

@@ -170,6 +170,7 @@ args = SFTConfig(
     optim="paged_adamw_8bit",
     report_to="wandb",
     activation_offloading=True,
+    loss_type="dft",
 )
 SFTTrainer(model, args=args, train_dataset=data, peft_config=LoraConfig(r=4)).train()
 END2
@@ -182,6 +183,7 @@ expect_output "the data that it loads" '^dataset: pairs.jsonl$'
 expect_output "TRL's name for the length" '^cutoff_len: 512$'
 expect_output "what the device decides" '^bf16: auto  # the script asks the device$'
 expect_output "no clipping" '^max_grad_norm: 0.0  # None in the script: off$'
+expect_output "TRL's name of a loss" '^use_dft_loss: true$'
 expect_output "a batch" '^per_device_train_batch_size: 2$'
 expect_output "what has no key is listed" '^# not carried over: activation_offloading ('
 expect "the script stays" cmp sft.py same.py

@@ -204,6 +204,11 @@ static void test_import_reports_which_key_wins(void **state)
         { AXOLOTL "group_by_length: true\n", "group_by_length", IMPORT_IDLE,
           "from all lengths" },
         { AXOLOTL "group_by_length: false\n", "group_by_length", IMPORT_IDLE, "off" },
+        { AXOLOTL "use_dft: true\n", "use_dft", IMPORT_CARRIED, "use_dft_loss" },
+        { AXOLOTL "use_eaft: true\neaft_alpha: 2\n", "eaft_alpha", IMPORT_CARRIED,
+          "eaft_alpha" },
+        { AXOLOTL "use_eaft: true\neaft_k: 5\n", "eaft_k", IMPORT_DIFFERS, "20" },
+        { AXOLOTL "use_eaft: false\neaft_k: 5\n", "eaft_k", IMPORT_IDLE, "only with" },
         { AXOLOTL_DATA("- {path: a.jsonl, type: alpaca, revision: v1}\n"),
           "datasets[0].revision", IMPORT_IDLE, "applies to hubs" },
     };

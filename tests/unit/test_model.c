@@ -229,6 +229,35 @@ static void test_model_accuracy_matches_the_logits(void **state)
     unit_model_stop(&u);
 }
 
+static double loss_of_one_token(enum token_loss kind, double alpha)
+{
+    static const int32_t ids[] = { 1, 403 };
+    struct unit_model u = unit_model_shared("data/stories260K/hf");
+    struct batch batch = { 0 };
+    struct error err = { 0 };
+    double loss = 0;
+
+    u.plan.token_loss = kind;
+    u.plan.eaft_alpha = alpha;
+    unit_model_start(&u, 8, 1, 1);
+    unit_batch_add(&batch, ids, 2);
+    unit_must(model_evaluate(u.model, &batch, &loss, &err), &err);
+    unit_batch_free(&batch);
+    unit_model_stop(&u);
+    return loss;
+}
+
+static void test_model_has_the_loss_of_the_plan(void **state)
+{
+    double plain = loss_of_one_token(TOKEN_LOSS_PLAIN, 0);
+
+    (void)state;
+    assert_true(plain > 0.1);
+    assert_true(fabs(loss_of_one_token(TOKEN_LOSS_DFT, 0) - plain * exp(-plain)) < 1e-6);
+    assert_true(fabs(loss_of_one_token(TOKEN_LOSS_EAFT, 0) - plain) < 1e-6);
+    assert_true(fabs(loss_of_one_token(TOKEN_LOSS_EAFT, 1) - plain) > 1e-3);
+}
+
 /* Activations and weights are rounded to 8 bits (bf16) or 11 bits (fp16).  The loss, a
  * mean over many rows, changes by less than the format's epsilon; gradients, where errors
  * cancel less, by a few epsilons. */
@@ -271,6 +300,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_model_accuracy_matches_the_logits),
+        cmocka_unit_test(test_model_has_the_loss_of_the_plan),
         cmocka_unit_test(test_model_matches_transformers_on_llama),
         cmocka_unit_test(test_model_matches_transformers_on_qwen2),
         cmocka_unit_test(test_model_matches_transformers_on_gpt2),

@@ -411,6 +411,31 @@ static void test_schema_set_sets_one_key(void **state)
     job_free(job);
 }
 
+static void test_schema_binds_the_loss_of_a_token(void **state)
+{
+    static const struct {
+        const char *text;
+        enum token_loss loss;
+        double alpha, smoothing;
+    } cases[] = {
+        { "label_smoothing_factor: 0.1\n", TOKEN_LOSS_PLAIN, 1, 0.1 },
+        { "use_dft_loss: true\nlabel_smoothing_factor: 0.1\n", TOKEN_LOSS_DFT, 1, 0 },
+        { "use_eaft_loss: true\neaft_alpha: 0.5\n", TOKEN_LOSS_EAFT, 0.5, 0 },
+        { "use_eaft_loss: true\nuse_dft_loss: true\n", TOKEN_LOSS_DFT, 1, 0 },
+        { "stage: pt\nuse_dft_loss: true\n", TOKEN_LOSS_PLAIN, 1, 0 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct job *job = job_new(cases[i].text);
+
+        assert_int_equal(job->plan.token_loss, cases[i].loss);
+        assert_true(job->plan.eaft_alpha == cases[i].alpha);
+        assert_true(job->plan.label_smoothing == cases[i].smoothing);
+        job_free(job);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -426,6 +451,7 @@ int main(void)
         cmocka_unit_test(test_schema_binds_aliases_and_shared_fields),
         cmocka_unit_test(test_schema_binds_preferences),
         cmocka_unit_test(test_schema_turns_off_settings_unfit_for_pairs),
+        cmocka_unit_test(test_schema_binds_the_loss_of_a_token),
         cmocka_unit_test(test_schema_set_sets_one_key),
     };
 

@@ -490,6 +490,8 @@ struct op_classifier model_classifier_op(const struct pass *pass)
         .grad_scale = 1,
         .softcap = (float)m->config->logit_softcap,
         .smoothing = (float)m->plan->label_smoothing,
+        .kind = m->plan->token_loss,
+        .alpha = (float)m->plan->eaft_alpha,
     };
 
     if (pass->training) {
