@@ -469,6 +469,7 @@ struct op_distill {
  *   ORPO     - l[C] - beta log s(l[C] - log(1 - exp l[C]) - l[R] + log(1 - exp l[R]))
  *   SimPO    - log s(beta (l[C] - l[R]) - margin)
  *   plus ftx times the mean of the chosen answer's losses.
+ *   KTO      kernels/ops_loss.h
  * As LLaMA-Factory (train/dpo/trainer.py) and TRL's dpo_loss; IPO: Azar et al., 2023,
  * ORPO: Hong et al., 2024, SimPO: Meng et al., 2024, e: Mitchell, "A note on DPO with
  * noisy preferences", 2023.
@@ -491,7 +492,8 @@ enum preference_loss {
     PREFERENCE_HINGE,
     PREFERENCE_IPO,
     PREFERENCE_ORPO,
-    PREFERENCE_SIMPO
+    PREFERENCE_SIMPO,
+    PREFERENCE_KTO
 };
 enum preference_value {
     PREFERENCE_LOSS,
@@ -508,6 +510,7 @@ struct op_preference {
     const int32_t *targets, *offsets;
     enum preference_loss kind;
     float beta, ftx, smoothing, margin;
+    float chosen_weight, rejected_weight; /* of KTO */
 };
 
 /* out = a + b, any of the three formats each, same shape; out may be a or b */

@@ -14,4 +14,25 @@
 enum token_loss { TOKEN_LOSS_PLAIN, TOKEN_LOSS_DFT, TOKEN_LOSS_EAFT };
 enum { EAFT_TOKENS = 20 };
 
+/*
+ * PREFERENCE_KTO of op_preference (Ethayarajh et al., "KTO", 2024): sequence 2p is an
+ * answer, good or bad, and 2p + 1 the same question with an answer to another one, which
+ * only serves to estimate the divergence from the reference.  An answer is bad if the
+ * target of its last row, which never has one, is TARGET_BAD.
+ *   k = max(0, mean over p of l[2p + 1] - r[2p + 1]),  d = l[2p] - r[2p];  k is a constant
+ *   good  chosen_weight (1 - s(beta (d - k)))      s the logistic function
+ *   bad   rejected_weight (1 - s(beta (k - d)))
+ *   plus ftx (P / good answers)^2 times the mean of a good answer's losses
+ * The weights of sequences 2p + 1 are 0.  As LLaMA-Factory (train/kto/trainer.py) and
+ * TRL's kto_loss, whose means over P pairs are sums here.
+ */
+enum { TARGET_BAD = -101 };
+/* Columns of op_preference's pairs then; the first is PREFERENCE_LOSS. */
+enum feedback_value {
+    FEEDBACK_REWARD = 1, /* beta d */
+    FEEDBACK_GOOD,       /* 1 or 0 */
+    FEEDBACK_LOGP,       /* l[2p] */
+    FEEDBACK_KL          /* k */
+};
+
 #endif

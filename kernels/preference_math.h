@@ -83,6 +83,7 @@ PAIR_CALL struct pair_loss pair_by_difference(const struct op_preference *op, do
         out.chosen = -beta * pair_logistic(-x);
         break;
     case PREFERENCE_ORPO:
+    case PREFERENCE_KTO:
         break;
     }
     out.rejected = -out.chosen;
@@ -130,6 +131,46 @@ PAIR_CALL struct pair pair_of(const struct op_preference *op, struct pair_answer
     out.numbers[PREFERENCE_LOGP_REJECTED] = l2;
     out.chosen = ftx / rows - loss.chosen / by;
     out.rejected = -loss.rejected / by2;
+    return out;
+}
+
+/* ---- KTO ---- */
+
+/* What all answers of a batch share. */
+struct feedback {
+    double divergence; /* the sum of l - r over the sequences 2p + 1 */
+    double good, pairs;
+};
+
+PAIR_CALL bool feedback_is_good(const struct op_preference *op, size_t p)
+{
+    int32_t from = op->offsets[2 * p], to = op->offsets[2 * p + 1];
+
+    return to == from || op->targets[to - 1] != TARGET_BAD;
+}
+
+/* fmax would hide a NaN. */
+PAIR_CALL struct pair feedback_of(const struct op_preference *op,
+                                  struct pair_answer answer, bool good,
+                                  const struct feedback *all)
+{
+    double beta = (double)op->beta, rows = fmax(answer.rows, 1.0);
+    double mean = all->divergence / all->pairs, k = mean < 0 ? 0 : mean;
+    double l = 0 - answer.losses, d = l + answer.reference;
+    double x = good ? beta * (d - k) : beta * (k - d);
+    double weight = (double)(good ? op->chosen_weight : op->rejected_weight);
+    double share = all->pairs / fmax(all->good, 1.0);
+    double ftx = good ? (double)op->ftx * share * share / rows : 0;
+    double slope = weight * beta * pair_logistic(x) * pair_logistic(-x);
+    struct pair out;
+
+    out.numbers[PREFERENCE_LOSS] = weight * pair_logistic(-x) + ftx * answer.losses;
+    out.numbers[FEEDBACK_REWARD] = beta * d;
+    out.numbers[FEEDBACK_GOOD] = good;
+    out.numbers[FEEDBACK_LOGP] = l;
+    out.numbers[FEEDBACK_KL] = k;
+    out.chosen = ftx + (good ? slope : -slope);
+    out.rejected = 0;
     return out;
 }
 

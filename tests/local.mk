@@ -350,6 +350,7 @@ EXTRA_DIST += %D%/golden/nf4.json %D%/golden/nf4.py
 EXTRA_DIST += %D%/golden/prequantized.json %D%/golden/prequantized.py
 EXTRA_DIST += %D%/golden/qlora.json %D%/golden/qlora.py
 EXTRA_DIST += %D%/golden/operators.json %D%/golden/operators.py
+EXTRA_DIST += %D%/golden/feedback_loss.json %D%/golden/feedback_loss.py
 EXTRA_DIST += %D%/golden/token_losses.json %D%/golden/token_losses.py
 EXTRA_DIST += %D%/golden/distill.json %D%/golden/distill.py
 EXTRA_DIST += %D%/golden/mix.json %D%/golden/mix.py

@@ -26,6 +26,20 @@ static void set_weights(const struct op_preference *op, size_t run, double weigh
         op->weights[n] = op->targets[n] < 0 ? 0 : (float)weight;
 }
 
+/* Sum over all pairs in every task: they are few. */
+static struct pair feedback_pair(const struct op_preference *op, size_t p)
+{
+    struct feedback all = { .pairs = (double)op->pairs.rows };
+
+    for (size_t i = 0; i < op->pairs.rows; i++) {
+        struct pair_answer other = answer_of(op, 2 * i + 1);
+
+        all.divergence += other.reference - other.losses;
+        all.good += feedback_is_good(op, i);
+    }
+    return feedback_of(op, answer_of(op, 2 * p), feedback_is_good(op, p), &all);
+}
+
 /* Process a pair; the last task handles the rows after all of them. */
 static void pair_task(void *context, size_t task, struct pool_worker *worker)
 {
@@ -39,7 +53,9 @@ static void pair_task(void *context, size_t task, struct pool_worker *worker)
             op->weights[n] = 0;
         return;
     }
-    pair = pair_of(op, answer_of(op, 2 * task), answer_of(op, 2 * task + 1));
+    pair = op->kind == PREFERENCE_KTO
+               ? feedback_pair(op, task)
+               : pair_of(op, answer_of(op, 2 * task), answer_of(op, 2 * task + 1));
     for (size_t i = 0; i < PREFERENCE_VALUES; i++)
         ((float *)op->pairs.data)[task * op->pairs.stride + i] = (float)pair.numbers[i];
     set_weights(op, 2 * task, pair.chosen);

@@ -40,6 +40,20 @@ __device__ static void set_weights(const op_preference &op, size_t run, float we
         op.weights[n] = op.targets[n] < 0 ? 0 : weight;
 }
 
+/* Every block sums over all pairs, which are few, in the same order. */
+__device__ static feedback sum_feedback(const op_preference &op, double *room)
+{
+    feedback all = { 0, 0, (double)gridDim.x };
+
+    for (unsigned p = 0; p < gridDim.x; p++) {
+        pair_answer other = answer_of(op, 2 * (size_t)p + 1, room);
+
+        all.divergence += other.reference - other.losses;
+        all.good += feedback_is_good(&op, p);
+    }
+    return all;
+}
+
 static __global__ void __launch_bounds__(PAIR_THREADS)
     preference_pair(const op_preference op)
 {
@@ -48,9 +62,15 @@ static __global__ void __launch_bounds__(PAIR_THREADS)
     size_t run = 2 * (size_t)blockIdx.x, behind = op.offsets[2 * gridDim.x];
     pair_answer chosen = answer_of(op, run, room);
     pair_answer rejected = answer_of(op, run + 1, room);
+    feedback all = { 0, 0, 0 };
 
+    if (op.kind == PREFERENCE_KTO)
+        all = sum_feedback(op, room);
     if (threadIdx.x == 0) {
-        pair found = pair_of(&op, chosen, rejected);
+        pair found =
+            op.kind == PREFERENCE_KTO
+                ? feedback_of(&op, chosen, feedback_is_good(&op, blockIdx.x), &all)
+                : pair_of(&op, chosen, rejected);
         float *out = (float *)op.pairs.data + blockIdx.x * op.pairs.stride;
 
 #pragma unroll

@@ -184,6 +184,7 @@ void reference_distill(const struct reference_distill *r);
 
 /* out (pairs, PREFERENCE_VALUES); weights (rows).  reference NULL: r is 0. */
 struct reference_preference {
+    double chosen_weight, rejected_weight; /* of KTO */
     size_t pairs, rows;
     const double *losses, *reference;
     const int32_t *targets, *offsets;

@@ -69,6 +69,8 @@ static double loss_of(const struct reference_preference *r, const double l[2], d
         slopes[0] = -beta * s(-x);
         slopes[1] = beta * s(-x);
         return -log_s(x);
+    case PREFERENCE_KTO:
+        break;
     }
     return NAN;
 }
@@ -104,10 +106,56 @@ static void refer_pair(const struct reference_preference *r, size_t pair)
                                 slopes[i] / (average ? count[i] : 1);
 }
 
+/* l - r of a sequence */
+static double ratio_of(const struct reference_preference *r, size_t run, double *count)
+{
+    double referred = sum_of(r, run, r->reference, count);
+
+    return referred - sum_of(r, run, r->losses, count);
+}
+
+static bool is_bad(const struct reference_preference *r, size_t pair)
+{
+    int32_t end = r->offsets[2 * pair + 1];
+
+    return end > r->offsets[2 * pair] && r->targets[end - 1] == TARGET_BAD;
+}
+
+static void refer_feedback(const struct reference_preference *r, size_t pair)
+{
+    double *out = r->out + pair * PREFERENCE_VALUES;
+    double k = 0, good = 0, count, d, x, slope, ftx, share;
+    bool bad = is_bad(r, pair);
+
+    for (size_t i = 0; i < r->pairs; i++) {
+        k += ratio_of(r, 2 * i + 1, &count) / (double)r->pairs;
+        good += !is_bad(r, i);
+    }
+    k = k < 0 ? 0 : k;
+    d = ratio_of(r, 2 * pair, &count);
+    x = r->beta * (bad ? k - d : d - k);
+    share = (double)r->pairs / good;
+    ftx = bad || count == 0 ? 0 : r->ftx * share * share / count;
+    slope = r->beta * s(x) * s(-x) * (bad ? -r->rejected_weight : r->chosen_weight);
+    out[PREFERENCE_LOSS] = (bad ? r->rejected_weight : r->chosen_weight) * s(-x) +
+                           ftx * sum_of(r, 2 * pair, r->losses, &count);
+    out[FEEDBACK_REWARD] = r->beta * d;
+    out[FEEDBACK_GOOD] = !bad;
+    out[FEEDBACK_LOGP] = -sum_of(r, 2 * pair, r->losses, &count);
+    out[FEEDBACK_KL] = k;
+    for (int32_t n = r->offsets[2 * pair]; n < r->offsets[2 * pair + 1]; n++)
+        if (r->targets[n] >= 0)
+            r->weights[n] = ftx + slope;
+}
+
 void reference_preference(const struct reference_preference *r)
 {
     for (size_t n = 0; n < r->rows; n++)
         r->weights[n] = 0;
+    for (size_t pair = 0; r->kind == PREFERENCE_KTO && pair < r->pairs; pair++)
+        refer_feedback(r, pair);
+    if (r->kind == PREFERENCE_KTO)
+        return;
     for (size_t pair = 0; pair < r->pairs; pair++)
         refer_pair(r, pair);
 }

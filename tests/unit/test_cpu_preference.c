@@ -19,6 +19,7 @@ OPERATION(preference)
 struct setting {
     enum preference_loss kind;
     float beta, ftx, smoothing, margin;
+    float chosen_weight, rejected_weight;
 };
 
 static const struct setting settings[] = {
@@ -109,6 +110,8 @@ static void case_refer(struct preference_case *c, const struct setting *s)
         .ftx = (double)s->ftx,
         .smoothing = (double)s->smoothing,
         .margin = (double)s->margin,
+        .chosen_weight = (double)s->chosen_weight,
+        .rejected_weight = (double)s->rejected_weight,
         .out = c->wanted_pairs,
         .weights = c->wanted_weights,
     };
@@ -143,6 +146,8 @@ static void case_open(struct preference_case *c, const struct setting *s,
         .ftx = s->ftx,
         .smoothing = s->smoothing,
         .margin = s->margin,
+        .chosen_weight = s->chosen_weight,
+        .rejected_weight = s->rejected_weight,
     };
 }
 
@@ -222,6 +227,45 @@ static void test_preference_ignores_other_sequences(void **state)
         operand_clear(&all);
         case_close(&c);
     }
+}
+
+/* The last row of a sequence has no target; `bad` answers are marked there. */
+static void mark_answers(struct preference_case *c, const json_t *good)
+{
+    for (size_t run = 0; run < 2 * c->pairs.tensor.rows; run++) {
+        int32_t end = c->offsets[run + 1];
+        bool is_good = good ? json_integer_value(json_array_get(good, run / 2)) != 0
+                            : run / 2 % 3 > 0;
+
+        if (end > c->offsets[run])
+            c->targets[end - 1] = run % 2 == 0 && !is_good ? TARGET_BAD : -100;
+    }
+}
+
+static const struct setting feedback[] = {
+    { PREFERENCE_KTO, 0.1f, 0, 0, 0, 1, 1 },
+    { PREFERENCE_KTO, 0.5f, 0.3f, 0, 0, 1.5f, 0.5f },
+    { PREFERENCE_KTO, 2, 0, 0, 0, 0, 2 },
+};
+
+/* Without and with a divergence, which depends on the losses. */
+static void test_feedback_follows_the_formula(void **state)
+{
+    struct machines *machines = *state;
+
+    for (size_t i = 0; i < 2 * TS_COUNT(lengths); i++)
+        for (size_t k = 0; k < TS_COUNT(feedback); k++) {
+            struct preference_case c;
+
+            case_open(&c, &feedback[k], &lengths[i / 2]);
+            for (size_t n = 0; i % 2 && n < c.reference.numbers; n++)
+                c.reference.real[n] *= 3;
+            operand_write(&c.reference);
+            mark_answers(&c, NULL);
+            case_refer(&c, &feedback[k]);
+            try_case(machines, &c);
+            case_close(&c);
+        }
 }
 
 static double loss(void *context)
@@ -416,7 +460,7 @@ static enum preference_loss kind_of(const char *name)
     static const char *const names[] = {
         [PREFERENCE_SIGMOID] = "sigmoid", [PREFERENCE_HINGE] = "hinge",
         [PREFERENCE_IPO] = "ipo",         [PREFERENCE_ORPO] = "orpo",
-        [PREFERENCE_SIMPO] = "simpo",
+        [PREFERENCE_SIMPO] = "simpo",     [PREFERENCE_KTO] = "kto",
     };
 
     for (size_t i = 0; i < TS_COUNT(names); i++)
@@ -434,6 +478,8 @@ static void try_golden(struct machines *machines, const json_t *row)
         .ftx = member(row, "ftx"),
         .smoothing = member(row, "smoothing"),
         .margin = member(row, "margin"),
+        .chosen_weight = member(row, "chosen_weight"),
+        .rejected_weight = member(row, "rejected_weight"),
     };
     const json_t *all = json_object_get(row, "lengths");
     size_t given[8];
@@ -444,6 +490,8 @@ static void try_golden(struct machines *machines, const json_t *row)
     for (size_t i = 0; i < 2 * runs.pairs; i++)
         given[i] = (size_t)json_integer_value(json_array_get(all, i));
     case_open(&c, &setting, &runs);
+    if (setting.kind == PREFERENCE_KTO)
+        mark_answers(&c, json_object_get(row, "good"));
     put_numbers(c.losses.real, json_object_get(row, "losses"), c.losses.numbers);
     operand_write(&c.losses);
     if (has_reference(setting.kind)) {
@@ -457,19 +505,26 @@ static void try_golden(struct machines *machines, const json_t *row)
     case_close(&c);
 }
 
-static void test_preference_matches_llamafactory_and_trl(void **state)
+static void try_file(struct machines *machines, const char *path, size_t cases)
 {
-    char *name = unit_source("tests/golden/preference_loss.json");
+    char *name = unit_source(path);
     struct error err = { 0 };
     json_t *golden = json_read_file(name, 1 << 20, &err), *row;
     size_t i;
 
     if (!golden)
         fail_msg("%s", err.text);
-    assert_true(json_array_size(json_object_get(golden, "cases")) > 10);
-    json_array_foreach(json_object_get(golden, "cases"), i, row) try_golden(*state, row);
+    assert_int_equal(json_array_size(json_object_get(golden, "cases")), cases);
+    json_array_foreach(json_object_get(golden, "cases"), i, row)
+        try_golden(machines, row);
     json_decref(golden);
     free(name);
+}
+
+static void test_preference_matches_llamafactory_and_trl(void **state)
+{
+    try_file(*state, "tests/golden/preference_loss.json", 15);
+    try_file(*state, "tests/golden/feedback_loss.json", 7);
 }
 
 /* ---- With the classifier, in double ---- */
@@ -569,6 +624,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reference_gradient_matches_differences),
         cmocka_unit_test(test_preference_follows_the_formula),
+        cmocka_unit_test(test_feedback_follows_the_formula),
         cmocka_unit_test(test_preference_ignores_other_sequences),
         cmocka_unit_test(test_preference_is_finite_for_extreme_losses),
         cmocka_unit_test(test_preference_keeps_nan_in_its_pair),
