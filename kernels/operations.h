@@ -50,6 +50,7 @@
     X(topk, 4, EACH_ISA, STEPS, NO_DOUBLE, UNWATCHED)            \
     X(distill, 7, EACH_ISA, STEPS, DOUBLE, WATCHED)              \
     X(preference, 3, ONCE, LAUNCH, DOUBLE, WATCHED)              \
+    X(policy, 6, ONCE, LAUNCH, DOUBLE, WATCHED)                  \
     X(add, 3, EACH_ISA, LAUNCH, DOUBLE, WATCHED)                 \
     X(scale, 2, EACH_ISA, LAUNCH, DOUBLE, WATCHED)               \
     X(convert, 2, EACH_ISA, LAUNCH, DOUBLE, WATCHED)             \

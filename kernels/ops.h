@@ -20,6 +20,7 @@
 #include "kernels/ops_experts.h"
 #include "kernels/ops_loss.h"
 #include "kernels/ops_noise.h"
+#include "kernels/ops_policy.h"
 #include "kernels/tensor.h"
 #include "precision/scaler.h"
 

@@ -362,6 +362,7 @@ EXTRA_DIST += %D%/golden/named.json %D%/golden/named.py
 EXTRA_DIST += %D%/golden/overflow.json %D%/golden/overflow.py
 EXTRA_DIST += %D%/golden/pissa.json %D%/golden/pissa.py
 EXTRA_DIST += %D%/golden/precision.json %D%/golden/precision.py
+EXTRA_DIST += %D%/golden/policy_loss.json %D%/golden/policy_loss.py
 EXTRA_DIST += %D%/golden/preference.json %D%/golden/preference.py
 EXTRA_DIST += %D%/golden/preference_curve.json %D%/golden/preference_curve.py
 EXTRA_DIST += %D%/golden/weights.json %D%/golden/weights.py
@@ -555,6 +556,7 @@ libreference_a_SOURCES += %D%/reference/reference_layernorm.c
 libreference_a_SOURCES += %D%/reference/reference_distill.c
 libreference_a_SOURCES += %D%/reference/reference_layers.c
 libreference_a_SOURCES += %D%/reference/reference_matmul.c
+libreference_a_SOURCES += %D%/reference/reference_policy.c
 libreference_a_SOURCES += %D%/reference/reference_preference.c
 endif
 

@@ -206,6 +206,16 @@ EXTRA_PROGRAMS += %D%/unit/test_emulated_optimizers %D%/unit/test_races_optimize
 %C%_unit_test_races_optimizers_SOURCES = %D%/unit/test_cpu_optimizers.c
 %C%_unit_test_races_optimizers_LDADD = %D%/emulation/races.o $(LDADD)
 
+# policy
+unit_tests += %D%/unit/test_cpu_policy
+emulated_operations += %D%/unit/test_emulated_policy
+races_tests += %D%/unit/test_races_policy
+EXTRA_PROGRAMS += %D%/unit/test_emulated_policy %D%/unit/test_races_policy
+%C%_unit_test_emulated_policy_SOURCES = %D%/unit/test_cpu_policy.c
+%C%_unit_test_emulated_policy_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_policy_SOURCES = %D%/unit/test_cpu_policy.c
+%C%_unit_test_races_policy_LDADD = %D%/emulation/races.o $(LDADD)
+
 # preference
 unit_tests += %D%/unit/test_cpu_preference
 emulated_operations += %D%/unit/test_emulated_preference

@@ -194,6 +194,18 @@ struct reference_preference {
 };
 void reference_preference(const struct reference_preference *r);
 
+/* values (sequences, POLICY_VALUES); weights (rows).  old NULL: it is losses; reference
+ * NULL: k is 0. */
+struct reference_policy {
+    size_t sequences, rows;
+    const double *losses, *old, *reference, *advantages, *factors;
+    const int32_t *targets, *offsets;
+    double low, high, delta, beta;
+    bool by_sequence, corrects_kl;
+    double *values, *weights;
+};
+void reference_policy(const struct reference_policy *r);
+
 /* bytes NULL: absmax is that of the blocks; heads as in op_dequantize.  fp32 values. */
 struct reference_dequantize {
     size_t rows, cols, heads, kv_heads;

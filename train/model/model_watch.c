@@ -34,7 +34,7 @@ struct watcher {
     size_t rows;       /* of the batch */
     int64_t layer;     /* of the previous operation */
     const void *codes; /* of the matrix that was dequantized last */
-    const void *pairs; /* op_preference's output */
+    const void *pairs; /* output of op_preference or op_policy */
     bool backward;     /* a gradient of the loss has been written */
     bool failed;
 };
@@ -404,6 +404,20 @@ static void watched_preference(struct backend *be, const struct op_preference *o
     check_outputs(w, "preference", &(struct operands) { OUT(op->pairs) });
     w->backward = true;
     check_outputs(w, "preference", &(struct operands) { OUT(weights) });
+}
+
+/* The same for its weights. */
+static void watched_policy(struct backend *be, const struct op_policy *op)
+{
+    struct watcher *w = (struct watcher *)(void *)be->ops;
+    struct tensor weights = tensor_of(op->weights, FORMAT_FP32, 1, op->losses.cols);
+
+    w->layer = -1;
+    w->pairs = op->values.data;
+    w->original->policy(be, op);
+    check_outputs(w, "policy", &(struct operands) { OUT(op->values) });
+    w->backward = true;
+    check_outputs(w, "policy", &(struct operands) { OUT(weights) });
 }
 
 /* Put the functions above into the table, as the column `watch` of kernels/operations.h
