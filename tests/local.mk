@@ -333,6 +333,7 @@ fuzz_tests += %D%/fuzz/fuzz_undo
 fuzz_tests += %D%/fuzz/fuzz_words
 
 # tests of the programs
+EXTRA_DIST += %D%/golden/experts.json %D%/golden/experts.py
 EXTRA_DIST += %D%/golden/tokenizer_folders.json %D%/golden/tokenizer_folders.py
 EXTRA_DIST += %D%/golden/torch_weights.json %D%/golden/torch_weights.py
 EXTRA_DIST += %D%/golden/tables.py %D%/golden/tables

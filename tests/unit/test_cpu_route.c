@@ -6,6 +6,7 @@
 
 #include <math.h>
 
+#include "base/json.h"
 #include "base/size.h"
 #include "tests/reference/operand.h"
 #include "tests/reference/reference.h"
@@ -266,6 +267,145 @@ static void test_reference_gradient_matches_differences(void **state)
     }
 }
 
+/* ---- The routers of transformers: tests/golden/experts.py ---- */
+
+static double number(const json_t *row, const char *key)
+{
+    return json_number_value(json_object_get(row, key));
+}
+
+static size_t count(const json_t *row, const char *key)
+{
+    return (size_t)json_integer_value(json_object_get(row, key));
+}
+
+static void fill(struct operand *operand, const json_t *row, const char *key)
+{
+    const json_t *values = json_object_get(row, key);
+
+    assert_int_equal(json_array_size(values), operand->numbers);
+    for (size_t i = 0; i < operand->numbers; i++)
+        operand->real[i] = json_number_value(json_array_get(values, i));
+    operand_write(operand);
+}
+
+static struct shape shape_of(const json_t *row)
+{
+    const char *kind = json_string_value(json_object_get(row, "kind"));
+
+    return (struct shape) {
+        .rows = count(row, "rows"),
+        .experts = count(row, "experts"),
+        .chosen = count(row, "chosen"),
+        .biased = json_object_get(row, "bias") != NULL,
+        .op = { .kind = !kind                          ? ROUTE_SOFTMAX
+                        : strcmp(kind, "sigmoid") == 0 ? ROUTE_SIGMOID
+                                                       : ROUTE_SPARSEMIXER,
+                .normalize = json_is_true(json_object_get(row, "normalize")),
+                .group_pairs = json_is_true(json_object_get(row, "pairs")),
+                .groups = count(row, "groups"),
+                .groups_kept = count(row, "groups_kept"),
+                .scale = (float)number(row, "scale"),
+                .jitter = (float)number(row, "jitter") },
+    };
+}
+
+/* Choices in the order of the expert, as in the file. */
+static void sort_choices(struct route_case *c, size_t row, size_t chosen)
+{
+    int32_t *ids = c->op.experts + row * chosen;
+    double *weights = c->weights.real + row * chosen;
+
+    for (size_t i = 1; i < chosen; i++)
+        for (size_t j = i; j > 0 && ids[j] < ids[j - 1]; j--) {
+            int32_t id = ids[j];
+            double weight = weights[j];
+
+            ids[j] = ids[j - 1];
+            weights[j] = weights[j - 1];
+            ids[j - 1] = id;
+            weights[j - 1] = weight;
+        }
+}
+
+static void check_values(const json_t *row, const char *key, const double *values)
+{
+    const json_t *wanted = json_object_get(row, key);
+
+    for (size_t i = 0; i < json_array_size(wanted); i++) {
+        double one = json_number_value(json_array_get(wanted, i));
+
+        if (!(fabs(values[i] - one) <= 2e-6 * fmax(1, fabs(one))))
+            fail_msg("%s, %s %zu is %.9g, not %.9g",
+                     json_string_value(json_object_get(row, "name")), key, i, values[i],
+                     one);
+    }
+}
+
+/* The gradients of the weights are in the order of the file; here they must be in that of
+ * the choice. */
+static void give_gradients(struct route_case *c, const json_t *row, const int32_t *choice)
+{
+    const json_t *ids = json_object_get(row, "ids"),
+                 *given = json_object_get(row, "given");
+    size_t chosen = c->op.weights.cols;
+
+    for (size_t i = 0; i < c->dweights.numbers; i++)
+        for (size_t j = i / chosen * chosen; j < (i / chosen + 1) * chosen; j++)
+            if (json_integer_value(json_array_get(ids, j)) == choice[i])
+                c->dweights.real[i] = json_number_value(json_array_get(given, j));
+    operand_write(&c->dweights);
+}
+
+static void check_row(struct backend *be, const json_t *row)
+{
+    struct shape s = shape_of(row);
+    struct route_case c;
+    int32_t *choice;
+
+    case_open(&c, &s);
+    fill(&c.logits, row, "logits");
+    if (s.biased)
+        fill(&c.bias, row, "bias");
+    memset(c.op.counts, 0, s.experts * sizeof(int32_t));
+    machine_run(be, run_route, &c.op); /* twice: the file has two layers */
+    machine_run(be, run_route, &c.op);
+    choice = malloc(pairs_of(&s) * sizeof(*choice));
+    memcpy(choice, c.op.experts, pairs_of(&s) * sizeof(*choice));
+    give_gradients(&c, row, choice);
+    c.backward.layers = 2;
+    c.backward.coefficient = (float)(2 * number(row, "coefficient"));
+    machine_run(be, run_route_backward, &c.backward);
+    operand_read(&c.weights);
+    operand_read(&c.dlogits);
+    for (size_t n = 0; n < s.rows; n++)
+        sort_choices(&c, n, s.chosen);
+    for (size_t i = 0; i < pairs_of(&s); i++)
+        assert_int_equal(c.op.experts[i], json_integer_value(json_array_get(
+                                              json_object_get(row, "ids"), i)));
+    check_values(row, "weights", c.weights.real);
+    check_values(row, "dlogits", c.dlogits.real);
+    free(choice);
+    case_close(&c);
+}
+
+static void test_route_matches_transformers(void **state)
+{
+    struct machines *machines = *state;
+    char *name = unit_source("tests/golden/experts.json");
+    struct error err = { 0 };
+    json_t *golden = json_read_file(name, (size_t)1 << 20, &err), *row;
+    size_t index;
+
+    assert_non_null(golden);
+    json_array_foreach(json_object_get(golden, "cases"), index,
+                       row) for (size_t m = 0; m < machines->count; m++)
+        check_row(machines->backends[m], row);
+    assert_true(index >= 7);
+    json_decref(golden);
+    free(name);
+}
+
 /* Ties go to the lower index; NaN and inf are above all, and no expert is chosen twice. */
 static void test_route_orders_ties_and_nan(void **state)
 {
@@ -358,6 +498,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reference_gradient_matches_differences),
         cmocka_unit_test(test_route_matches_the_reference),
+        cmocka_unit_test(test_route_matches_transformers),
         cmocka_unit_test(test_route_orders_ties_and_nan),
         cmocka_unit_test(test_route_adds_to_counts),
         cmocka_unit_test(test_route_samples_the_softmax),
