@@ -157,28 +157,44 @@ template <enum grouped_kind kind, int M, int DOWN, int ACROSS> struct grouped_ti
     static constexpr int room = a_room + b_rows * (b_cols + GAP);
 };
 
+/* The first element of both operands that a block reads. */
+template <typename T> struct grouped_sides {
+    const T *a, *b;
+};
+
+template <enum grouped_kind kind, typename T>
+__device__ inline grouped_sides<T> grouped_sides_of(const struct grouped_job &p,
+                                                    const struct grouped_place &at)
+{
+    grouped_sides<T> sides;
+
+    sides.a = (const T *)p.a + at.row * p.a_stride + at.out;
+    sides.b = (const T *)p.b + grouped_b_row<kind>(p, at) * p.b_stride +
+              (kind == GROUPED_NT ? at.col * p.b_stride : at.col);
+    return sides;
+}
+
 /* Start copying stage `step` of both operands. */
 template <enum grouped_kind kind, typename S, typename T>
-__device__ inline void grouped_stage(T *room, const struct grouped_job &p,
+__device__ inline void grouped_stage(T *room, const grouped_sides<T> &sides,
+                                     const struct grouped_job &p,
                                      const struct grouped_place &at, int step)
 {
-    const T *a = (const T *)p.a + at.row * p.a_stride;
-    const T *b = (const T *)p.b + grouped_b_row<kind>(p, at) * p.b_stride;
     int done = step * STEP, deep = at.depth - done, wide = p.cols - at.col;
 
     room += step % STAGES * S::room;
     if (kind == GROUPED_TN)
-        grouped_copy<S::a_rows, S::a_cols, S::threads>(
-            room, a + done * p.a_stride + at.out, p.a_stride, deep, at.left);
+        grouped_copy<S::a_rows, S::a_cols, S::threads>(room, sides.a + done * p.a_stride,
+                                                       p.a_stride, deep, at.left);
     else
-        grouped_copy<S::a_rows, S::a_cols, S::threads>(room, a + done, p.a_stride,
+        grouped_copy<S::a_rows, S::a_cols, S::threads>(room, sides.a + done, p.a_stride,
                                                        at.left, deep);
     if (kind == GROUPED_NT)
-        grouped_copy<S::b_rows, S::b_cols, S::threads>(
-            room + S::a_room, b + at.col * p.b_stride + done, p.b_stride, wide, deep);
+        grouped_copy<S::b_rows, S::b_cols, S::threads>(room + S::a_room, sides.b + done,
+                                                       p.b_stride, wide, deep);
     else
         grouped_copy<S::b_rows, S::b_cols, S::threads>(
-            room + S::a_room, b + done * p.b_stride + at.col, p.b_stride, deep, wide);
+            room + S::a_room, sides.b + done * p.b_stride, p.b_stride, deep, wide);
     copies_close();
 }
 
@@ -233,17 +249,19 @@ static __global__ void __launch_bounds__(WARP *DOWN *ACROSS)
     int down = warp / ACROSS * 16 * M, across = warp % ACROSS * 32, steps;
     float sum[M][4][4] = {};
     struct grouped_place at;
+    grouped_sides<T> sides;
     size_t first;
 
     if (!grouped_place_of<kind, S::rows, S::cols>(at, p))
         return;
+    sides = grouped_sides_of<kind, T>(p, at);
     steps = (at.depth + STEP - 1) / STEP;
     for (int s = 0; s < STAGES - 1; s++)
-        grouped_stage<kind, S>(room, p, at, s);
+        grouped_stage<kind, S>(room, sides, p, at, s);
     for (int s = 0; s < steps; s++) {
         copies_wait<STAGES - 2>();
         __syncthreads(); /* and no warp reads the oldest stage any more */
-        grouped_stage<kind, S>(room, p, at, s + STAGES - 1);
+        grouped_stage<kind, S>(room, sides, p, at, s + STAGES - 1);
         grouped_multiply<kind, S>(sum, room + s % STAGES * S::room, down, across);
     }
     first = grouped_out_row<kind>(p, at);

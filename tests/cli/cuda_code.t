@@ -20,7 +20,8 @@ echo "# architectures: $archs; --with-cuda-archs selects them"
 release=$(sed -n 's/.* release \([0-9]*\)\..*/\1/p' "$top"/kernels/cuda/*.ptx | sort -u)
 spills='128 ^sm_90a .*flash_hopper_(forward|keys|queries)
 112 ^sm_75 .*flash_(forward|backward)
-16 ^sm_.* .*flash_(forward|backward)'
+16 ^sm_.* .*flash_(forward|backward)
+16 ^sm_.* .*grouped_kernel'
 [ "$release" = 12 ] && spills="$spills
 64 ^sm_.* .*(attention_plain|flash_backward_keys)
 32 ^sm_.* .*elementwise_kernel.*(swiglu|activation)_
