@@ -57,6 +57,7 @@ libkernels_a_SOURCES += %D%/tensor.c %D%/tensor.h
 # whole program and again for each instruction set of x86-64; cpu_ops.c chooses at run time.
 operations_of_an_isa =
 operations_of_an_isa += %D%/cpu/cpu_activation.c
+operations_of_an_isa += %D%/cpu/cpu_adafactor.c
 operations_of_an_isa += %D%/cpu/cpu_adamw.c
 operations_of_an_isa += %D%/cpu/cpu_attention.c
 operations_of_an_isa += %D%/cpu/cpu_attention_backward.c
@@ -100,6 +101,7 @@ endif
 # Kernels and their C side.  The rule below compiles .cu files with nvcc.
 if HAVE_CUDA
 libkernels_a_SOURCES += %D%/cuda/activation.cu %D%/cuda/activation.cuh
+libkernels_a_SOURCES += %D%/cuda/adafactor.cu
 libkernels_a_SOURCES += %D%/cuda/adamw.cu
 libkernels_a_SOURCES += %D%/cuda/attention.cu
 libkernels_a_SOURCES += %D%/cuda/attention_plain.cu %D%/cuda/attention_plain.cuh

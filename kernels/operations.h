@@ -74,6 +74,7 @@
     X(combine_backward, 5, EACH_ISA, LAUNCH, DOUBLE, WATCHED)    \
     X(adamw_8bit, 7, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)     \
     X(lion, 4, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)           \
-    X(lion_8bit, 5, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)
+    X(lion_8bit, 5, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)      \
+    X(adafactor, 6, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)
 
 #endif

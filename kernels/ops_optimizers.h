@@ -46,6 +46,27 @@ struct op_lion {
     uint64_t seed, first;
 };
 
+/*
+ * Adafactor, Shazeer and Stern, "Adafactor: Adaptive Learning Rates with Sublinear Memory
+ * Cost", 2018, as transformers' Trainer has it: no first moment, no relative steps, no
+ * scale by the parameter, clip_threshold 1, decay_rate -0.8.
+ *   g = grad_scale * grad;  b = 1 - step^-0.8
+ *   a matrix w (R, C):  row = b row + (1 - b) mean over C of (g^2 + 1e-30);  col the same
+ *                       over R;  u = g / sqrt(row / mean(row)) / sqrt(col)
+ *   a vector w (1, C):  v = b v + (1 - b) (g^2 + 1e-30);  u = g / sqrt(v)
+ *   w -= lr * decay * w;  w -= lr * u / max(1, rms(u));  copy = w
+ * row (1, R), col (1, C), v (1, C) fp32: a matrix has row and col, a vector has v.  w, grad
+ * (fp32) and copy are contiguous.
+ */
+struct op_adafactor {
+    struct tensor w, grad, row, col, v, copy;
+    double lr, decay, grad_scale;
+    int64_t step;
+    const struct step_scalars *numbers;
+    bool stochastic;
+    uint64_t seed, first;
+};
+
 /* Lion with the moment in 8 bits, as above. */
 struct op_lion_8bit {
     struct tensor w, grad, m, m_absmax, copy;

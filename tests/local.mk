@@ -500,6 +500,7 @@ EXTRA_DIST += %D%/unit/unit_hashed_model.h
 EXTRA_DIST += %D%/unit/unit_model.h
 EXTRA_DIST += %D%/unit/unit_model_ranks.h
 EXTRA_DIST += %D%/unit/unit_nf4.h
+EXTRA_DIST += %D%/unit/unit_optimizers.h
 EXTRA_DIST += %D%/unit/unit_prequantized.h
 EXTRA_DIST += %D%/unit/unit_ranks.h
 EXTRA_DIST += %D%/unit/unit_schema.h

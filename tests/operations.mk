@@ -206,6 +206,16 @@ EXTRA_PROGRAMS += %D%/unit/test_emulated_optimizers %D%/unit/test_races_optimize
 %C%_unit_test_races_optimizers_SOURCES = %D%/unit/test_cpu_optimizers.c
 %C%_unit_test_races_optimizers_LDADD = %D%/emulation/races.o $(LDADD)
 
+# optimizers_whole
+unit_tests += %D%/unit/test_cpu_optimizers_whole
+emulated_operations += %D%/unit/test_emulated_optimizers_whole
+races_tests += %D%/unit/test_races_optimizers_whole
+EXTRA_PROGRAMS += %D%/unit/test_emulated_optimizers_whole %D%/unit/test_races_optimizers_whole
+%C%_unit_test_emulated_optimizers_whole_SOURCES = %D%/unit/test_cpu_optimizers_whole.c
+%C%_unit_test_emulated_optimizers_whole_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_optimizers_whole_SOURCES = %D%/unit/test_cpu_optimizers_whole.c
+%C%_unit_test_races_optimizers_whole_LDADD = %D%/emulation/races.o $(LDADD)
+
 # policy
 unit_tests += %D%/unit/test_cpu_policy
 emulated_operations += %D%/unit/test_emulated_policy

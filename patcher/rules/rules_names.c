@@ -72,12 +72,12 @@ static void check_device(struct rule_context *context)
                    entry);
 }
 
-/* Report the layers in the job at which a run would fail. */
+/* Report the layers in the job at which a run would fail, or its optimizer. */
 static void check_layers(struct rule_context *context)
 {
     static const char *const keys[] = { "lora_target", "additional_target",
                                         "freeze_trainable_modules",
-                                        "freeze_trainable_layers" };
+                                        "freeze_trainable_layers", "optim" };
     const struct proposal to = rule_proposal(context);
     struct plan plan = *context->plan;
     struct error err = { 0 };

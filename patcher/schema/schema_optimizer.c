@@ -35,16 +35,19 @@ static const struct key rows[] = {
                   "torch.optim.sgd=sgd",
       .values = optimizer_names,
       .rejects =
-          "adafactor ademamix adagrad ademamix_8bit "
+          "ademamix adagrad ademamix_8bit "
           "paged_ademamix_32bit paged_ademamix_8bit rmsprop rmsprop_bnb rmsprop_bnb_8bit rmsprop_bnb_32bit galore_adamw "
           "galore_adamw_8bit galore_adafactor galore_adamw_layerwise "
           "galore_adamw_8bit_layerwise galore_adafactor_layerwise lomo adalomo "
           "grokadamw schedule_free_radam schedule_free_adamw schedule_free_sgd "
           "apollo_adamw apollo_adamw_layerwise stable_adamw",
       .into = TS_FIELD(optim),
-      .help = "the optimizer: SGD, Lion, or AdamW for every other supported name",
+      .help =
+          "the optimizer: SGD, Lion, Adafactor, or AdamW for every other supported name",
       .manual =
           "Moments are float32, 4 bytes each per trained weight: AdamW has two, Lion one. "
+          "Adafactor has a moment per row and column of a matrix; it is as in "
+          "transformers' Trainer, without relative steps, and requires one rank. "
           "Names with 8bit store them in 8 bits and a float32 factor for each block of "
           "256, as bitsandbytes does; parameters with fewer than 4096 elements and "
           "embeddings keep float32. The moments of a paged optimizer move to host memory "
@@ -127,7 +130,8 @@ static const struct key rows[] = {
     TS_IGNORED("full_determinism", KEY_BOOL, "false",
                "repeated runs give the same bits, unless deterministic: false"),
     TS_IGNORED("average_tokens_across_devices", KEY_BOOL, "true", ONE_DEVICE),
-    TS_REJECTED("adafactor", KEY_BOOL, "false", NULL, "the Adafactor optimizer", NULL),
+    TS_REJECTED("adafactor", KEY_BOOL, "false", NULL, "this name",
+                "write optim: adafactor"),
     TS_REJECTED("optimizer_in_bwd", KEY_BOOL, "false", NULL,
                 "optimizer steps inside the backward pass",
                 "use gradient_checkpointing or finetuning_type: lora to save memory"),

@@ -9,7 +9,7 @@ and a few large.  Moments in 8 bits are written as the hexadecimal text of their
 bitsandbytes are found by its default implementation, as on a GPU: its CPU library looks them up in a
 table of 65536 steps.
 
-Requires torch, bitsandbytes and lion_pytorch.
+Requires torch, transformers, bitsandbytes and lion_pytorch.
 """
 import json
 import os
@@ -105,6 +105,26 @@ def lion():
     return {"w": reals(parameter), "exp_avg": reals(optimizer.state[parameter]["exp_avg"])}
 
 
+def adafactor():
+    """A matrix and a vector, as transformers' Trainer makes the optimizer."""
+    from transformers.optimization import Adafactor
+
+    made = {}
+    for name, rows, cols in (("matrix", 70, 90), ("vector", 1, 90)):
+        start = elements(100, rows, cols, 1.0)
+        parameter = torch.nn.Parameter(start if rows > 1 else start.reshape(-1))
+        optimizer = Adafactor([parameter], lr=0.01, weight_decay=0.1, scale_parameter=False,
+                              relative_step=False)
+        for step in range(STEPS):
+            optimizer.param_groups[0]["lr"] = RATES[step]
+            parameter.grad = elements(step + 1, rows, cols, 1.0).reshape(parameter.shape)
+            optimizer.step()
+        state = optimizer.state[parameter]
+        made[name] = {"w": reals(parameter)[::7]}
+        made[name].update({key: reals(state[key]) for key in state if key.startswith("exp")})
+    return made
+
+
 def maps():
     """The maps of codes, with and without signs, as float32."""
     from bitsandbytes import functional
@@ -113,7 +133,7 @@ def maps():
             for name, signed in (("signed", True), ("unsigned", False))}
 
 
-CASES = [maps, adamw_8bit, lion_8bit, lion]
+CASES = [maps, adamw_8bit, lion_8bit, lion, adafactor]
 
 
 def main():

@@ -71,7 +71,7 @@ static struct tensor moment_of(const struct parameter *p, size_t moment)
 {
     const struct shape_moment *kept = &p->moments[moment];
 
-    if (kept->each == 1)
+    if (kept->each == 1 && kept->count > 0)
         return tensor_of(NULL, kept->format, p->rows, p->cols);
     return tensor_of(NULL, kept->format, 1, kept->count);
 }

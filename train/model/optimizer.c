@@ -67,8 +67,8 @@ static bool update_join(struct optimizer_update *u, const struct optimizer_updat
 {
     size_t step = next->first - u->first;
 
-    if (u->lr_factor != next->lr_factor || u->decay != next->decay ||
-        (u->copy.data != NULL) != (next->copy.data != NULL) ||
+    if (optimizer_of(u->plan)->whole || u->lr_factor != next->lr_factor ||
+        u->decay != next->decay || (u->copy.data != NULL) != (next->copy.data != NULL) ||
         (u->w.data != NULL) != (next->w.data != NULL) ||
         (u->w.data && distance(u->w, next->w) != (ptrdiff_t)step) ||
         (u->copy.data && distance(u->copy, next->copy) != (ptrdiff_t)step) ||
@@ -108,6 +108,29 @@ static void update_shard(struct model *model, const struct sequence *sequence)
     optimizer_of(u.plan)->update(model_backend(model), &u);
 }
 
+/* Update a parameter as the matrix that it is. */
+static void update_whole(struct model *model, const struct sequence *sequence)
+{
+    const struct parameter *p = sequence->first;
+    struct optimizer_update u = sequence->update;
+
+    u.w = p->weight;
+    u.grad = p->grad;
+    if (u.copy.data)
+        u.copy = p->copy;
+    for (size_t i = 0; i < optimizer_of(u.plan)->moments; i++)
+        u.moments[i] = model_moment(model, (enum moment)i, p, p->at, p->rows * p->cols);
+    optimizer_of(u.plan)->update(model_backend(model), &u);
+}
+
+static void update_sequence(struct model *model, const struct sequence *sequence)
+{
+    if (optimizer_of(sequence->update.plan)->whole)
+        update_whole(model, sequence);
+    else
+        update_shard(model, sequence);
+}
+
 static void update_all(struct model *model, const struct plan *plan)
 {
     size_t moments = optimizer_of(plan)->moments;
@@ -121,10 +144,10 @@ static void update_all(struct model *model, const struct plan *plan)
             update_join(&now.update, &next.update))
             continue;
         if (i > 0)
-            update_shard(model, &now);
+            update_sequence(model, &now);
         now = next;
     }
-    update_shard(model, &now);
+    update_sequence(model, &now);
 }
 
 static void find_norm(struct model *model)

@@ -92,6 +92,27 @@ static void update_lion(struct backend *be, const struct optimizer_update *u)
         be->ops->lion(be, &op);
 }
 
+static void update_adafactor(struct backend *be, const struct optimizer_update *u)
+{
+    const struct op_adafactor op = {
+        .w = u->w,
+        .grad = u->grad,
+        .row = u->moments[MOMENT_1],
+        .col = u->moments[MOMENT_2],
+        .v = u->moments[MOMENT_3],
+        .copy = u->copy,
+        .lr = u->lr_factor,
+        .decay = u->decay,
+        .grad_scale = 1,
+        .numbers = u->scalars,
+        .stochastic = u->plan->precision.mode == MODE_BF16_PURE,
+        .seed = (uint64_t)u->plan->seed,
+        .first = u->first,
+    };
+
+    be->ops->adafactor(be, &op);
+}
+
 static void update_sgd(struct backend *be, const struct optimizer_update *u)
 {
     const struct op_sgd op = {
@@ -167,6 +188,15 @@ static const struct optimizer lion_8bit = {
     .update_bytes = 14,
     .update = update_lion,
 };
+/* Suffixes are the names in the state of transformers.Adafactor. */
+static const struct optimizer adafactor = {
+    .moments = 3,
+    .kinds = { MOMENT_ROWS, MOMENT_COLUMNS, MOMENT_VECTORS },
+    .suffixes = { ".exp_avg_sq_row", ".exp_avg_sq_col", ".exp_avg_sq" },
+    .whole = true,
+    .update_bytes = 24,
+    .update = update_adafactor,
+};
 static const struct optimizer sgd = { .update_bytes = 12,
                                       .torch_settings = sgd_settings,
                                       .update = update_sgd };
@@ -193,6 +223,7 @@ static const struct optimizer sgd = { .update_bytes = 12,
     X("lion_8bit", lion_8bit, true, TORCH_OTHER)         \
     X("paged_lion_32bit", lion, true, TORCH_OTHER)       \
     X("paged_lion_8bit", lion_8bit, true, TORCH_OTHER)   \
+    X("adafactor", adafactor, true, TORCH_OTHER)         \
     X("adamw_anyprecision", adamw, false, TORCH_OTHER)
 
 #define NAME(name, row, exact, torch) name,

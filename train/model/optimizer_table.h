@@ -19,6 +19,9 @@ enum moment_kind {
      * codes: embeddings, parameters of few elements, and those that do not begin a block */
     MOMENT_CODES,
     MOMENT_ABSMAX, /* fp32 for each block of codes */
+    MOMENT_ROWS,   /* fp32 for each row of a matrix */
+    MOMENT_COLUMNS,
+    MOMENT_VECTORS, /* fp32 for each weight of a vector; none of a matrix */
 };
 
 /* bitsandbytes: optim/optimizer.py, min_8bit_size */
@@ -27,7 +30,7 @@ enum { MOMENT_CODES_LEAST = 4096 };
 /* Consecutive weights that are updated alike, as tensors of one row. */
 struct optimizer_update {
     const struct plan *plan;
-    struct tensor w, grad, copy;
+    struct tensor w, grad, copy; /* rows of their own, unless the optimizer is `whole` */
     struct tensor moments[MOMENTS_MAX]; /* those that the parameter has */
     double lr_factor, decay;
     uint64_t first; /* index of the first weight in the segment, train/model/shapes.h */
@@ -60,6 +63,8 @@ struct optimizer {
     enum moment_kind kinds[MOMENTS_MAX];
     const char *suffixes[MOMENTS_MAX]; /* of their tensors in a checkpoint */
     bool divides;                      /* by a moment, plus adam_epsilon */
+    /* an update reads a whole parameter, which ranks do not divide then */
+    bool whole;
     /* moved per float32 weight: it, its gradient and its moments are read, all but the
      * gradient written */
     size_t update_bytes;

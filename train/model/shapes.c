@@ -374,6 +374,11 @@ static bool check_plan(const struct plan *plan, const struct architecture *a,
             err, ERROR_JOB,
             "adapter_name_or_path requires finetuning_type: lora; remove it, or merge "
             "the adapter first (export_dir)");
+    if (optimizer_of(plan)->whole && plan_ranks(plan) > 1 && !plan->external)
+        return error_set(err, ERROR_JOB,
+                         "optim: %s cannot be combined with several ranks, which divide "
+                         "the weights that it updates together",
+                         optimizer_names[plan->optim]);
     return plan->method != METHOD_FREEZE || check_freeze(plan, a, err);
 }
 

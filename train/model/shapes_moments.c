@@ -118,12 +118,39 @@ static void place_as_weight(struct shapes_builder *m, enum moment moment)
         s->moment_starts[moment][i] = i * s->shard * bytes;
 }
 
+/* Rows, columns or vectors, of one rank. */
+static void place_apart(struct shapes_builder *m, enum moment moment)
+{
+    enum moment_kind kind = optimizer_of(m->plan)->kinds[moment];
+    struct shapes *s = m->out;
+    size_t at = 0;
+
+    for (size_t i = 0; i < s->count; i++) {
+        struct shape_parameter *p = &s->parameters[i];
+        size_t each = kind == MOMENT_ROWS      ? p->cols
+                      : kind == MOMENT_COLUMNS ? p->rows
+                                               : 1;
+
+        if (!p->trainable || (p->rank == 1) != (kind == MOMENT_VECTORS))
+            continue;
+        p->moments[moment] = (struct shape_moment) {
+            .at = at,
+            .each = each,
+            .count = p->rows * p->cols / each,
+            .format = FORMAT_FP32,
+        };
+        at += size_round(p->rows * p->cols / each * sizeof(float), SHAPES_ALIGNMENT);
+    }
+    for (size_t i = 1; i <= plan_ranks(m->plan); i++)
+        s->moment_starts[moment][i] = at;
+}
+
 void shapes_place_moments(struct shapes_builder *m)
 {
     static void (*const place[])(struct shapes_builder * m, enum moment moment) = {
-        [MOMENT_AS_WEIGHT] = place_as_weight,
-        [MOMENT_CODES] = place_codes,
-        [MOMENT_ABSMAX] = place_absmax,
+        [MOMENT_AS_WEIGHT] = place_as_weight, [MOMENT_CODES] = place_codes,
+        [MOMENT_ABSMAX] = place_absmax,       [MOMENT_ROWS] = place_apart,
+        [MOMENT_COLUMNS] = place_apart,       [MOMENT_VECTORS] = place_apart,
     };
     const struct optimizer *optimizer = optimizer_of(m->plan);
     struct shapes *s = m->out;
