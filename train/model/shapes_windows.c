@@ -62,6 +62,8 @@ static size_t trained_bytes(const struct shapes_builder *m)
 
         if (!p->gathered || !p->sharded)
             continue;
+        /* a block is gathered up to where the next one starts */
+        end = size_round(end, ALIGN_ELEMENTS);
         bytes = (end - shapes_window_element(s, p->layer)) * format_info(p->copy)->bytes;
         most = bytes > most ? bytes : most;
     }
