@@ -30,32 +30,48 @@ static int64_t resident(void)
     return getrusage(RUSAGE_SELF, &usage) == 0 ? (int64_t)usage.ru_maxrss << 10 : 0;
 }
 
+/* Sampled answers are taken to have the maximum length. */
+static void measure_answers(const struct plan *plan, const struct dataset *train,
+                            struct steps *out)
+{
+    int64_t asked = (int64_t)dataset_question_max(train, SIZE_MAX, NULL);
+
+    if (asked > out->asked)
+        out->asked = asked;
+    out->longest = asked + plan->grpo.max_completion_length;
+    out->learned = plan->per_device_train_batch_size * plan->grpo.max_completion_length;
+}
+
 static struct steps measured(const struct plan *plan, const struct dataset *train,
                              const struct dataset *eval, const struct dataset *questions)
 {
     const struct dataset *data = train ? train : eval; /* eval: nothing is trained */
     size_t size = (size_t)plan->per_device_train_batch_size;
-    size_t batches = train ? dataset_batches(train, size) : 0;
+    size_t batches = train ? run_micro_batches(plan, train) : 0;
     struct trainer_steps steps = { 0 };
     struct run_sizes sizes = run_measure(plan, train, eval);
+    size_t asked =
+        questions ? dataset_question_max(questions, (size_t)plan->cutoff_len, NULL) : 0;
+    struct steps out;
 
     if (train)
         steps = trainer_steps(plan, batches);
-    return (struct steps) {
+    out = (struct steps) {
         .per_epoch = steps.per_epoch,
         .total = steps.total,
         .tokens = (int64_t)dataset_tokens(data),
         .samples = (int64_t)dataset_samples(data),
         .rows = (int64_t)sizes.rows,
         .sequences = (int64_t)sizes.sequences,
-        .asked = questions ? (int64_t)dataset_question_max(questions,
-                                                           (size_t)plan->cutoff_len, NULL)
-                           : 0,
+        .asked = (int64_t)asked,
         .resident = resident(),
         .learned = train ? (int64_t)dataset_trained(train, 0, 0, batches, size) : 0,
         .longest = (int64_t)dataset_longest(data),
         .batch = plan->per_device_train_batch_size
     };
+    if (plan->stage == STAGE_GRPO && train)
+        measure_answers(plan, train, &out);
+    return out;
 }
 
 struct data {
@@ -104,15 +120,14 @@ static bool check(const struct plan *plan, const struct data *data, struct error
  * read or have no batch. */
 static void count(const struct plan *plan, struct steps *out, struct error *err)
 {
-    const size_t size = (size_t)plan->per_device_train_batch_size;
     struct tokenizer *tokenizer = chat_tokenizer_open(plan->model_name_or_path, err);
     struct data data = { .train = NULL };
     bool opened = tokenizer && open_data(plan, tokenizer, &data, err);
 
     if (opened)
         check(plan, &data, err);
-    if (opened &&
-        (data.train ? dataset_batches(data.train, size) : dataset_samples(data.eval)) > 0)
+    if (opened && (data.train ? run_micro_batches(plan, data.train)
+                              : dataset_samples(data.eval)) > 0)
         *out = measured(plan, data.train, data.eval, data.questions);
     dataset_close(data.whole);
     dataset_close(data.eval);

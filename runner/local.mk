@@ -70,6 +70,7 @@ librunner_a_SOURCES += %D%/job/outputs.c %D%/job/outputs.h
 librunner_a_SOURCES += %D%/job/plan_alternatives.c %D%/job/plan_alternatives.h
 librunner_a_SOURCES += %D%/job/plan_shares.c %D%/job/plan_shares.h
 librunner_a_SOURCES += %D%/job/plan_json.c %D%/job/plan_json.h
+librunner_a_SOURCES += %D%/job/plan_rewards.c %D%/job/plan_rewards.h
 librunner_a_SOURCES += %D%/job/ranks.c %D%/job/ranks.h
 librunner_a_SOURCES += %D%/job/recent.c %D%/job/recent.h
 librunner_a_SOURCES += %D%/job/record.c %D%/job/record.h

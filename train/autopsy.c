@@ -16,6 +16,7 @@
 #include "base/walk.h"
 #include "train/model/model_watch.h"
 #include "train/model/parallel.h"
+#include "train/rollout.h"
 
 enum { SAMPLES = 64 }; /* most samples of a micro-batch that are listed */
 
@@ -105,11 +106,31 @@ static bool watch_step(struct autopsy *a, size_t index, struct error *err)
     return model_watch_batch(run->model, &run->batch, &numbers, &a->watch, err);
 }
 
+/* A micro-batch of sampled answers: a sample is a question. */
+static bool watch_answers(struct autopsy *a, size_t index, struct error *err)
+{
+    const struct run_step step = { .index = a->step, .place = a->place };
+    const struct batch *batch = rollout_batch(a->run, &step, index);
+    struct step_scalars numbers = numbers_of(a, index);
+
+    if (!model_watch_batch(a->run->model, batch, &numbers, &a->watch, err))
+        return false;
+    if (a->watch.kind == WATCH_NOTHING)
+        return true;
+    a->in_batch = true;
+    a->index = index;
+    a->sample_count = 0;
+    find_row(a, batch, a->watch.found.batch_row);
+    return true;
+}
+
 static bool watch_batch(struct autopsy *a, size_t index, struct error *err)
 {
     struct batch *batch = &a->run->batch;
     uint64_t epoch = (uint64_t)a->place.epoch, at = a->place.first + index;
 
+    if (a->run->rollout)
+        return watch_answers(a, index, err);
     if (!dataset_batch(a->data, epoch, at, a->size, batch))
         return error_set(err, ERROR_DATA, "the dataset ended inside an epoch");
     if (a->occasion == OCCASION_EVALUATION ? !watch_evaluation(a, err)

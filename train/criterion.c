@@ -20,6 +20,7 @@ static const struct {
     [METRIC_ANSWER_RATE] = { PREFIX "answer_rate", true },
     [METRIC_REWARD_ACCURACY] = { PREFIX "rewards/accuracies", true },
     [METRIC_REWARD_MARGIN] = { PREFIX "rewards/margins", true },
+    [METRIC_REWARD] = { PREFIX "reward", true },
 };
 
 /* Return the metric of the plan; TS_COUNT(metrics) for an unknown name. */
@@ -29,7 +30,7 @@ static size_t find(const struct plan *plan)
     size_t i = 0;
 
     if (!word || !*word)
-        return METRIC_LOSS;
+        return plan->stage == STAGE_GRPO ? METRIC_REWARD : METRIC_LOSS;
     word += text_starts(word, PREFIX) ? strlen(PREFIX) : 0;
     while (i < TS_COUNT(metrics) && strcmp(metrics[i].name + strlen(PREFIX), word) != 0)
         i++;
@@ -66,37 +67,51 @@ static bool is_used(const struct plan *plan)
 
 static bool is_reward(enum metric_kind metric)
 {
-    return metric == METRIC_REWARD_ACCURACY || metric == METRIC_REWARD_MARGIN;
+    return metric >= METRIC_REWARD_ACCURACY;
 }
 
 static bool is_measured(const struct plan *plan, enum metric_kind metric)
 {
+    if (plan->stage == STAGE_GRPO)
+        return metric == METRIC_REWARD || metric == METRIC_ACCURACY ||
+               metric == METRIC_ANSWER_RATE;
     if (metric == METRIC_LOSS || plan->stage == STAGE_DPO)
-        return metric == METRIC_LOSS || is_reward(metric);
+        return metric == METRIC_LOSS || (is_reward(metric) && metric != METRIC_REWARD);
     return !is_reward(metric) &&
            (plan->generation.on || (metric == METRIC_ACCURACY && plan->compute_accuracy));
+}
+
+/* Return the metrics of the stage, for messages. */
+static const char *names_of(const struct plan *plan)
+{
+    return plan->stage == STAGE_GRPO  ? "reward, accuracy or answer_rate"
+           : plan->stage == STAGE_DPO ? "loss, rewards/accuracies or rewards/margins"
+                                      : "loss, accuracy or answer_rate";
 }
 
 static bool check_metric(const struct plan *plan, struct error *err)
 {
     const char *word = plan->metric_for_best_model;
     bool prefers = plan->stage == STAGE_DPO;
+    const char *names = names_of(plan);
 
     if (!is_used(plan))
         return true;
     if (find(plan) == TS_COUNT(metrics))
-        return error_set(err, ERROR_JOB, "metric_for_best_model must be loss, %s, not %s",
-                         prefers ? "rewards/accuracies or rewards/margins"
-                                 : "accuracy or answer_rate",
-                         word);
+        return error_set(err, ERROR_JOB, "metric_for_best_model must be %s, not %s",
+                         names, word);
     if (is_measured(plan, criterion_metric(plan)))
         return true;
-    if (prefers || is_reward(criterion_metric(plan)))
+    if (prefers || plan->stage == STAGE_GRPO)
+        return error_set(
+            err, ERROR_JOB,
+            "metric_for_best_model %s is not measured in this stage; give %s", word,
+            names);
+    if (is_reward(criterion_metric(plan)))
         return error_set(err, ERROR_JOB,
-                         "metric_for_best_model %s is not measured in this stage; %s",
-                         word,
-                         prefers ? "give loss, rewards/accuracies or rewards/margins"
-                                 : "only stage: dpo measures rewards");
+                         "metric_for_best_model %s is not measured in this stage; only "
+                         "stage: %s measures rewards",
+                         word, criterion_metric(plan) == METRIC_REWARD ? "grpo" : "dpo");
     return error_set(err, ERROR_JOB,
                      "metric_for_best_model %s is measured on generated answers; give "
                      "predict_with_generate: true",

@@ -159,7 +159,7 @@ static double preferences(const struct work *w)
     double vocab = (double)w->config->vocab_size, cols = (double)w->config->hidden_size;
     double losses = 2 * vocab * cols * w->step->learned / rate(w, sqrt(vocab * cols));
 
-    if (w->plan->stage != STAGE_DPO)
+    if (w->plan->stage < STAGE_DPO)
         return 0;
     once.passes = 1;
     return plan_has_reference(w->plan) && !plan_has_second_model(w->plan)

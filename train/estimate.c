@@ -100,7 +100,7 @@ struct estimate_data estimate_data_of(const struct estimate_data *counted,
                                       const struct plan *plan)
 {
     const size_t batch = (size_t)plan->per_device_train_batch_size;
-    const size_t length = (size_t)plan->cutoff_len;
+    const size_t length = plan_sequence_rows(plan);
     const size_t longest = counted->longest < length ? counted->longest : length;
     struct estimate_data data = *counted;
 

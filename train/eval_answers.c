@@ -8,14 +8,13 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "train/answer_ends.h"
 #include "train/generation/answer.h"
 #include "train/evaluation.h"
 #include "train/model/parallel.h"
 #include "train/generation/generate.h"
+#include "train/rollout.h"
 #include "train/generation/prompt.h"
-
-/* Search range for the token that ends an answer: last tokens of the first samples. */
-enum { END_DEPTH = 4, END_SAMPLES = 64 };
 
 struct generating {
     struct run *run;
@@ -26,35 +25,6 @@ struct generating {
     char *stop;                  /* the text of the template after an answer; or NULL */
     struct text asked, expected; /* scratch */
 };
-
-/* Add the special tokens at the end of answers, which the template puts there. */
-static void collect_ends(const struct run *run, struct prompt_ends *ends)
-{
-    const struct dataset *data = run_questions(run);
-    size_t count = dataset_questions(data);
-    struct dataset_question q;
-
-    for (size_t i = 0; i < count && i < END_SAMPLES; i++) {
-        if (!dataset_question(data, i, &q))
-            continue;
-        for (size_t n = 1; n <= END_DEPTH && n <= q.count - q.question_len; n++)
-            if (prompt_is_special(run->tokenizer, q.ids[q.count - n]))
-                prompt_ends_add(ends, q.ids[q.count - n]);
-    }
-}
-
-/* Find the end of an answer.  If the job names a template, it may be plain text. */
-static bool find_ends(const struct run *run, struct prompt_ends *ends, char **stop,
-                      struct error *err)
-{
-    const char *name = run->plan->template_name;
-    const struct chat_template *chat = name ? template_find(name) : NULL;
-    const struct prompt_model model = { run->plan->model_name_or_path, &run->config, chat,
-                                        run->tokenizer };
-
-    collect_ends(run, ends);
-    return prompt_ends_find(&model, ends, stop, err);
-}
 
 /* Collect this rank's contiguous share of the prompts. */
 static void collect_prompts(struct generating *t)
@@ -76,26 +46,6 @@ static void collect_prompts(struct generating *t)
             continue;
         t->prompts[t->count] = (struct prompt) { q.ids, q.question_len, (uint32_t)i };
         t->indices[t->count++] = i;
-    }
-}
-
-static void trim_end(struct text *text)
-{
-    while (text->len > 0 && strchr(" \n", text->data[text->len - 1]))
-        text->data[--text->len] = 0;
-}
-
-/* Remove what the template puts after an answer: blanks, and text that is not a special
- * token. */
-static void remove_end(struct text *text, const char *stop)
-{
-    size_t len = stop ? strlen(stop) : 0;
-
-    trim_end(text);
-    if (len > 0 && text->len >= len &&
-        memcmp(text->data + text->len - len, stop, len) == 0) {
-        text->data[text->len -= len] = 0;
-        trim_end(text);
     }
 }
 
@@ -131,6 +81,23 @@ static void keep_sample(struct generating *t, const struct completion *completio
                                           .correct = correct });
 }
 
+static void add_reward(struct generating *t, const struct completion *completion)
+{
+    size_t tokens = completion->count + (completion->end_token >= 0);
+    const struct reward_answer answer = { .text = completion->text,
+                                          .len = completion->len,
+                                          .expected = t->expected.data,
+                                          .expected_len = t->expected.len,
+                                          .tokens = tokens };
+    const struct scored reward = reward_judge(t->run->rollout->rule, &answer);
+    double *sums = t->out->rewards;
+
+    sums[SAMPLED_REWARD] += reward.sum;
+    sums[SAMPLED_REWARD_STD] += reward.sum * reward.sum;
+    sums[SAMPLED_LENGTH] += (double)tokens;
+    sums[SAMPLED_TRUNCATED] += completion->end == END_LENGTH;
+}
+
 static bool on_done(void *context, const struct completion *completion, struct error *err)
 {
     struct generating *t = context;
@@ -144,15 +111,14 @@ static bool on_done(void *context, const struct completion *completion, struct e
     dataset_question(run_questions(run), t->indices[completion->index], &q);
     if (run->predictions)
         keep_prediction(t, completion, &q);
-    text_reset(&t->expected);
-    tokenizer_decode(run->tokenizer, q.ids + q.question_len, q.count - q.question_len,
-                     true, &t->expected);
-    remove_end(&t->expected, t->stop);
+    answer_ends_expected(run, &q, t->stop, &t->expected);
     verdict = answer_judge(&rule, completion->text, completion->len, t->expected.data,
                            t->expected.len);
     t->out->asked++;
     t->out->found += verdict.found;
     t->out->right += verdict.correct;
+    if (run->rollout)
+        add_reward(t, completion);
     if (run->samples && t->indices[completion->index] < (size_t)plan->samples)
         keep_sample(t, completion, &q, verdict.correct);
     (void)err;
@@ -174,7 +140,7 @@ static bool generate(struct generating *t, struct error *err)
                                     .heartbeat = evaluation_heartbeat(run),
                                     .on_completion = on_done,
                                     .context = t };
-    bool ok = find_ends(run, &how.ends, &t->stop, err);
+    bool ok = answer_ends_find(run, run_questions(run), &how.ends, &t->stop, err);
 
     stops[0] = t->stop;
     return ok && generate_run(&how, t->prompts, t->count, err);

@@ -7,6 +7,8 @@
 
 struct eval_answers {
     size_t asked, found, right;
+    /* of stage grpo: sums over the answers; SAMPLED_REWARD_STD: of squares */
+    double rewards[REWARDS];
     bool cut; /* stopped by a signal before all prompts were answered */
 };
 

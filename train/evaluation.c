@@ -35,6 +35,8 @@ static double metric_of(const struct plan *plan, const struct evaluation *evalua
         return evaluation->rewards.values[REWARD_ACCURACY];
     case METRIC_REWARD_MARGIN:
         return evaluation->rewards.values[REWARD_MARGIN];
+    case METRIC_REWARD:
+        return evaluation->rewards.values[SAMPLED_REWARD];
     case METRIC_ANSWER_RATE:
         return evaluation->answers ? evaluation->answer_rate : NAN;
     default:
@@ -122,6 +124,8 @@ static bool add_answers(struct run *run, double sums[SUMS], struct error *err)
     sums[SUM_FOUND] = (double)answers.found;
     sums[SUM_RIGHT] = (double)answers.right;
     sums[SUM_CUT] = answers.cut;
+    for (int i = 0; run->rollout && i < REWARDS; i++)
+        sums[SUM_REWARDS + i] = answers.rewards[i];
     return true;
 }
 
@@ -145,7 +149,7 @@ static bool compute_sums(struct run *run, struct evaluation_parts *parts,
 
 static struct evaluation_parts parts_of(const struct run *run)
 {
-    return (struct evaluation_parts) { .loss = true,
+    return (struct evaluation_parts) { .loss = run->plan->stage != STAGE_GRPO,
                                        .answers = run->plan->generation.on };
 }
 
@@ -189,23 +193,39 @@ static void log_evaluation(const struct run *run, const struct evaluation *evalu
     struct text line;
 
     text_init(&line, 0);
+    text_adds(&line, "{");
     run_number_text(evaluation->loss, number);
-    text_addf(&line, "{'eval_loss': %s", number);
+    if (!evaluation->rewards.names)
+        text_addf(&line, "'eval_loss': %s, ", number);
     run_number_text(exp(evaluation->loss), number);
     if (!evaluation->prefers)
-        text_addf(&line, ", 'eval_perplexity': %s", number);
+        text_addf(&line, "'eval_perplexity': %s, ", number);
     run_number_text(evaluation->accuracy, number);
     if (evaluation->measures)
-        text_addf(&line, ", 'eval_accuracy': %s", number);
+        text_addf(&line, "'eval_accuracy': %s, ", number);
     run_number_text(evaluation->answer_rate, number);
     if (evaluation->answers)
-        text_addf(&line, ", 'eval_answer_rate': %s", number);
-    text_adds(&line, ", ");
+        text_addf(&line, "'eval_answer_rate': %s, ", number);
     if (evaluation->prefers)
         run_rewards_text(&evaluation->rewards, "eval_", &line);
     text_addf(&line, "'epoch': %.2f}", run->progress.epoch);
     run_log_line(run, line.data);
     text_clear(&line);
+}
+
+/* Stage grpo: an evaluation has no reference and no loss. */
+static struct rewards rewards_of(const double sums[SUMS])
+{
+    const double *of = sums + SUM_REWARDS, count = sums[SUM_ASKED];
+    struct rewards out = { .names = sampled_names };
+    double mean = of[SAMPLED_REWARD] / count;
+    double squares = fmax(of[SAMPLED_REWARD_STD] - count * mean * mean, 0);
+
+    for (int i = 0; i < REWARDS; i++)
+        out.values[i] = of[i] / count;
+    out.values[SAMPLED_REWARD_STD] = count > 1 ? sqrt(squares / (count - 1)) : 0;
+    out.values[SAMPLED_KL] = out.values[SAMPLED_CLIPPED] = NAN;
+    return out;
 }
 
 bool evaluation_measure(struct run *run, struct evaluation_parts *parts,
@@ -219,10 +239,12 @@ bool evaluation_measure(struct run *run, struct evaluation_parts *parts,
     parts->cut = sums[SUM_CUT] > 0;
     *out = (struct evaluation) {
         .loss = sums[SUM_WEIGHT] > 0 ? sums[SUM_LOSS] / sums[SUM_WEIGHT] : NAN,
-        .prefers = run->plan->stage == STAGE_DPO,
+        .prefers = run->plan->stage >= STAGE_DPO,
     };
     for (int i = 0; out->prefers && i < REWARDS; i++)
         out->rewards.values[i] = sums[SUM_REWARDS + i] / sums[SUM_WEIGHT];
+    if (run->rollout)
+        out->rewards = rewards_of(sums);
     if (sums[SUM_RUNS] > 0) {
         out->measures = true;
         out->accuracy = sums[SUM_HITS] / sums[SUM_RUNS];

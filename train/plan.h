@@ -10,7 +10,7 @@
 #include "precision/memory.h"
 #include "precision/policy.h"
 
-enum stage { STAGE_SFT, STAGE_PT, STAGE_DISTILL, STAGE_DPO };
+enum stage { STAGE_SFT, STAGE_PT, STAGE_DISTILL, STAGE_DPO, STAGE_GRPO };
 enum method { METHOD_LORA, METHOD_FULL, METHOD_FREEZE };
 enum schedule_kind {
     SCHEDULE_LINEAR,
@@ -38,7 +38,8 @@ enum metric_kind {
     METRIC_ACCURACY,
     METRIC_ANSWER_RATE,
     METRIC_REWARD_ACCURACY,
-    METRIC_REWARD_MARGIN
+    METRIC_REWARD_MARGIN,
+    METRIC_REWARD
 };
 /* Whether a run that met a problem is patched and resumed: auto, in a watched folder. */
 enum healing { HEALING_AUTO, HEALING_OFF, HEALING_ON, HEALING_BOLD };
@@ -86,6 +87,33 @@ struct preference {
     double beta, ftx, label_smoothing, simpo_gamma;
     /* folders of ref_model; NULL: the model before training */
     const char *reference, *adapter;
+};
+
+/* What the loss of sampled answers is divided by. */
+enum policy_loss { POLICY_DAPO, POLICY_GRPO, POLICY_BNPO, POLICY_DR_GRPO, POLICY_LOSSES };
+/* By which standard deviation advantages are divided. */
+enum reward_scale { SCALE_GROUP, SCALE_BATCH, SCALE_NONE };
+
+/* Whether tokens or whole answers have a ratio of likelihoods; how rewards are combined. */
+enum importance { IMPORTANCE_TOKEN, IMPORTANCE_SEQUENCE };
+enum aggregation { AGGREGATE_SUM_FIRST, AGGREGATE_NORMALIZE_FIRST };
+
+/* Settings of stage grpo: sampled answers and their rewards.  Names are TRL's. */
+struct reinforcement {
+    int64_t num_generations, max_completion_length, num_iterations;
+    int64_t steps_per_generation; /* 0: gradient_accumulation_steps */
+    double beta, epsilon;
+    double epsilon_high;   /* 0: epsilon */
+    double delta;          /* 0: none */
+    const char *loss_type; /* its name, which other stages of TRL use for their own */
+    enum policy_loss loss; /* POLICY_LOSSES: an unknown name */
+    enum reward_scale scale;
+    enum importance importance;
+    enum aggregation aggregation;
+    bool corrects_kl, masks_truncated;
+    const char *rewards, *weights; /* comma-separated; train/reward.h */
+    const char *pattern;           /* NULL: none */
+    int64_t punish_cache;          /* of the reward for length, in tokens */
 };
 
 /* An environment variable. */
@@ -160,6 +188,7 @@ struct plan {
     double answer_tolerance;                /* train/generation/answer.h */
     struct distillation_settings kd;
     struct preference preference;
+    struct reinforcement grpo;
 
     /* optimizer and schedule */
     int optimizer; /* index into optimizer_names, train/model/optimizer_table.h */
@@ -292,6 +321,8 @@ static inline bool plan_is_quantized(const struct plan *plan)
 /* Return whether the loss compares the model with a reference model. */
 static inline bool plan_has_reference(const struct plan *plan)
 {
+    if (plan->stage == STAGE_GRPO)
+        return plan->grpo.beta != 0;
     return plan->stage == STAGE_DPO && plan->preference.loss != PREFERENCE_ORPO &&
            plan->preference.loss != PREFERENCE_SIMPO;
 }
@@ -315,6 +346,40 @@ static inline const char *plan_teacher_logits(const struct plan *plan)
 static inline size_t plan_batch_sequences(const struct plan *plan)
 {
     return (size_t)plan->per_device_train_batch_size * (plan->stage == STAGE_DPO ? 2 : 1);
+}
+
+/* Return the rows of the longest sequence of a batch, as far as the plan knows: a sampled
+ * answer follows a prompt of cutoff_len. */
+static inline size_t plan_sequence_rows(const struct plan *plan)
+{
+    return (size_t)(plan->cutoff_len +
+                    (plan->stage == STAGE_GRPO ? plan->grpo.max_completion_length : 0));
+}
+
+/* Stage grpo: return how many optimizer steps use the answers of one generation once. */
+static inline int64_t plan_generation_steps(const struct plan *plan)
+{
+    int64_t steps = plan->grpo.steps_per_generation / plan->gradient_accumulation_steps;
+
+    return steps > 1 ? steps : 1;
+}
+
+/* Stage grpo: return how many steps are made with the answers of one generation. */
+static inline int64_t plan_generation_uses(const struct plan *plan)
+{
+    return plan_generation_steps(plan) * plan->grpo.num_iterations;
+}
+
+/* Stage grpo: return the answers, or the prompts, of one generation. */
+static inline int64_t plan_generation_answers(const struct plan *plan)
+{
+    return plan->per_device_train_batch_size * plan->gradient_accumulation_steps *
+           plan_generation_steps(plan);
+}
+
+static inline int64_t plan_generation_prompts(const struct plan *plan)
+{
+    return plan_generation_answers(plan) / plan->grpo.num_generations;
 }
 
 /* Return whether the moments are in host memory, from which the GPU reads them. */

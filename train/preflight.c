@@ -15,6 +15,7 @@
 #include "train/model/model_snapshot.h"
 #include "train/model/model_watch.h"
 #include "train/model/parallel.h"
+#include "train/rollout.h"
 
 struct preflight_kept {
     struct model_snapshot *model;
@@ -73,6 +74,7 @@ static bool restore(struct run *run, struct error *err)
     struct preflight_kept *kept = run->kept;
     bool ok = model_snapshot_restore(run->model, kept->model, err);
 
+    rollout_forget(run->rollout);
     run->progress = kept->progress;
     run->options = kept->options;
     run->grad_norm = run->learning_rate = run->seconds = run->rate = 0;

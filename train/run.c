@@ -17,6 +17,7 @@
 #include "train/chat/chat.h"
 #include "train/criterion.h"
 #include "train/methods.h"
+#include "train/rollout.h"
 #include "train/model/attention_room.h"
 #include "train/model/parallel.h"
 #include "train/model/rope_scaling.h"
@@ -35,6 +36,16 @@ static bool check_tokens(const struct model_config *config, const struct dataset
         dataset_token_max(data), config->vocab_size);
 }
 
+/* Stage grpo reads prompts and continues them, until there is no position left. */
+static bool check_prompts(const struct model_config *config, const struct dataset *data,
+                          struct error *err)
+{
+    size_t longest = dataset_question_max(data, SIZE_MAX, NULL);
+
+    return check_tokens(config, data, err) &&
+           model_config_check_positions(config, longest + 1, err);
+}
+
 /* The same holds for positions after the last learned one. */
 static bool check_data(const struct model_config *config, const struct dataset *data,
                        struct error *err)
@@ -47,17 +58,22 @@ static bool check_data(const struct model_config *config, const struct dataset *
 bool run_check_data(const struct plan *plan, const struct model_config *config,
                     const struct run_data *data, struct error *err)
 {
-    const size_t batches =
-        data->train
-            ? dataset_batches(data->train, (size_t)plan->per_device_train_batch_size)
-            : 0;
+    const size_t batches = data->train ? run_micro_batches(plan, data->train) : 0;
 
     if (!data->train)
         return check_data(config, data->eval, err);
+    if (batches == 0 && plan->stage == STAGE_GRPO)
+        return error_set(err, ERROR_DATA,
+                         "a generation takes %" PRId64
+                         " prompts, but the dataset has %zu",
+                         plan_generation_prompts(plan), dataset_samples(data->train));
     if (batches == 0 || trainer_steps(plan, batches).total < 1)
         return error_set(err, ERROR_DATA,
                          "the dataset yields no batch to train on; it has %zu samples",
                          dataset_samples(data->train));
+    if (plan->stage == STAGE_GRPO)
+        return check_prompts(config, data->train, err) &&
+               (!data->eval || check_prompts(config, data->eval, err));
     return check_data(config, data->train, err) && check_data(config, data->eval, err);
 }
 
@@ -90,16 +106,35 @@ const struct dataset *run_questions(const struct run *run)
     return run->whole ? run->whole : run->eval;
 }
 
+static size_t largest(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Lay the cache out for prompts of this length. */
+static bool use_longest(struct run *run, size_t longest)
+{
+    run->measured = *run->plan;
+    run->measured.generation.prompt_max = (int64_t)longest;
+    run->plan = &run->measured;
+    return true;
+}
+
 /* Measure the longest prompt, for which the cache is laid out. */
 static bool measure_questions(struct run *run, struct error *err)
 {
-    size_t longest, longer;
+    size_t longest, asked, longer;
 
-    if (!run->plan->generation.on || !run->eval)
+    if (!run->plan->generation.on)
         return true;
+    longest = run->train && run->plan->stage == STAGE_GRPO
+                  ? dataset_question_max(run->train, SIZE_MAX, NULL)
+                  : 0;
+    if (!run->eval)
+        return use_longest(run, longest);
     if (!dataset_open_whole(run->plan, run->eval, run->tokenizer, &run->whole, err))
         return false;
-    longest =
+    asked =
         dataset_question_max(run_questions(run), (size_t)run->plan->cutoff_len, &longer);
     if (longer > 0)
         log_line(run->options->log, LOG_WARN,
@@ -108,10 +143,7 @@ static bool measure_questions(struct run *run, struct error *err)
                  longer, dataset_questions(run_questions(run)), run->plan->cutoff_len);
     if (!run_check_questions(run->plan, &run->config, run_questions(run), err))
         return false;
-    run->measured = *run->plan;
-    run->measured.generation.prompt_max = (int64_t)longest;
-    run->plan = &run->measured;
-    return true;
+    return use_longest(run, largest(longest, asked));
 }
 
 static bool open_train(struct run *run, struct error *err)
@@ -125,8 +157,7 @@ static bool open_train(struct run *run, struct error *err)
                       : dataset_open_readonly)(plan, SPLIT_TRAIN, run->tokenizer, err);
     if (!run->train)
         return false;
-    run->steps = trainer_steps(
-        plan, dataset_batches(run->train, (size_t)plan->per_device_train_batch_size));
+    run->steps = trainer_steps(plan, run_micro_batches(plan, run->train));
     return true;
 }
 
@@ -154,11 +185,6 @@ static bool open_data(struct run *run, struct error *err)
            measure_questions(run, err);
 }
 
-static size_t largest(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
 /* The loss is a mean over tokens and does not depend on the batch size, so an evaluation
  * that would require more memory than training uses smaller batches. */
 static size_t eval_size(const struct plan *plan, const struct dataset *eval, size_t rows)
@@ -170,12 +196,29 @@ static size_t eval_size(const struct plan *plan, const struct dataset *eval, siz
     return size;
 }
 
+/* Of stage grpo, whose evaluations compute no loss. */
+static struct run_sizes measure_answers(const struct plan *plan,
+                                        const struct dataset *train,
+                                        const struct dataset *eval)
+{
+    size_t size = (size_t)plan->per_device_train_batch_size;
+    size_t answer = (size_t)plan->grpo.max_completion_length;
+    size_t longest = dataset_question_max(train, SIZE_MAX, NULL);
+
+    if (eval)
+        longest =
+            largest(longest, dataset_question_max(eval, (size_t)plan->cutoff_len, NULL));
+    return (struct run_sizes) { .rows = size * (longest + answer), .sequences = size };
+}
+
 struct run_sizes run_measure(const struct plan *plan, const struct dataset *train,
                              const struct dataset *eval)
 {
     size_t size = (size_t)plan->per_device_train_batch_size;
     struct run_sizes sizes = { 0 };
 
+    if (train && plan->stage == STAGE_GRPO)
+        return measure_answers(plan, train, eval);
     if (train)
         sizes = (struct run_sizes) { .rows = dataset_rows_max(train, size),
                                      .sequences = dataset_sequences_max(train, size) };
@@ -339,7 +382,7 @@ static void describe_positions(const struct run *run)
 static void describe_second_model(const struct run *run)
 {
     const struct plan *plan = run->plan;
-    bool prefers = plan->stage == STAGE_DPO;
+    bool prefers = plan->stage >= STAGE_DPO;
     char what[512] = "none, the loss does not use one";
 
     if (run->teaching)
@@ -511,8 +554,11 @@ void run_rewards_text(const struct rewards *rewards, const char *prefix,
     char number[32];
 
     for (int i = 0; i < REWARDS; i++) {
+        if (rewards->names && isnan(rewards->values[i]))
+            continue;
         run_number_text(rewards->values[i], number);
-        text_addf(line, "'%s%s': %s, ", prefix, reward_names[i], number);
+        text_addf(line, "'%s%s': %s, ", prefix,
+                  (rewards->names ? rewards->names : reward_names)[i], number);
     }
 }
 
@@ -521,18 +567,29 @@ size_t run_window_size(const struct run *run)
     return (size_t)run->plan->gradient_accumulation_steps * plan_ranks(run->plan);
 }
 
+size_t run_micro_batches(const struct plan *plan, const struct dataset *train)
+{
+    size_t size = (size_t)plan->per_device_train_batch_size;
+
+    if (plan->stage != STAGE_GRPO)
+        return dataset_batches(train, size);
+    return dataset_batches(train, (size_t)plan_generation_prompts(plan)) *
+           (size_t)(plan_generation_uses(plan) * plan->gradient_accumulation_steps);
+}
+
 struct run_step_batches run_step_batches(const struct run *run, int64_t step)
 {
     size_t size = (size_t)run->plan->per_device_train_batch_size;
-    size_t all = dataset_batches(run->train, size), window = run_window_size(run);
+    size_t all = run_micro_batches(run->plan, run->train), window = run_window_size(run);
     struct run_step_batches place = {
         .epoch = step / run->steps.per_epoch,
         .first = (uint64_t)(step % run->steps.per_epoch) * window,
     };
 
     place.batches = place.first + window <= all ? window : all - place.first;
-    place.weight = dataset_weight(run->train, (uint64_t)place.epoch, place.first,
-                                  place.batches, size);
+    place.weight = run->rollout ? rollout_weight(run->rollout, step)
+                                : dataset_weight(run->train, (uint64_t)place.epoch,
+                                                 place.first, place.batches, size);
     return place;
 }
 
@@ -546,7 +603,8 @@ bool run_open(struct run *run, struct error *err)
                                   &run->config, err) ||
         !open_data(run, err))
         return false;
-    return open_model(run, err) && (!run->train || run_resume(run, err)) &&
+    return (plan->stage != STAGE_GRPO || !run->train || rollout_open(run, err)) &&
+           open_model(run, err) && (!run->train || run_resume(run, err)) &&
            open_files(run, err);
 }
 
@@ -554,6 +612,8 @@ void run_close(struct run *run)
 {
     batch_clear(&run->batch);
     free(run->choices);
+    free(run->answers);
+    rollout_close(run->rollout);
     progress_history_clear(&run->history);
     samples_close(run->samples);
     predictions_free(run->predictions);

@@ -24,6 +24,8 @@ struct run_step_batches {
 };
 
 /* A step that was issued and has not ended. */
+struct rollout;
+
 struct run_step {
     int64_t index; /* from 0 */
     struct run_step_batches place;
@@ -48,6 +50,7 @@ struct run {
     size_t gradients_bytes; /* backend_options.gradients_bytes */
     struct model *model;
     struct distillation *teaching; /* a second model, or a file of its logits; or NULL */
+    struct rollout *rollout;       /* sampled answers, in stage grpo; or NULL */
     struct batch batch;
     struct metrics *metrics;
     struct samples *samples;         /* answers to save; NULL: none */
@@ -59,6 +62,7 @@ struct run {
     struct progress progress;
     struct progress_history history;
     char *choices;     /* progress.choices, malloc'ed */
+    char *answers;     /* progress.answers, malloc'ed */
     bool told_methods; /* logged that ranks compute differently */
     struct trainer_steps steps;
     double logged_at; /* clock_seconds */
@@ -79,6 +83,8 @@ struct run {
 
 /* Return the micro-batches of a step, which counts from 0. */
 struct run_step_batches run_step_batches(const struct run *run, int64_t step);
+/* Return the micro-batches of an epoch, as trainer_steps takes them. */
+size_t run_micro_batches(const struct plan *plan, const struct dataset *train);
 /* Return the data that the evaluation prompts come from.  Prompts longer than
  * plan->cutoff_len tokens are not used. */
 const struct dataset *run_questions(const struct run *run);

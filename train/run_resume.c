@@ -10,8 +10,13 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "base/file.h"
 #include "train/methods.h"
 #include "train/model/parallel.h"
+#include "train/rollout.h"
+
+/* Bytes of the file of answers: 4096 of 32768 tokens. */
+#define ANSWERS_MAX ((size_t)4 << 30)
 
 static char *last_checkpoint(const struct run *run, const char *digest)
 {
@@ -100,6 +105,22 @@ static void compare_ranks(const struct run *run)
              before, after);
 }
 
+/* Answers that were sampled before the checkpoint and are used after it. */
+static bool load_answers(struct run *run, const char *dir, struct error *err)
+{
+    char *name = path_join(dir, CHECKPOINT_ANSWERS);
+    struct text text;
+    bool ok = true;
+
+    text_init(&text, 0);
+    if (run->rollout && file_exists(name))
+        ok = file_read(name, ANSWERS_MAX, &text, NULL, err) &&
+             rollout_read(run->rollout, text.data, text.len, name, err);
+    text_clear(&text);
+    free(name);
+    return ok;
+}
+
 bool run_resume(struct run *run, struct error *err)
 {
     bool first = parallel_rank(run->options->group) == 0, own = false, ok;
@@ -126,7 +147,7 @@ bool run_resume(struct run *run, struct error *err)
                      run->progress.step);
             restore_scaling(run);
             compare_ranks(run);
-            ok = methods_restore(run, err);
+            ok = methods_restore(run, err) && load_answers(run, name, err);
         }
         if (run->progress.step == 0)
             progress_history_clear(&run->history); /* evaluated again at the start */

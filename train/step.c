@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/size.h"
 #include "train/autopsy.h"
+#include "train/rollout.h"
 #include "train/model/optimizer.h"
 #include "train/model/parallel.h"
 #include "train/schedule.h"
@@ -75,13 +76,32 @@ static bool finish_numbers(struct run *run, const struct step_scalars *numbers,
     return false;
 }
 
+/* Make a micro-batch of a step, with what the model needs besides it. */
+static const struct batch *next_batch(struct run *run, const struct run_step *step,
+                                      size_t index, struct error *err)
+{
+    const struct run_step_batches *place = &step->place;
+    size_t size = (size_t)run->plan->per_device_train_batch_size;
+
+    if (run->rollout)
+        return rollout_batch(run, step, index);
+    if (!dataset_batch(run->train, (uint64_t)place->epoch, place->first + index, size,
+                       &run->batch)) {
+        error_set(err, ERROR_DATA, "the dataset ended inside an epoch");
+        return NULL;
+    }
+    if (run->teaching && !distillation_batch(run->teaching, run->model, &run->batch, err))
+        return NULL;
+    return &run->batch;
+}
+
 /* Run forward and backward over this rank's micro-batches, then the update. */
 static bool issue_window(struct run *run, struct run_step *step, struct error *err)
 {
     const struct run_step_batches *place = &step->place;
     const struct backend_group *group = run->options->group;
-    size_t size = (size_t)run->plan->per_device_train_batch_size;
     size_t ranks = parallel_ranks(group);
+    const struct batch *batch;
     struct step_scalars numbers = start_numbers(run, place->weight);
 
     model_begin(run->model, &numbers);
@@ -94,15 +114,10 @@ static bool issue_window(struct run *run, struct run_step *step, struct error *e
             run->abandoned = true;
             return true;
         }
-        if (!dataset_batch(run->train, (uint64_t)place->epoch, place->first + i, size,
-                           &run->batch))
-            return error_set(err, ERROR_DATA, "the dataset ended inside an epoch");
-        if (run->teaching &&
-            !distillation_batch(run->teaching, run->model, &run->batch, err))
+        batch = next_batch(run, step, i, err);
+        if (!batch || !model_train(run->model, batch, draw, err))
             return false;
-        if (!model_train(run->model, &run->batch, draw, err))
-            return false;
-        step->tokens += (double)run->batch.seen;
+        step->tokens += (double)batch->seen;
     }
     optimizer_step(run->model, run->plan);
     model_post(run->model);
@@ -138,11 +153,26 @@ static bool finish_window(struct run *run, const struct run_step *step, struct e
     progress->window_ce += sums[2] / weight;
     progress->window_kd += sums[3] / weight;
     memcpy(rewards.values, &sums[4], sizeof(rewards.values));
-    rewards_add(&progress->window_rewards, &rewards, 1 / weight);
+    if (run->rollout)
+        rewards = rollout_metrics(run->rollout, &rewards);
+    rewards_add(&progress->window_rewards, &rewards, run->rollout ? 1 : 1 / weight);
     progress->tokens += (uint64_t)sums[1];
     if (!numbers.finite)
         autopsy_consider(run, sums[0] / weight);
     return finish_numbers(run, &numbers, err);
+}
+
+/* A stop abandons the step, as it does before a micro-batch. */
+static bool prepare_answers(struct run *run, struct run_step *step, struct error *err)
+{
+    struct error why = { 0 };
+
+    if (rollout_prepare(run, step, &why))
+        return true;
+    run->abandoned = why.code == ERROR_STOPPED;
+    if (!run->abandoned)
+        error_set(err, why.code, "%s", why.text);
+    return false;
 }
 
 bool step_begin(struct run *run, struct error *err)
@@ -157,6 +187,8 @@ bool step_begin(struct run *run, struct error *err)
     run->abandoned = false;
     if (!parallel_send_order(run->options->group, PARALLEL_STEP, err))
         return false;
+    if (run->rollout && !prepare_answers(run, step, err))
+        return run->abandoned;
     if (step->place.weight == 0)
         log_line(run->options->log, LOG_WARN,
                  "step %" PRId64 ": its samples have no trained token (no answer fits "

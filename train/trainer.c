@@ -20,6 +20,7 @@
 #include "train/methods.h"
 #include "train/model/parallel.h"
 #include "train/preflight.h"
+#include "train/rollout.h"
 #include "train/run.h"
 #include "train/step.h"
 
@@ -77,7 +78,7 @@ static void log_step(struct run *run)
         .distilled = run->plan->stage == STAGE_DISTILL,
         .ce_loss = progress->window_ce / (double)progress->window_steps,
         .kd_loss = progress->window_kd / (double)progress->window_steps,
-        .prefers = run->plan->stage == STAGE_DPO,
+        .prefers = run->plan->stage >= STAGE_DPO,
     };
     char number[3][32];
     struct text line;
@@ -129,6 +130,8 @@ static bool save(struct run *run, struct error *err)
     bool ok;
 
     run->progress.next_rate = step_next_rate(run);
+    free(run->answers);
+    run->progress.answers = run->answers = rollout_text(run->rollout, run->progress.step);
     if (!methods_record(run, err) ||
         !checkpoint_save(run->model, plan, &run->progress, &run->history, err))
         return false;
@@ -268,6 +271,7 @@ static void end_early(struct run *run)
  *   but where skipped steps are likely, each would cost the time of two: in the first step
  *   of a run, and after a skipped one.
  * - A step without a trained token is logged when it begins, and is not on the device.
+ * - Answers are sampled (stage grpo) with the weights of the step before.
  *
  * A stop ends the steps in progress first.
  */
@@ -277,8 +281,8 @@ static bool may_overlap(const struct run *run)
     const struct progress *progress = &run->progress;
     int64_t step = progress->step + 1;
 
-    return run->issued_count == 1 && step < run->steps.total && step_can_overlap(run) &&
-           run->save_failed_at == 0 &&
+    return run->issued_count == 1 && step < run->steps.total && !run->rollout &&
+           step_can_overlap(run) && run->save_failed_at == 0 &&
            !is_due(run, step, plan->save_strategy, plan->save_steps) &&
            !eval_due(run, step) && progress->updates > 0 &&
            progress->scaler.skipped_in_row == 0 && run->issued[0].place.weight > 0 &&

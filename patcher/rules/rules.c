@@ -49,6 +49,7 @@
     X(queue)            \
     X(ranks)            \
     X(reading)          \
+    X(reinforcement)    \
     X(refused)          \
     X(renames)          \
     X(resume)           \

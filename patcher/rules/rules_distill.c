@@ -232,7 +232,7 @@ static void rule_kd_bounds(struct rule_context *context)
 
 static const char *vocabulary_note(const struct rule_context *context)
 {
-    if (context->plan->stage == STAGE_DPO)
+    if (context->plan->stage >= STAGE_DPO)
         return "both must use the same tokens: choose a reference from the same model "
                "family";
     if (context->teacher->vocabularies == VOCABULARIES_DIFFER)
@@ -249,7 +249,7 @@ static bool reports_vocabulary(const struct rule_context *context)
 {
     const struct teacher *teacher = context->teacher;
 
-    return teacher->difference && (context->plan->stage != STAGE_DPO ||
+    return teacher->difference && (context->plan->stage < STAGE_DPO ||
                                    teacher->vocabularies == VOCABULARIES_DIFFER);
 }
 

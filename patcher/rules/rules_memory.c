@@ -433,7 +433,7 @@ static void rule_needless_reference(struct rule_context *context)
      * reference TS908 reports the key */
     if (!has_reference_stage(context) || !alternative_reference_is_base(context->plan) ||
         rule_is_quantized(context) || rule_is_true(context, "pissa_init") ||
-        (context->plan->stage == STAGE_DPO && !plan_has_reference(context->plan)))
+        (context->plan->stage >= STAGE_DPO && !plan_has_reference(context->plan)))
         return;
     rule_report(context,
                 &(struct finding) {

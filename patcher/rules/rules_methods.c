@@ -11,7 +11,7 @@
 #include "patcher/schema/schema.h"
 #include "patcher/schema/schema_value.h"
 
-#define GROUP_KEYS 10
+#define GROUP_KEYS 20
 
 enum basis { BY_METHOD, BY_STAGE, BY_BITS };
 
@@ -54,6 +54,16 @@ static const struct group {
       .basis = BY_STAGE,
       .stage = STAGE_SFT,
       .keys = { "use_dft_loss", "use_eaft_loss", "eaft_alpha" } },
+    { .needs = "stage: grpo",
+      .key = "stage",
+      .others = "ppo kto orpo",
+      .basis = BY_STAGE,
+      .stage = STAGE_GRPO,
+      .keys = { "reward_funcs", "reward_weights", "num_generations",
+                "max_completion_length", "num_iterations", "steps_per_generation",
+                "use_bias_correction_kl", "epsilon", "epsilon_high", "delta",
+                "importance_sampling_level", "scale_rewards",
+                "multi_objective_aggregation", "mask_truncated_completions" } },
     { .needs = "quantization_bit",
       .key = "quantization_bit",
       .basis = BY_BITS,
@@ -65,8 +75,9 @@ static bool is_used(const struct rule_context *context, const struct group *grou
     const struct plan *plan = context->plan;
 
     switch (group->basis) {
-    case BY_STAGE:
-        return plan->stage == group->stage;
+    case BY_STAGE: /* TRL's script decides, not a key */
+        return plan->stage == group->stage ||
+               (group->stage == STAGE_GRPO && plan->external);
     case BY_BITS:
         return plan->quantization_bit != 0 || rule_model_is_4bit(context);
     case BY_METHOD:
@@ -96,6 +107,12 @@ static const char *selected_value(const struct rule_context *context, const char
                            : "none";
 }
 
+/* Return whether the stage has a reference model, as stage dpo has. */
+static bool is_of_both(const struct rule_context *context, const char *key)
+{
+    return context->plan->stage == STAGE_GRPO && strncmp(key, "ref_model", 9) == 0;
+}
+
 static void report_group(struct rule_context *context, const struct group *group)
 {
     const struct proposal to = rule_proposal(context);
@@ -106,7 +123,7 @@ static void report_group(struct rule_context *context, const struct group *group
     for (size_t i = 0; i < GROUP_KEYS && group->keys[i]; i++) {
         const struct entry *entry = find_enabled(context, group->keys[i]);
 
-        if (!entry)
+        if (!entry || is_of_both(context, group->keys[i]))
             continue;
         names = arena_printf(context->arena, "%s%s%s", names, count++ ? ", " : "",
                              group->keys[i]);

@@ -280,7 +280,13 @@ static void refuse_only_evaluates(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
 
-    if (plan->stage == STAGE_DPO)
+    if (plan->stage == STAGE_GRPO)
+        refuse_evaluation(context,
+                          rule_entry(context, "do_train") ? "do_train" : "do_predict",
+                          "a job in stage grpo cannot only evaluate",
+                          "set stage: sft with predict_with_generate: true to answer "
+                          "questions, or train with eval_strategy");
+    else if (plan->stage == STAGE_DPO)
         refuse_evaluation(context,
                           rule_entry(context, "do_train") ? "do_train" : "do_predict",
                           "a job in stage dpo cannot only evaluate: its rewards "

@@ -247,6 +247,7 @@ static const struct second_model_names stage_names[] = {
     [STAGE_DISTILL] = { "teacher_model_name_or_path", "teacher_adapter_name_or_path",
                         "student", "teacher" },
     [STAGE_DPO] = { "ref_model", "ref_model_adapters", "model", "reference" },
+    [STAGE_GRPO] = { "ref_model", "ref_model_adapters", "model", "reference" },
 };
 
 /* The reference model of an external job belongs to the other program. */

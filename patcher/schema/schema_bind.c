@@ -7,11 +7,15 @@
 #include "base/file.h"
 #include "base/size.h"
 #include "train/model/optimizer_table.h"
+#include "train/reinforcement.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define BLOCK_NAME "trainspool"
+
+/* Answers that stage grpo generates at once: each slot has keys and values of a sequence. */
+enum { MAX_SLOTS = 32 };
 
 struct binding {
     struct arena *arena;
@@ -237,6 +241,26 @@ static void derive_token_loss(struct plan *plan)
         plan->label_smoothing = 0;
 }
 
+/* The answers of stage grpo: sampled, and neither packed nor smoothed.  Dropout would make
+ * their likelihoods differ from those that they were sampled with. */
+static void derive_answers(struct plan *plan)
+{
+    int64_t slots = plan->per_device_train_batch_size * plan->gradient_accumulation_steps;
+
+    plan->grpo.loss = 0;
+    while (plan->grpo.loss < POLICY_LOSSES &&
+           strcmp(plan->grpo.loss_type, policy_loss_names[plan->grpo.loss]) != 0)
+        plan->grpo.loss++;
+    plan->packing = CHOICE_NO;
+    plan->neat_packing = plan->train_on_prompt = plan->mask_history = false;
+    plan->compute_accuracy = false;
+    plan->label_smoothing = plan->lora_dropout = 0;
+    plan->disable_dropout = true;
+    plan->generation.on = true;
+    plan->generation.max_new_tokens = plan->grpo.max_completion_length;
+    plan->generation.slots = slots < MAX_SLOTS ? slots : MAX_SLOTS;
+}
+
 /* Set fields that depend on several keys.  Is called again after a key has changed. */
 static void derive(struct plan *plan)
 {
@@ -256,6 +280,23 @@ static void derive(struct plan *plan)
     derive_token_loss(plan);
     if (plan->stage == STAGE_DPO && !plan->external)
         derive_pairs(plan);
+    if (plan->stage == STAGE_GRPO && !plan->external)
+        derive_answers(plan);
+}
+
+/* Stage grpo samples as TRL does unless the job says otherwise (GRPOConfig). */
+static void bind_sampled(const struct binding *binding, const struct node *map)
+{
+    struct generation *g = &binding->plan->generation;
+
+    if (binding->plan->stage != STAGE_GRPO)
+        return;
+    if (!map || !node_find(map, "temperature"))
+        g->temperature = 1;
+    if (!map || !node_find(map, "top_p"))
+        g->top_p = 1;
+    if (!map || !node_find(map, "top_k"))
+        g->top_k = 0;
 }
 
 /* Bind in the order of the table: of two keys that share a field, the later wins.  A key
@@ -294,6 +335,7 @@ void schema_bind(const struct document *document, struct arena *arena, struct pl
         bind_map(&binding, document->root, &schema_job);
         if (block && node_value(block->value)->kind == NODE_MAP)
             bind_map(&binding, node_value(block->value), &schema_block);
+        bind_sampled(&binding, document->root);
     }
     variables_read(document, arena, &variables);
     plan->variables = variables.list;

@@ -6,7 +6,7 @@
 
 #define OWN_KERNELS "trainspool computes the same with its own"
 
-static const char *const stages[] = { "sft", "pt", "distill", "dpo", NULL };
+static const char *const stages[] = { "sft", "pt", "distill", "dpo", "grpo", NULL };
 static const struct advice stage_advice[] = {
     { "orpo", "use stage: dpo with pref_loss: orpo" },
     { NULL, NULL },
@@ -48,9 +48,10 @@ static const struct key rows[] = {
       .values = stages, .into = TS_FIELD(stage), .rejects = "rm ppo kto orpo",
       .advice = stage_advice,
       .help = "what the job trains on: answers (sft), plain text (pt), answers and "
-              "a teacher's logits (distill) or pairs of answers (dpo)",
+              "a teacher's logits (distill), pairs of answers (dpo) or rewards of "
+              "sampled answers (grpo)",
       .manual = "See DATA for the records of each stage, DISTILLATION for distill "
-                "and PREFERENCES for dpo." },
+                "PREFERENCES for dpo and REINFORCEMENT for grpo." },
     { TS_USED("finetuning_type", KEY_ENUM, "lora"),
       .synonyms = "qlora=lora adapter=lora peft=lora sft=full fft=full",
       .values = methods, .into = TS_FIELD(method), .rejects = "oft",

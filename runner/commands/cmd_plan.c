@@ -19,6 +19,7 @@
 #include "runner/job/plan_alternatives.h"
 #include "runner/job/plan_shares.h"
 #include "runner/job/plan_json.h"
+#include "runner/job/plan_rewards.h"
 #include "runner/job/trial.h"
 #include "runner/output/report_json.h"
 
@@ -119,6 +120,7 @@ static void add_parts(json_t *object, const struct page *page)
     json_object_set_new(object, "precision", plan_json_precision(page->plan));
     json_object_set_new(object, "distillation", plan_json_distillation(page->plan));
     json_object_set_new(object, "preference", plan_json_preference(page->plan));
+    json_object_set_new(object, "reinforcement", plan_rewards_json(page->plan));
     json_object_set_new(object, "batch", plan_json_batch(page->plan));
     json_object_set_new(object, "steps", steps_object(page));
     json_object_set_new(object, "evaluation", evaluation_object(page));
@@ -223,7 +225,9 @@ static void add_batch(struct text *out, const struct page *page)
     int64_t micro = page->plan->per_device_train_batch_size;
     int64_t windows = page->plan->gradient_accumulation_steps;
     int64_t ranks = (int64_t)plan_ranks(page->plan);
-    const char *what = page->plan->stage == STAGE_DPO ? "pair" : "sample";
+    const char *what = page->plan->stage == STAGE_DPO    ? "pair"
+                       : page->plan->stage == STAGE_GRPO ? "answer"
+                                                         : "sample";
 
     text_addf(out, "  batch       %" PRId64 " %s%s x %" PRId64, micro, what,
               micro == 1 ? "" : "s", windows);
@@ -456,6 +460,7 @@ static void show_page(struct report *report, const struct page *page)
         add_program(&out, page->plan);
         add_precision(&out, page->plan);
         plan_loss_add(&out, page->plan);
+        plan_rewards_text(&out, page->plan);
         add_batch(&out, page);
         add_steps(&out, &page->forecast);
     }

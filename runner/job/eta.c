@@ -131,6 +131,9 @@ static bool by_calibration(const struct plan *plan, const struct device *device,
     };
     struct calibration calibration;
 
+    if (plan->stage == STAGE_GRPO)
+        return error_set(err, ERROR_JOB,
+                         "the time that sampling takes is only known from a run");
     if (!calibrations_find(device, &calibration, err))
         return error_set(err, ERROR_DATA, "trainspool devices --calibrate measures it");
     snprintf(out->source, sizeof(out->source), "the calibration of %s", calibration.date);

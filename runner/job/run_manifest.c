@@ -13,6 +13,7 @@
 #include "base/digest.h"
 #include "base/file.h"
 #include "runner/job/plan_json.h"
+#include "runner/job/plan_rewards.h"
 #include "runner/output/report_json.h"
 #include "train/criterion.h"
 
@@ -118,6 +119,7 @@ static json_t *facts_object(const struct plan *plan, const struct run_info *fact
     json_object_set_new(object, "precision", plan_json_precision(plan));
     json_object_set_new(object, "distillation", plan_json_distillation(plan));
     json_object_set_new(object, "preference", plan_json_preference(plan));
+    json_object_set_new(object, "reinforcement", plan_rewards_json(plan));
     json_object_set_new(object, "batch", plan_json_batch(plan));
     json_object_set_new(object, "steps",
                         plan_only_evaluates(plan) ? json_null() : steps_object(facts));

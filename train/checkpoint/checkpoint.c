@@ -142,6 +142,18 @@ static bool write_choices(const struct progress *progress, const char *dir,
     return ok;
 }
 
+/* Sampled answers that the next step uses again. */
+static bool write_answers(const struct progress *progress, const char *dir,
+                          struct error *err)
+{
+    const char *text = progress->answers;
+    char *name = path_join(dir, CHECKPOINT_ANSWERS);
+    bool ok = !text || file_create(name, text, strlen(text), 0666, err);
+
+    free(name);
+    return ok;
+}
+
 static bool write_folder(struct model *model, const char *dir, const struct plan *plan,
                          const struct progress *progress,
                          const struct progress_history *history, struct error *err)
@@ -149,6 +161,7 @@ static bool write_folder(struct model *model, const char *dir, const struct plan
     return file_make_dir(dir, 0777, err) && model_save(model, dir, err) &&
            (plan->save_only_model ||
             (write_optimizer(model, dir, err) && write_choices(progress, dir, err) &&
+             write_answers(progress, dir, err) &&
              (!plan->save_torch_state ||
               torch_state_write(model, dir, plan, progress, err)))) &&
            progress_write(dir, plan, progress, history, err) &&

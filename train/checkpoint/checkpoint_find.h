@@ -10,7 +10,8 @@
 
 #define CHECKPOINT_PREFIX    "checkpoint-"
 #define CHECKPOINT_OPTIMIZER "trainspool_optimizer.safetensors"
-#define CHECKPOINT_CHOICES   "trainspool_matmuls.txt" /* of a GPU, for large matmuls */
+#define CHECKPOINT_ANSWERS   "trainspool_answers.json" /* sampled, to be used again */
+#define CHECKPOINT_CHOICES   "trainspool_matmuls.txt"  /* of a GPU, for large matmuls */
 
 struct checkpoint_found {
     char *name; /* malloc'ed */

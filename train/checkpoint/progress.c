@@ -64,23 +64,34 @@ void progress_rewards_json(const struct rewards *rewards, const char *prefix,
     char name[64];
 
     for (int i = 0; i < REWARDS; i++) {
-        snprintf(name, sizeof(name), "%s%s", prefix, reward_names[i]);
+        if (rewards->names && isnan(rewards->values[i]))
+            continue;
+        snprintf(name, sizeof(name), "%s%s", prefix,
+                 (rewards->names ? rewards->names : reward_names)[i]);
         json_object_set_new(object, name, json_number(rewards->values[i]));
     }
 }
 
-/* Read rewards.  False if the object has none. */
-static bool rewards_read(const json_t *object, const char *prefix, struct rewards *out)
+/* Read rewards of these names.  False if the object has none. */
+static bool rewards_read_named(const json_t *object, const char *prefix,
+                               const char *const *names, struct rewards *out)
 {
     char name[64];
     bool there = false;
 
     for (int i = 0; i < REWARDS; i++) {
-        snprintf(name, sizeof(name), "%s%s", prefix, reward_names[i]);
+        snprintf(name, sizeof(name), "%s%s", prefix, names[i]);
         there = there || json_object_get(object, name);
         out->values[i] = number_of(object, name, NAN);
     }
+    out->names = names == sampled_names ? names : NULL;
     return there;
+}
+
+static bool rewards_read(const json_t *object, const char *prefix, struct rewards *out)
+{
+    return rewards_read_named(object, prefix, sampled_names, out) ||
+           rewards_read_named(object, prefix, reward_names, out);
 }
 
 void progress_evaluation_json(const struct evaluation *evaluation, json_t *object)
@@ -90,7 +101,8 @@ void progress_evaluation_json(const struct evaluation *evaluation, json_t *objec
     if (evaluation->answers)
         json_object_set_new(object, "eval_answer_rate",
                             json_number(evaluation->answer_rate));
-    json_object_set_new(object, "eval_loss", json_number(evaluation->loss));
+    if (!evaluation->rewards.names)
+        json_object_set_new(object, "eval_loss", json_number(evaluation->loss));
     if (evaluation->prefers)
         progress_rewards_json(&evaluation->rewards, "eval_", object);
 }
@@ -120,7 +132,8 @@ static json_t *entry_json(const struct logged *entry)
 static void entry_read(const json_t *object, struct progress_history *history)
 {
     struct logged entry = {
-        .evaluation = json_object_get(object, "eval_loss") != NULL,
+        .evaluation = json_object_get(object, "eval_loss") ||
+                      json_object_get(object, "eval_reward"),
         .step = json_get_int(object, "step", 0, HUGGING_FACE_NAME, NULL),
         .epoch = number_of(object, "epoch", 0),
         .grad_norm = number_of(object, "grad_norm", NAN),
@@ -282,7 +295,7 @@ static json_t *trainspool_state(const struct plan *plan, const struct progress *
         json_object_set_new(object, "window_ce", json_number(progress->window_ce));
         json_object_set_new(object, "window_kd", json_number(progress->window_kd));
     }
-    if (plan->stage == STAGE_DPO) {
+    if (plan->stage >= STAGE_DPO) {
         json_t *rewards = json_object();
 
         progress_rewards_json(&progress->window_rewards, "", rewards);

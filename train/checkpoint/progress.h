@@ -28,7 +28,7 @@ struct progress {
     uint64_t tokens;    /* trained on, padding not counted */
     double window_loss; /* sum of the losses of the steps since the last logged one */
     double window_ce, window_kd;   /* the two parts of the loss, for stage distill */
-    struct rewards window_rewards; /* summed in the same way, for stage dpo */
+    struct rewards window_rewards; /* summed in the same way, for stage dpo and grpo */
     int64_t window_steps;
     double best_metric; /* NaN: none yet */
     int64_t best_step;
@@ -38,6 +38,7 @@ struct progress {
     char attention[DEVICE_RANKS_MAX][PROGRESS_ATTENTION];
     /* only for checkpoint_save: what the backends of all ranks chose (methods.h) */
     const char *choices;
+    const char *answers;         /* rollout_text; NULL: none */
     struct progress_ranks ranks; /* of the run that saved it */
     struct scaler scaler;
 };
@@ -47,7 +48,7 @@ struct progress_ranks progress_ranks_of(const struct plan *plan);
 
 /* Results of an evaluation. */
 struct evaluation {
-    double loss;
+    double loss;   /* NaN in stage grpo, which does not measure it */
     bool measures; /* accuracy is set: share of correct answers or tokens */
     double accuracy;
     bool prefers; /* rewards are set: means, for stage dpo */

@@ -253,6 +253,27 @@ static void arrange(struct opening *open)
     dataset->order->rows = memory_resize(NULL, dataset->rows + 1, sizeof(uint32_t));
 }
 
+/* Stage grpo: leave out samples without a question, or with one longer than cutoff_len. */
+static void keep_questions(struct opening *open)
+{
+    struct dataset *dataset = open->dataset;
+    const size_t all = dataset->rows, limit = (size_t)open->plan->cutoff_len;
+    struct dataset_question q;
+    char note[160];
+
+    dataset->rows = 0;
+    for (size_t i = 0; i < all; i++)
+        if (dataset_question(dataset, i, &q) && q.question_len <= limit)
+            dataset->members[dataset->rows++] = dataset->members[i];
+    if (dataset->rows == all)
+        return;
+    snprintf(note, sizeof(note),
+             "skipping %zu of %zu prompts, which are longer than cutoff_len, %zu tokens, "
+             "or empty",
+             all - dataset->rows, all, limit);
+    dataset_notes_add(&dataset->notes, note);
+}
+
 static bool check_keys(const struct plan *plan, enum split split, struct error *err)
 {
     if (plan->cutoff_len < 2 || plan->cutoff_len > INT32_MAX)
@@ -279,6 +300,8 @@ static bool fill(struct opening *open, struct error *err)
         !mix(open, err) || (plan->val_size > 0 && !take_split(open, err)))
         return false;
     arrange(open);
+    if (plan->stage == STAGE_GRPO && open->split == SPLIT_TRAIN)
+        keep_questions(open);
     return true;
 }
 
@@ -295,7 +318,9 @@ static struct dataset *open_data(struct opening open, struct error *err)
     open.dataset->pairs = plan->stage == STAGE_DPO;
     open.dataset->seed = (uint64_t)(plan->data_seed >= 0 ? plan->data_seed : plan->seed);
     open.dataset->shuffled = split == SPLIT_TRAIN && !plan->disable_shuffling;
-    open.dataset->drop_last = split == SPLIT_TRAIN && plan->dataloader_drop_last;
+    open.dataset->drop_last =
+        split == SPLIT_TRAIN && (plan->dataloader_drop_last || plan->stage == STAGE_GRPO);
+    open.reading.whole = open.reading.whole || plan->stage == STAGE_GRPO;
     open.dataset->end_token = (int32_t)tokenizer_eos(open.reading.tokenizer);
     open.dataset->first_token = -1;
     ok = fill(&open, err);

@@ -113,6 +113,10 @@ bool dataset_batch(const struct dataset *dataset, uint64_t epoch, uint64_t index
 size_t dataset_batch_samples(const struct dataset *dataset, uint64_t epoch,
                              uint64_t index, size_t batch_size, uint32_t *out,
                              size_t room);
+/* The same for questions: the numbers that dataset_question takes. */
+size_t dataset_batch_questions(const struct dataset *dataset, uint64_t epoch,
+                               uint64_t index, size_t batch_size, size_t *out,
+                               size_t room);
 size_t dataset_batches(const struct dataset *dataset, size_t batch_size);
 /* For a range of micro-batches, without making them: the rows with a target, and the sum
  * of their weights, by which the loss of an optimizer step is divided. Both are equal if

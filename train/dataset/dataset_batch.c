@@ -286,9 +286,9 @@ bool dataset_batch(const struct dataset *dataset, uint64_t epoch, uint64_t index
     return true;
 }
 
-size_t dataset_batch_samples(const struct dataset *dataset, uint64_t epoch,
-                             uint64_t index, size_t batch_size, uint32_t *out,
-                             size_t room)
+size_t dataset_batch_questions(const struct dataset *dataset, uint64_t epoch,
+                               uint64_t index, size_t batch_size, size_t *out,
+                               size_t room)
 {
     size_t from, to, count = 0;
 
@@ -299,7 +299,21 @@ size_t dataset_batch_samples(const struct dataset *dataset, uint64_t epoch,
 
         for (size_t i = dataset->starts[row]; i < dataset->starts[row + 1]; i++)
             if (count < room)
-                out[count++] = dataset->members[i];
+                out[count++] = i;
     }
+    return count;
+}
+
+size_t dataset_batch_samples(const struct dataset *dataset, uint64_t epoch,
+                             uint64_t index, size_t batch_size, uint32_t *out,
+                             size_t room)
+{
+    size_t *members = memory_resize(NULL, room + 1, sizeof(*members));
+    size_t count =
+        dataset_batch_questions(dataset, epoch, index, batch_size, members, room);
+
+    for (size_t i = 0; i < count; i++)
+        out[i] = dataset->members[members[i]];
+    free(members);
     return count;
 }

@@ -67,7 +67,7 @@ static bool has_pairs(const struct encoder *encoder)
 
 bool dataset_is_packed(const struct plan *plan)
 {
-    return plan->stage != STAGE_DPO &&
+    return plan->stage < STAGE_DPO &&
            (plan->neat_packing || plan->packing == CHOICE_YES ||
             (plan->packing == CHOICE_AUTO && plan->stage == STAGE_PT));
 }
@@ -505,7 +505,7 @@ static struct encoder reader_new(const struct dataset_reading *reading,
                                  struct dataset_tokens *out)
 {
     const struct plan *plan = reading->plan;
-    bool pairs = plan->stage == STAGE_DPO; /* only the last answers are compared */
+    bool pairs = plan->stage >= STAGE_DPO; /* only the last answers are compared */
 
     return (struct encoder) {
         .reading = reading,

@@ -81,14 +81,16 @@ static size_t find_stop(const struct generate_options *options, const char *text
     return first;
 }
 
+/* token: the one that was taken last. */
 static bool finish(struct generation_run *run, struct slot *slot, enum completion_end end,
-                   struct error *err)
+                   int64_t token, struct error *err)
 {
     struct completion completion = {
         .index = slot->index,
         .ids = (const uint32_t *)slot->tokens + slot->prompt_len,
         .count = slot->count - slot->prompt_len,
         .end = end,
+        .end_token = end == END_TOKEN ? token : -1,
     };
 
     completion.text = decode(run, slot, &completion.len);
@@ -113,22 +115,22 @@ static bool take_token(struct generation_run *run, struct slot *slot, float *log
     size_t len;
 
     if ((int64_t)position.index >= options->settings->max_new_tokens)
-        return finish(run, slot, END_LENGTH, err);
+        return finish(run, slot, END_LENGTH, -1, err);
     token = sampler_take(run->sampler, options->settings, &position, logits);
     if (token < 0)
-        return finish(run, slot, END_BROKEN, err);
+        return finish(run, slot, END_BROKEN, -1, err);
     if (is_end(options, token))
-        return finish(run, slot, END_TOKEN, err);
+        return finish(run, slot, END_TOKEN, token, err);
     slot->tokens[slot->count++] = (int32_t)token;
     if (options->stop_strings && options->stop_strings[0]) {
         const char *text = decode(run, slot, &len);
 
         if (find_stop(options, text, len) < len)
-            return finish(run, slot, END_STOP, err);
+            return finish(run, slot, END_STOP, -1, err);
     }
     if ((int64_t)position.index + 1 >= options->settings->max_new_tokens ||
         slot->count > run->room)
-        return finish(run, slot, END_LENGTH, err);
+        return finish(run, slot, END_LENGTH, -1, err);
     return true;
 }
 

@@ -31,6 +31,7 @@ struct completion {
     const char *text;
     size_t len;
     enum completion_end end;
+    int64_t end_token; /* of END_TOKEN; -1: another end */
 };
 
 struct generate_options {

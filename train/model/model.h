@@ -178,13 +178,27 @@ enum reward {
     REWARDS
 };
 
-/* Sums or means over pairs. */
+/* The same number of values in stage grpo: model_policy.c. */
+enum sampled {
+    SAMPLED_REWARD,
+    SAMPLED_REWARD_STD,
+    SAMPLED_LENGTH,    /* tokens of an answer */
+    SAMPLED_TRUNCATED, /* share of answers that reached max_completion_length */
+    SAMPLED_KL,        /* mean over tokens */
+    SAMPLED_CLIPPED,   /* share of tokens whose ratio is clipped */
+    SAMPLED
+};
+
+/* Sums or means over pairs or answers. */
 struct rewards {
     double values[REWARDS];
+    const char *const *names; /* NULL: reward_names */
 };
 
 /* Names that LLaMA-Factory and TRL use in their logs: "rewards/chosen". */
 extern const char *const reward_names[REWARDS];
+/* The same for stage grpo; there a value that was not measured is NaN. */
+extern const char *const sampled_names[REWARDS];
 
 /* to += times * more */
 void rewards_add(struct rewards *to, const struct rewards *more, double times);
@@ -194,6 +208,29 @@ void model_set_reference(struct model *model, struct model *reference);
 /* After model_end or model_evaluate: sums over the pairs of the window or of the
  * batch. */
 struct rewards model_rewards(const struct model *model);
+
+/*
+ * ---- Sampled answers, train/model/model_policy.c ----
+ *
+ * In stage grpo each sequence of a batch is a prompt and a sampled answer (struct
+ * op_policy).  The reference is as for preferences.
+ */
+struct model_policy {
+    const float *advantages, *factors; /* of the batch's sequences */
+    const float
+        *old; /* losses of the batch's rows before the first step; NULL: the same */
+};
+
+/* Before model_train: for its batch. */
+void model_set_policy(struct model *model, const struct batch *batch,
+                      const struct model_policy *policy);
+/* Compute the loss of each row of a batch that has a target, as model_train does; 0 for the
+ * others. */
+bool model_policy_losses(struct model *model, const struct batch *batch, float *losses,
+                         struct error *err);
+/* After model_end, model_rewards has SAMPLED_KL and SAMPLED_CLIPPED: sums over the window's
+ * micro-batches of the means over their tokens (of SAMPLED_CLIPPED over answers, if their
+ * ratios are), as TRL logs them. */
 
 /*
  * ---- Several ranks, train/model/model_shard.c ----

@@ -436,7 +436,7 @@ static void last_norm_backward(const struct pass *pass)
 
     zero(pass, residual_columns(pass, BUFFER_DX));
     if (dh.data)
-        pass_scale(pass, m->config->logit_scale, dh, dh);
+        pass_scale(pass, pass_logit_scale(pass), dh, dh);
     residual_norm_backward(pass, &last, dh);
 }
 
@@ -530,6 +530,8 @@ void model_compute_loss(const struct pass *pass)
         model_distill_loss(pass);
     else if (pass->model->plan->stage == STAGE_DPO)
         model_preference_loss(pass);
+    else if (pass->model->plan->stage == STAGE_GRPO)
+        model_policy_loss(pass);
     else
         model_classifier_loss(pass);
 }

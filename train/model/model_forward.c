@@ -414,7 +414,7 @@ static void forward_level(const struct pass *pass, size_t layer)
                                      .x = residual_after_block(pass, last),
                                      .delta = residual_delta(pass) });
     h = pass_buffer(pass, BUFFER_H_LAST, 0);
-    pass_scale(pass, m->config->logit_scale, h, h); /* so it scales the logits */
+    pass_scale(pass, pass_logit_scale(pass), h, h); /* so it scales the logits */
 }
 
 void model_forward(const struct pass *pass)

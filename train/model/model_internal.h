@@ -215,9 +215,10 @@ struct pass {
     struct backend *be;
     const struct backend_ops *ops;
     size_t rows, sequences;
-    size_t longest; /* upper bound of the rows of a sequence; 0: unknown */
-    size_t labeled; /* upper bound of the rows that have a target; 0: none has */
-    size_t pairs;   /* preferences: the first 2 * pairs sequences */
+    size_t longest;     /* upper bound of the rows of a sequence; 0: unknown */
+    size_t labeled;     /* upper bound of the rows that have a target; 0: none has */
+    size_t pairs;       /* preferences: the first 2 * pairs sequences; grpo: that many */
+    double temperature; /* logits are divided by it for the loss; 0: 1 */
     bool training, weighted;
     bool first; /* overwrites gradients, does not add to them */
     bool fills; /* the rooms for weights in 8 bits, if trained or `fills_frozen` */
@@ -398,7 +399,26 @@ bool model_run_reference(const struct pass *pass, struct error *err);
 /* After the forward pass: compute the loss of the pairs and, in training, write dx to
  * DH. */
 void model_preference_loss(const struct pass *pass);
-/* On the host: add up the results of `count` pairs. */
+/* model_policy.c.  The same for sampled answers. */
+void model_policy_loss(const struct pass *pass);
+/* Return the temperature of the loss of this model. */
+double model_loss_temperature(const struct model *model);
+/* Return what the output of the last norm is multiplied with to scale the logits. */
+static inline double pass_logit_scale(const struct pass *pass)
+{
+    double scale = pass->model->config->logit_scale;
+
+    return pass->temperature > 0 ? scale / pass->temperature : scale;
+}
+/* Return the losses of the current micro-batch (1, N) in a buffer; absent: it has none. */
+struct tensor pass_losses(const struct pass *pass, enum buffer buffer);
+/* Compute only the loss of each token, without gradients. */
+void pass_token_losses(const struct pass *pass, struct op_classifier op);
+/* Return the operands of head and loss without smoothing: of likelihoods. */
+struct op_classifier pass_likelihoods(const struct pass *pass);
+void model_sum_answers(struct model *model, const float *answers, size_t count,
+                       double *loss_sum);
+/* On the host: add up the results of `count` pairs or answers. */
 void model_sum_pairs(struct model *model, const float *pairs, size_t count,
                      double *loss_sum);
 /* In training: zero the gradients where necessary, then compute the loss of the stage. */

@@ -66,6 +66,12 @@ static size_t round_rows(size_t rows)
     return size_round(rows, unit);
 }
 
+/* Return the pairs, or the sampled answers, of a batch before it is padded. */
+static size_t pairs_of(const struct model *m, const struct batch *batch)
+{
+    return m->plan->stage == STAGE_GRPO ? batch->sequences : batch->sequences / 2;
+}
+
 /* The memory of a teacher or a reference may limit the rows. */
 static size_t rows_for(const struct model *m, const struct batch *batch)
 {
@@ -212,7 +218,7 @@ void model_expect_attention(struct model *m)
 bool pass_open(struct model *model, const struct batch *batch, struct pass *out,
                struct error *err)
 {
-    size_t pairs = batch->sequences / 2;
+    size_t pairs = pairs_of(model, batch);
 
     if (!check_batch(model, batch, err))
         return false;
@@ -281,7 +287,7 @@ bool model_evaluate(struct model *model, const struct batch *batch, double *loss
 
     if (!pass_open(model, batch, &pass, err))
         return false;
-    if (model->results[0].pairs)
+    if (model->results[0].pairs && model->plan->stage == STAGE_DPO)
         return evaluate_pairs(&pass, loss_sum, err);
     model_run_forward(&pass);
     model_classifier_loss(&pass);
@@ -412,7 +418,7 @@ bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
 {
     const struct batch *given = batch;
     struct pass pass, teacher_pass;
-    size_t pairs = batch->sequences / 2;
+    size_t pairs = pairs_of(model, batch);
     size_t planned = model->shapes.buffers[BUFFER_LOSSES].rows;
     const struct window *window = window_now(model);
     bool is_last;
@@ -426,6 +432,7 @@ bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
     pass = pass_of(model, batch);
     pass.pairs = pairs;
     pass.training = true;
+    pass.temperature = model_loss_temperature(model);
     pass.first = window->batch_count == 0 || model->shapes.shards_gradients;
     pass.fills = window->batch_count == 0 && model->shapes.rounds_once[ROUNDED_W];
     pass.fills_frozen = !model->rounded_frozen;

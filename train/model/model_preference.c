@@ -16,6 +16,7 @@ void rewards_add(struct rewards *to, const struct rewards *more, double times)
 {
     for (int i = 0; i < REWARDS; i++)
         to->values[i] += times * more->values[i];
+    to->names = more->names ? more->names : to->names;
 }
 
 void model_set_reference(struct model *model, struct model *reference)
@@ -23,17 +24,14 @@ void model_set_reference(struct model *model, struct model *reference)
     model->reference = reference;
 }
 
-/* Return the losses of the current micro-batch (1, N), from BUFFER_LOSSES or
- * BUFFER_REFERENCE. */
-static struct tensor losses_of(const struct pass *pass, enum buffer buffer)
+struct tensor pass_losses(const struct pass *pass, enum buffer buffer)
 {
     struct tensor all = pass_buffer(pass, buffer, 0);
 
     return tensor_of(all.data, all.format, all.data ? 1 : 0, pass->rows);
 }
 
-/* Likelihoods are not smoothed. */
-static struct op_classifier classifier_of(const struct pass *pass)
+struct op_classifier pass_likelihoods(const struct pass *pass)
 {
     struct op_classifier op = model_classifier_op(pass);
 
@@ -41,8 +39,7 @@ static struct op_classifier classifier_of(const struct pass *pass)
     return op;
 }
 
-/* Compute only the loss of each token, without gradients. */
-static void compute_token_losses(const struct pass *pass, struct op_classifier op)
+void pass_token_losses(const struct pass *pass, struct op_classifier op)
 {
     op.dx = op.dw = op.dbias = (struct tensor) { 0 };
     pass->ops->classifier(pass->be, &op);
@@ -62,11 +59,12 @@ bool model_run_reference(const struct pass *pass, struct error *err)
     plain.teacher = NULL;
     plain.announced = pass->announced;
     plain.second = m->reference != NULL;
+    plain.temperature = pass->temperature;
     model_run_forward(&plain);
-    compute_token_losses(&plain, classifier_of(&plain));
+    pass_token_losses(&plain, pass_likelihoods(&plain));
     pass->ops->convert(pass->be,
-                       &(struct op_convert) { .out = losses_of(pass, BUFFER_REFERENCE),
-                                              .x = losses_of(&plain, BUFFER_LOSSES) });
+                       &(struct op_convert) { .out = pass_losses(pass, BUFFER_REFERENCE),
+                                              .x = pass_losses(&plain, BUFFER_LOSSES) });
     return true;
 }
 
@@ -81,15 +79,15 @@ static struct tensor newest_pairs(const struct pass *pass)
 void model_preference_loss(const struct pass *pass)
 {
     const struct preference *p = &pass->model->plan->preference;
-    struct op_classifier op = classifier_of(pass);
+    struct op_classifier op = pass_likelihoods(pass);
     float *weights = pass_buffer(pass, BUFFER_WEIGHTS, 0).data;
 
-    compute_token_losses(pass, op);
+    pass_token_losses(pass, op);
     pass->ops->preference(pass->be,
                           &(struct op_preference) {
                               .pairs = newest_pairs(pass),
                               .losses = op.losses,
-                              .reference = losses_of(pass, BUFFER_REFERENCE),
+                              .reference = pass_losses(pass, BUFFER_REFERENCE),
                               .weights = weights,
                               .targets = op.targets,
                               .offsets = pass_buffer(pass, BUFFER_OFFSETS, 0).data,
@@ -110,6 +108,10 @@ void model_sum_pairs(struct model *model, const float *pairs, size_t count,
 {
     double *values = model->rewards.values;
 
+    if (model->plan->stage == STAGE_GRPO) {
+        model_sum_answers(model, pairs, count, loss_sum);
+        return;
+    }
     for (size_t i = 0; i < count; i++, pairs += PREFERENCE_VALUES) {
         *loss_sum += pairs[PREFERENCE_LOSS];
         values[REWARD_CHOSEN] += pairs[PREFERENCE_CHOSEN];

@@ -266,7 +266,7 @@ static void dims_cache(struct shapes_builder *m)
 
     m->dims[DIM_POSITIONS] = s->rows;
     m->dims[DIM_CORRECT] =
-        m->plan->compute_accuracy && m->plan->stage != STAGE_DPO ? s->rows : 0;
+        m->plan->compute_accuracy && m->plan->stage < STAGE_DPO ? s->rows : 0;
     if (!g->on)
         return;
     s->slots = max((size_t)g->slots, 1);
@@ -288,6 +288,13 @@ static void dims_distill(struct shapes_builder *m)
 
 static void dims_preference(struct shapes_builder *m, size_t sequences)
 {
+    if (m->plan->stage == STAGE_GRPO) {
+        m->dims[DIM_PAIR_WINDOW] = m->dims[DIM_WINDOW];
+        m->dims[DIM_PAIRS] = shapes_times(m, sequences, POLICY_VALUES);
+        m->dims[DIM_ADVANTAGES] = 2;
+        m->dims[DIM_OLD] = plan_generation_uses(m->plan) > 1 ? m->dims[DIM_N] : 0;
+        m->dims[DIM_REFERENCE] = plan_has_reference(m->plan) ? m->dims[DIM_N] : 0;
+    }
     if (m->plan->stage != STAGE_DPO)
         return;
     m->dims[DIM_PAIR_WINDOW] = m->dims[DIM_WINDOW];
@@ -570,9 +577,9 @@ bool shapes_make(const struct plan *plan, const struct model_config *config,
                              .checkpointing = plan->gradient_checkpointing };
     if (!shapes_check(plan, config, &out->lora, err))
         return false;
-    if (plan->stage == STAGE_DPO) /* regardless of an adapter's own settings */
+    if (plan->stage >= STAGE_DPO) /* regardless of an adapter's own settings */
         out->lora.dropout = 0;
-    rows = rows_max ? rows_max : shapes_times(&m, batch, (size_t)plan->cutoff_len);
+    rows = rows_max ? rows_max : shapes_times(&m, batch, plan_sequence_rows(plan));
     rows = max(rows, shapes_generation_rows(plan, config));
     rows = shapes_rows(plan, rows);
     sequences = (sequences_max ? sequences_max : batch) + pads_batches[plan->device.kind];

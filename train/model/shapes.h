@@ -172,6 +172,8 @@ enum buffer {
      * first */
     BUFFER_PAIRS,
     BUFFER_REFERENCE,    /* losses of the reference model (1, N) */
+    BUFFER_ADVANTAGES,   /* of sampled answers, and their factors (2, sequences + 1) */
+    BUFFER_OLD,          /* losses of the model that sampled them (1, N) */
     BUFFER_LABELED_ROWS, /* int32 (1, N), scratch of the classifier */
     BUFFER_STEP_SCALARS, /* one struct step_scalars */
     BUFFER_CORRECT,      /* of an evaluation (1, N), if its accuracy is requested */

@@ -50,6 +50,8 @@ enum dim {
     DIM_PAIR_WINDOW,    /* DIM_WINDOW with preferences */
     DIM_PAIRS,          /* values per pair, for the pairs of the largest batch */
     DIM_REFERENCE,      /* N, if preferences have a reference */
+    DIM_ADVANTAGES,     /* 2 of sampled answers: advantages and factors */
+    DIM_OLD,            /* N, if steps after the first one use the same answers */
     DIM_U_QKV,
     DIM_U_O,
     DIM_U_GATE_UP,

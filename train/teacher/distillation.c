@@ -48,10 +48,11 @@ static bool check_tokens(struct distillation *t, struct error *err)
 {
     const struct distillation_options *o = &t->options;
 
-    if (!model_config_check_positions(&t->teacher.config, dataset_positions_max(o->data),
+    if (o->plan->stage != STAGE_GRPO &&
+        !model_config_check_positions(&t->teacher.config, dataset_positions_max(o->data),
                                       err))
         return false;
-    if (o->plan->stage == STAGE_DPO)
+    if (o->plan->stage >= STAGE_DPO)
         return check_reference(t, err);
     if (!teacher_plan_shared_tokens(&t->teacher.config, o->student, o->tokens,
                                     &t->shared_tokens, err))
@@ -257,7 +258,7 @@ void distillation_attach(struct distillation *distillation, struct model *studen
 {
     if (!distillation->model)
         return;
-    if (distillation->options.plan->stage == STAGE_DPO)
+    if (distillation->options.plan->stage >= STAGE_DPO)
         model_set_reference(student, distillation->model);
     else
         model_set_teacher(student, distillation->model);
