@@ -38,6 +38,7 @@ struct step_scalars {
     uint64_t draw, rows;  /* of the micro-batch: they select the dropout masks */
     float noise;          /* on the embeddings of the micro-batch: op_noise */
     float grad_scale;     /* loss scale / trained tokens of the window */
+    float loss_scale;     /* of what is not divided by them: the load balancing loss */
     /* by op_decide */
     int32_t finite;       /* 0: the step is skipped */
     double square_sum;    /* of the scaled gradients */

@@ -55,6 +55,7 @@ static struct step_scalars numbers_of(const struct autopsy *a, size_t index)
     return (struct step_scalars) {
         .draw = (uint64_t)a->step * run_window_size(a->run) + index,
         .grad_scale = (float)(progress->scaler.scale / a->place.weight),
+        .loss_scale = (float)progress->scaler.scale,
         .scaler = progress->scaler,
     };
 }

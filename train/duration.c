@@ -37,9 +37,12 @@ static double rate(const struct work *w, double width)
 /* Matmuls of one weight: forward, gradient of the input, gradient of the weight. */
 static double matmul_seconds(const struct work *w, const struct shape_parameter *p)
 {
+    const struct model_config *c = w->config;
     double rows = (double)p->rows, cols = (double)p->cols;
     double operations = 2 * rows * cols * w->step->tokens;
 
+    if (module_is_of_experts(p->module)) /* of the tokens that chose this one */
+        operations *= (double)c->chosen_experts / (double)c->experts;
     return operations * (w->passes + 1 + (p->trainable ? 1 : 0)) /
            rate(w, sqrt(rows * cols));
 }
@@ -88,7 +91,7 @@ static double traffic(const struct work *w)
     double item = (double)format_info(w->shapes.compute)->bytes;
     double width = (double)c->hidden_size, queries = (double)(c->heads * c->head_size);
     double keys = (double)(c->kv_heads * c->head_size),
-           mlp = (double)c->intermediate_size;
+           mlp = (double)model_config_active_size(c);
     double forward =
         2 * (8 + 2 * item) * width + 2 * item * (queries + keys) + 3 * item * mlp;
 

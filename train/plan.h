@@ -199,6 +199,7 @@ struct plan {
     bool use_dft_loss, use_eaft_loss;
     double eaft_alpha;
     enum token_loss token_loss; /* from both, in stage sft */
+    double moe_aux_loss_coef;   /* 0: that of config.json */
     enum schedule_kind schedule;
     double schedule_min_lr, schedule_min_lr_rate, schedule_power;
     double schedule_num_cycles; /* 0: the default of the schedule */

@@ -48,6 +48,7 @@ static struct step_scalars start_numbers(const struct run *run, double weight)
         .max_grad_norm = run->plan->precision.max_grad_norm,
         .step = updates + 1,
         .grad_scale = (float)(scaler.scale / weight),
+        .loss_scale = (float)scaler.scale,
         .scaler = scaler,
     };
 }

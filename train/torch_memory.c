@@ -95,7 +95,7 @@ static bool count(const struct plan *plan, const struct model_config *config,
                            .width = (double)config->hidden_size,
                            .queries = (double)(config->heads * config->head_size),
                            .keys = (double)(config->kv_heads * config->head_size),
-                           .mlp = (double)config->intermediate_size,
+                           .mlp = (double)model_config_active_size(config),
                            .heads = (double)config->heads,
                            .vocabulary = (double)config->vocab_size,
                            .head =

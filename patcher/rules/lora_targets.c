@@ -84,9 +84,10 @@ static bool expression_matches(const struct targets *targets, const char *text)
         const size_t layer = i / MODULES;
         bool failed;
 
-        if (!a->paths[module] || (!module_in_block(module) && layer > 0))
+        if (!a->paths[module] || (!module_in_block(module) && layer > 0) ||
+            !model_config_has(targets->model, module, layer))
             continue;
-        architecture_name(a, module, layer, &name);
+        architecture_name(a, &(struct module_place) { module, layer, 0 }, &name);
         found = pattern_matches(pattern, name.data, &failed) || failed;
     }
     text_clear(&name);

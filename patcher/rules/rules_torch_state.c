@@ -48,6 +48,11 @@ static void rule_torch_state(struct rule_context *context)
                          "adamw_torch changes nothing in it",
                strncmp(why.text, "optim ", strlen("optim ")) == 0 ? "optim"
                                                                   : "loraplus_lr_ratio");
+    else if (context->model && context->model->experts > 0)
+        report(context, SEVERITY_ERROR,
+               "save_torch_state is not supported for a mixture of experts: in "
+               "transformers, the matrices of all experts are one parameter",
+               NULL, "save_torch_state");
     else if (peft_splits_head(context))
         report(context, SEVERITY_ERROR,
                arena_printf(context->arena,

@@ -357,6 +357,42 @@ def olmo3(rng):
     return values
 
 
+def with_experts(rng, *names):
+    values = llama_like(rng) | rope(rng, False)
+    values["num_experts_per_tok"] = rng.choice([1, 2, 3])
+    values[rng.choice(names)] = rng.choice([3, 4, 6])
+    return values
+
+
+def mixtral(rng):
+    values = with_experts(rng, "num_local_experts")
+    values["sliding_window"] = rng.choice([None, 3])
+    values.setdefault("head_dim", values["hidden_size"] // 4) # scaled rotations need it
+    return values
+
+
+def olmoe(rng):
+    values = with_experts(rng, "num_experts")
+    values.pop("head_dim", None)
+    values |= {"norm_topk_prob": rng.random() < 0.5, "pad_token_id": None}
+    return values
+
+
+def qwen_moe(rng):
+    values = olmoe(rng)
+    values["moe_intermediate_size"] = rng.choice([8, 20])
+    if rng.random() < 0.4:
+        values["decoder_sparse_step"] = 2
+        values["num_hidden_layers"] = max(2, values["num_hidden_layers"])
+    return values
+
+
+def qwen2_moe(rng):
+    values = qwen_moe(rng)
+    values["shared_expert_intermediate_size"] = rng.choice([12, 44])
+    return values
+
+
 KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi3": phi3,
          "gemma": gemma, "gemma2": gemma2, "gemma3_text": gemma3, "gpt2": gpt2,
          "gpt_neo": gpt_neo, "gpt_neox": gpt_neox, "cohere": cohere, "cohere2": cohere2, "falcon": falcon, "gpt_bigcode": gpt_bigcode, "gptj": gptj, "nemotron": nemotron, "opt": opt, "phi": phi,
@@ -371,7 +407,8 @@ KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi
          "glm4": glm,
          "ernie4_5": ernie,
          "hunyuan_v1_dense": hunyuan,
-         "olmo3": olmo3}
+         "olmo3": olmo3,
+         "mixtral": mixtral, "qwen2_moe": qwen2_moe, "qwen3_moe": qwen_moe, "olmoe": olmoe}
 
 
 def vit(rng, **more):
@@ -490,7 +527,22 @@ def write(folder, kind, values, seed):
 
 
 def name_in_files(kind, name):
+    if kind == "mixtral":
+        return name.replace(".mlp.", ".block_sparse_moe.")
     return "embed_out.weight" if kind == "gpt_neox" and name == "lm_head.weight" else name
+
+
+def parts_in_files(kind, name, tensor):
+    """Return what the files have of a parameter: the matrices of each expert."""
+    names = ("w1", "w3", "w2") if kind == "mixtral" else ("gate_proj", "up_proj", "down_proj")
+    name = name_in_files(kind, name)
+    stem, _, leaf = name.rpartition(".")
+    if leaf == "gate_up_proj":
+        return {f"{stem}.{e}.{n}.weight": half for e, pair in enumerate(zip(*tensor.chunk(2, dim=1)))
+                for n, half in zip(names, pair)}
+    if leaf == "down_proj":
+        return {f"{stem}.{e}.{names[2]}.weight": part for e, part in enumerate(tensor)}
+    return {name: tensor}
 
 
 def answer(folder, kind, batch):
@@ -501,8 +553,9 @@ def answer(folder, kind, batch):
     loss = total / sum(len(ids) - 1 for ids in batch)
     loss.backward()
     return {"loss": loss.item(),
-            "norms": {name_in_files(kind, n): p.grad.double().norm().item() if p.grad is not None
-                      else 0.0 for n, p in model.named_parameters()}}
+            "norms": {n: t.double().norm().item() for name, p in model.named_parameters()
+                      for n, t in parts_in_files(kind, name, torch.zeros_like(p) if p.grad is None
+                                                 else p.grad).items()}}
 
 
 def near(mine, theirs):

@@ -36,6 +36,9 @@ SPECIALS = ["<s>", "</s>", "<|im_start|>", "<|im_end|>"]
 VOCABULARY = 264 # some rows of the embedding belong to no token
 STEPS = 6
 LOSS_TOLERANCE = 3e-6 # relative: both sides sum in fp32
+# PEFT 0.21 with transformers 5 takes gate_proj for that of experts alone: dense blocks, and experts that
+# all tokens pass through, lose their adapters when it loads them.
+ATTENTION_ALONE = {"qwen2_moe", "qwen3_moe-dense"}
 TEMPLATES = ["chatml", "qwen3_nothink", "default", "alpaca"]
 
 
@@ -181,8 +184,10 @@ def main():
             models.write(os.path.join(where, "base"), kind, values, options.seed)
             write_tokenizer(os.path.join(where, "base"))
             chats = write_data(os.path.join(where, "chats.jsonl"), rng)
+            dense = "-dense" if values.get("decoder_sparse_step", 1) > 1 else ""
+            target = "q_proj,k_proj,v_proj" if kind + dense in ATTENTION_ALONE else "all"
             jobs = [("full", {"finetuning_type": "full"}, [("full", open_whole)]),
-                    ("lora", {"finetuning_type": "lora", "lora_rank": 4, "lora_target": "all",
+                    ("lora", {"finetuning_type": "lora", "lora_rank": 4, "lora_target": target,
                               "export_dir": "merged"}, [("lora", open_adapter), ("merged", open_whole)])]
             for name, lines, saved in jobs:
                 folder = name

@@ -22,7 +22,9 @@ import numpy
 import torch
 import transformers
 from peft import LoraConfig, PeftModel, get_peft_model
+from peft.utils import transformers_weight_conversion
 from safetensors.torch import load_file, save_file
+from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
 from transformers.trainer_pt_utils import get_parameter_names
 
 warnings.filterwarnings("ignore")
@@ -181,6 +183,25 @@ CASES |= {
         "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}})),
     "minicpm": ("minicpm", dict(LLAMA, scale_emb=3, scale_depth=1.4, dim_model_base=10)),
 }
+# Models with experts.  With output_router_logits, the load balancing loss is part of the loss.
+MIXTRAL = dict(LLAMA, num_local_experts=4)
+QWEN_MOE = dict(LLAMA, moe_intermediate_size=20, num_experts_per_tok=2)
+CASES |= {
+    "mixtral": ("mixtral", dict(MIXTRAL, sliding_window=5)),
+    "mixtral-balanced": ("mixtral", dict(MIXTRAL, output_router_logits=True,
+                                         router_aux_loss_coef=0.3)),
+    "qwen2_moe": ("qwen2_moe", dict(QWEN_MOE, num_experts=5, shared_expert_intermediate_size=28,
+                                    output_router_logits=True, router_aux_loss_coef=0.2)),
+    "qwen2_moe-dense": ("qwen2_moe", dict(QWEN_MOE, num_experts=4, num_hidden_layers=3,
+                                          shared_expert_intermediate_size=44, qkv_bias=False,
+                                          mlp_only_layers=[1], norm_topk_prob=True)),
+    "qwen3_moe": ("qwen3_moe", dict(QWEN_MOE, num_local_experts=6, head_dim=8, norm_topk_prob=True)),
+    "qwen3_moe-dense": ("qwen3_moe", dict(
+        QWEN_MOE, num_local_experts=5, num_experts_per_tok=3, head_dim=8, attention_bias=True,
+        decoder_sparse_step=2, num_hidden_layers=4, tie_word_embeddings=True,
+        output_router_logits=True, router_aux_loss_coef=0.5)),
+    "olmoe": ("olmoe", dict(LLAMA, num_experts=5, num_experts_per_tok=2, pad_token_id=None)),
+}
 ADAPTERS = {
     "qwen3-lora": ("qwen3", "all-linear", {}),
     "phi3-lora": ("phi3", "all-linear", {}),
@@ -207,6 +228,10 @@ ADAPTERS = {
     "phi-lora": ("phi", "all-linear", {}),
     "stablelm-parallel-lora": ("stablelm-parallel", "all-linear", {}),
     "starcoder2-lora": ("starcoder2", "all-linear", {}),
+    "mixtral-balanced-lora": ("mixtral-balanced", "all-linear", {}),
+    "qwen2_moe-lora": ("qwen2_moe", ["q_proj", "v_proj", "gate_proj", "up_proj", "down_proj"], {}),
+    "qwen3_moe-lora": ("qwen3_moe", "all-linear", {}),
+    "qwen3_moe-dense-lora": ("qwen3_moe-dense", ["gate_proj", "down_proj"], {}),
 }
 
 
@@ -300,16 +325,84 @@ class Dropout:
         return x * torch.tensor(kept, dtype=x.dtype) * factor
 
 
+def balance(config, logits):
+    """Return the load balancing loss of all rows of a batch, times its coefficient."""
+    joined = tuple(torch.cat(layer) for layer in zip(*logits))
+    experts = getattr(config, "num_experts", None) or config.num_local_experts
+    loss = load_balancing_loss_func(joined, experts, config.num_experts_per_tok)
+    return config.router_aux_loss_coef * loss
+
+
 def loss_of(model, batch):
     """Return the mean loss of all predicted tokens; the sequences do not attend to each other."""
-    row, total = 0, 0
+    row, total, logits = 0, 0, []
+    balances = getattr(model.config, "output_router_logits", False)
     dropout = torch.nn.functional.dropout = Dropout(model)
     for ids in batch:
         dropout.start_sequence(row)
-        loss = model(input_ids=torch.tensor([ids]), labels=torch.tensor([ids])).loss
+        out = model(input_ids=torch.tensor([ids]), labels=torch.tensor([ids]))
+        loss = out.loss
+        if balances: # the loss of one sequence
+            loss = loss - model.config.router_aux_loss_coef * out.aux_loss
+            logits.append(out.router_logits)
         assert dropout.calls in (0, len(dropout.sites))
         total, row = total + loss * (len(ids) - 1), row + len(ids)
-    return total / sum(len(ids) - 1 for ids in batch)
+    loss = total / sum(len(ids) - 1 for ids in batch)
+    return loss + balance(model.config, logits) if balances else loss
+
+
+def by_expert(name, tensor, names):
+    """Return the tensors in files that are parts of a parameter: the matrices of the experts."""
+    stem, leaf = name.rsplit(".", 1)
+    if leaf == "gate_up_proj":
+        halves = zip(*tensor.chunk(2, dim=1))
+        return {f"{stem}.{e}.{n}.weight": half for e, pair in enumerate(halves)
+                for n, half in zip(names, pair)}
+    if leaf == "down_proj":
+        return {f"{stem}.{e}.{names[2]}.weight": part for e, part in enumerate(tensor)}
+    return {name: tensor}
+
+
+class Experts(torch.nn.ModuleList):
+    """Experts with a linear layer for each matrix, as transformers 4 had them and PEFT adapts them."""
+
+    def __init__(self, fused, names):
+        super().__init__()
+        self.act_fn, self.names = type(fused.act_fn)().forward, names
+        for gate_up, down in zip(fused.gate_up_proj, fused.down_proj):
+            expert = torch.nn.Module()
+            for name, weight in zip(names, (*gate_up.chunk(2), down)):
+                layer = torch.nn.Linear(weight.shape[1], weight.shape[0], bias=False)
+                layer.weight.data.copy_(weight.data)
+                setattr(expert, name, layer)
+            self.append(expert)
+
+    def forward(self, x, index, weights):
+        out = torch.zeros_like(x)
+        for e, expert in enumerate(self):
+            rows, place = torch.where(index == e)
+            gate, up, down = (getattr(expert, name) for name in self.names)
+            y = down(self.act_fn(gate(x[rows])) * up(x[rows]))
+            out = out.index_add(0, rows, y * weights[rows, place, None])
+        return out
+
+
+EXPERT_NAMES = {"mixtral": ("w1", "w3", "w2")}
+
+
+def expert_names(model_type):
+    return EXPERT_NAMES.get(model_type, ("gate_proj", "up_proj", "down_proj"))
+
+
+def split_experts(model):
+    """Make experts linear layers, so that PEFT adapts each; it need not translate their names."""
+    transformers_weight_conversion.convert_peft_config_for_transformers = lambda *_, **__: None
+    transformers_weight_conversion.convert_peft_adapter_state_dict_for_transformers = (
+        lambda *_, adapter_state_dict, **__: adapter_state_dict)
+    names = expert_names(model.config.model_type)
+    for module in [m for m in model.modules() if hasattr(m, "experts")]:
+        module.experts = Experts(module.experts, names)
+    return model
 
 
 def train(model, batch, decayed, label):
@@ -325,7 +418,8 @@ def train(model, batch, decayed, label):
         optimizer.zero_grad()
         loss = loss_of(model, batch)
         loss.backward()
-        norms = norms or {n: rounded(p.grad.double().norm()) for n, p in trained}
+        norms = norms or {n: rounded(grad.double().norm()) for name, p in trained for n, grad in
+                          by_expert(name, p.grad, expert_names(model.config.model_type)).items()}
         losses.append(rounded(loss.detach()))
         optimizer.step()
     return losses, norms
@@ -387,8 +481,16 @@ def neox_label(name):
     return "embed_out.weight" if name == "lm_head.weight" else name
 
 
+def mixtral_label(name):
+    """Return the name in files, where transformers 5 calls block_sparse_moe mlp."""
+    return name.replace(".mlp.", ".block_sparse_moe.")
+
+
+LABELS = {"gpt_neox": neox_label, "mixtral": mixtral_label}
+
+
 def case(name, model_type, values, batch):
-    label = neox_label if model_type == "gpt_neox" else str
+    label = LABELS.get(model_type, str)
     with tempfile.TemporaryDirectory() as folder:
         config, shapes, offset = make(model_type, values, folder)
         model = load(folder)
@@ -397,7 +499,7 @@ def case(name, model_type, values, batch):
     losses, norms = train(model, batch, decayed, label)
     return {"name": name, "config": config, "offset": offset, "tensors": shapes,
             "logits": logits, "losses": losses, "norms": norms,
-            "undecayed": sorted(n for n in norms if n not in decayed)}
+            "undecayed": sorted(n for n in norms if n not in decayed and ".experts." not in n)}
 
 
 def internlm2_name(name):
@@ -451,16 +553,20 @@ def renamed_case(name, model_type, values, llama_values, batch):
 def adapter(name, base, targets, more, batch):
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as to:
         make(*CASES[base], folder)
-        fresh = get_peft_model(load(folder), LoraConfig(
+        fresh = get_peft_model(split_experts(load(folder)), LoraConfig(
             r=4, lora_alpha=6, target_modules=targets, task_type="CAUSAL_LM", **more))
         fresh.save_pretrained(to)
         path = os.path.join(to, "adapter_model.safetensors")
         shapes = {n: list(t.shape) for n, t in sorted(load_file(path).items())}
-        save_file({n: elements(n, s, 0) for n, s in shapes.items()}, path, {"format": "pt"})
+        rename = LABELS.get(CASES[base][0], str)
+        save_file({n: elements(rename(n), s, 0) for n, s in shapes.items()}, path,
+                  {"format": "pt"})
+        shapes = {rename(n): s for n, s in shapes.items()}
         with open(os.path.join(to, "adapter_config.json")) as file:
             config = json.load(file)
-        model = PeftModel.from_pretrained(load(folder), to, is_trainable=True).train()
-    label = lambda n: n.replace(".default", "")
+        model = PeftModel.from_pretrained(split_experts(load(folder)), to,
+                                          is_trainable=True).train()
+    label = lambda n: rename(n.replace(".default", ""))
     logits = logits_of(model, batch)
     losses, norms = train(model, batch, decayed_names(model, label), label)
     kept = ("r", "lora_alpha", "use_rslora", "target_modules", "fan_in_fan_out", "peft_type")

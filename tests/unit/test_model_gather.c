@@ -270,6 +270,8 @@ static struct gathered cases[] = {
     { .kind = { METHOD_FULL, "sgd", FORMAT_BF16, phi, 3 }, .pure = true },
     { .kind = { METHOD_FULL, "sgd", FORMAT_BF16, granite, 3 }, .checkpointing = true },
     { .kind = { METHOD_FULL, "sgd", FORMAT_BF16, olmo2, 3 }, .checkpointing = true },
+    { .kind = { METHOD_FULL, "sgd", FORMAT_BF16, qwen3_moe, 3 }, .checkpointing = true },
+    { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, qwen3_moe, 3 } },
 };
 
 #define CASE(name, i)                                             \
@@ -298,6 +300,8 @@ int main(int argc, char **argv)
         CASE("phi, pure 16 bits", 15),
         CASE("granite, 16 bits", 16),
         CASE("olmo2, 16 bits", 17),
+        CASE("experts, 16 bits", 18),
+        CASE("experts", 19),
         unit_ranks_test(test_model_gather_shares_the_weights),
     };
 

@@ -23,7 +23,7 @@ static bool is_linear(const struct model_config *c, const char *name)
         if (a->paths[i] && module_is_linear(i) &&
             architecture_is_named(a, i, name, strlen(name) - strlen(".weight")))
             return true;
-    return false;
+    return strstr(name, ".experts.") != NULL;
 }
 
 static void round_to(float *x, size_t count, enum format format)

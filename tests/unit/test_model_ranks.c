@@ -263,6 +263,7 @@ static struct kind others[] = {
     { METHOD_FULL, "sgd", FORMAT_FP32, headed, 2 },
     { METHOD_FREEZE, "sgd", FORMAT_FP32, llama, 2 },
     { METHOD_FULL, "sgd", FORMAT_FP32, phi, 2 },
+    { METHOD_FULL, "sgd", FORMAT_FP32, qwen3_moe, 2 },
 };
 
 static void test_model_ranks_train_other_architectures(void **state)
@@ -546,6 +547,7 @@ int main(int argc, char **argv)
         ROUNDED("stage 2 of gpt2", 1),
         unit_ranks_test(test_model_ranks_notice_inf_in_bf16),
         OTHER("sharded gradients of phi", 11),
+        OTHER("sharded gradients of experts", 12),
         unit_ranks_test(test_model_ranks_train_with_frozen_16_bit_weights),
         unit_ranks_test(test_model_ranks_match_with_adamw_and_16_bit_copies),
         unit_ranks_test(test_model_ranks_assemble_the_moments),

@@ -220,6 +220,7 @@ static inline struct step_scalars unit_numbers(const struct unit_model *u, size_
                                    .max_grad_norm = u->plan.precision.max_grad_norm,
                                    .step = step,
                                    .grad_scale = 1 / (float)trained,
+                                   .loss_scale = 1,
                                    .scaler = { .scale = 1 } };
 }
 

@@ -53,6 +53,14 @@ static const char phi3[] =
     "{\"model_type\": \"phi3\", \"vocab_size\": 40, \"hidden_size\": "
     "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 2}";
 
+/* Experts and a load balancing loss. */
+static const char qwen3_moe[] =
+    "{\"model_type\": \"qwen3_moe\", \"vocab_size\": 40, \"hidden_size\": "
+    "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 2, "
+    "\"head_dim\": 8, \"num_experts\": 3, \"num_experts_per_tok\": 2, "
+    "\"moe_intermediate_size\": 12, \"mlp_only_layers\": [1], "
+    "\"output_router_logits\": true, \"router_aux_loss_coef\": 0.1}";
+
 /* The head alone fills a bucket. */
 static const char headed[] =
     "{\"model_type\": \"llama\", \"vocab_size\": 40, \"hidden_size\": "

@@ -6,6 +6,20 @@
 
 #include "train/model/shapes.h"
 
+/* Neither method is implemented for the stacked matrices of experts. */
+static bool check_experts(const struct plan *plan, const struct lora *lora,
+                          struct error *err)
+{
+    for (enum module i = 0; !plan->external && i < MODULES; i++)
+        if (lora->adapted[i] && module_is_sparse(i))
+            return error_set(
+                err, ERROR_JOB,
+                "%s: adapters of experts are not supported with it; name other modules "
+                "as lora_target",
+                lora->dora ? "use_dora" : "pissa_init");
+    return true;
+}
+
 /* Norms read whole rows of weights, and the outputs that they scale in 16 bits or more. */
 static bool check_dora(const struct plan *plan, const struct lora *lora,
                        struct error *err)
@@ -47,5 +61,7 @@ static bool check_pissa(const struct plan *plan, const struct model_config *conf
 bool adapter_methods_check(const struct plan *plan, const struct model_config *config,
                            const struct lora *lora, struct error *err)
 {
+    if ((lora->dora || lora->pissa) && !check_experts(plan, lora, err))
+        return false;
     return check_dora(plan, lora, err) && check_pissa(plan, config, lora, err);
 }

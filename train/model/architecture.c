@@ -8,9 +8,14 @@
 #include "train/model/architecture_rows.h"
 
 static const bool is_linear[MODULES] = {
-    [MODULE_QKV] = true,  [MODULE_Q] = true,  [MODULE_K] = true,
-    [MODULE_V] = true,    [MODULE_O] = true,  [MODULE_GATE_UP] = true,
-    [MODULE_GATE] = true, [MODULE_UP] = true, [MODULE_DOWN] = true,
+    [MODULE_QKV] = true,         [MODULE_Q] = true,
+    [MODULE_K] = true,           [MODULE_V] = true,
+    [MODULE_O] = true,           [MODULE_GATE_UP] = true,
+    [MODULE_GATE] = true,        [MODULE_UP] = true,
+    [MODULE_DOWN] = true,        [MODULE_SHARED_GATE_UP] = true,
+    [MODULE_SHARED_GATE] = true, [MODULE_SHARED_UP] = true,
+    [MODULE_SHARED_DOWN] = true, [MODULE_EXPERT_GATE] = true,
+    [MODULE_EXPERT_UP] = true,   [MODULE_EXPERT_DOWN] = true,
 };
 
 const struct architecture *architecture_at(size_t index)
@@ -18,7 +23,10 @@ const struct architecture *architecture_at(size_t index)
     if (index < rms_architecture_count)
         return &rms_architectures[index];
     index -= rms_architecture_count;
-    return index < layernorm_architecture_count ? &layernorm_architectures[index] : NULL;
+    if (index < layernorm_architecture_count)
+        return &layernorm_architectures[index];
+    index -= layernorm_architecture_count;
+    return index < expert_architecture_count ? &expert_architectures[index] : NULL;
 }
 
 const struct architecture *architecture_find(const char *model_type)
@@ -31,7 +39,7 @@ const struct architecture *architecture_find(const char *model_type)
 
 bool architecture_is_gated(const struct architecture *a)
 {
-    return a->paths[MODULE_GATE] || a->paths[MODULE_GATE_UP];
+    return a->paths[MODULE_GATE] || a->paths[MODULE_GATE_UP] || a->experts.count_key;
 }
 
 bool module_in_block(enum module module)
@@ -44,6 +52,23 @@ bool module_is_linear(enum module module)
     return is_linear[module];
 }
 
+bool module_is_of_experts(enum module module)
+{
+    return module >= MODULE_EXPERT_GATE && module <= MODULE_EXPERT_DOWN;
+}
+
+bool module_is_sparse(enum module module)
+{
+    return module == MODULE_ROUTER || module == MODULE_SHARED_ROUTER ||
+           module == MODULE_SHARED_DOWN || module_is_of_experts(module) ||
+           (module >= MODULE_SHARED_GATE_UP && module <= MODULE_SHARED_UP);
+}
+
+bool module_is_dense(enum module module)
+{
+    return module == MODULE_DOWN || (module >= MODULE_GATE_UP && module <= MODULE_UP);
+}
+
 const char *architecture_leaf(const struct architecture *a, enum module module)
 {
     const char *path = a->paths[module], *dot = path ? strrchr(path, '.') : NULL;
@@ -51,13 +76,18 @@ const char *architecture_leaf(const struct architecture *a, enum module module)
     return dot ? dot + 1 : path;
 }
 
-void architecture_name(const struct architecture *a, enum module module, size_t layer,
+void architecture_name(const struct architecture *a, const struct module_place *at,
                        struct text *out)
 {
+    const char *path = a->paths[at->module], *star = strchr(path, '*');
+
     text_reset(out);
-    if (module_in_block(module))
-        text_addf(out, "%s%zu.", a->blocks, layer);
-    text_adds(out, a->paths[module]);
+    if (module_in_block(at->module))
+        text_addf(out, "%s%zu.", a->blocks, at->layer);
+    if (star)
+        text_addf(out, "%.*s%zu%s", (int)(star - path), path, at->expert, star + 1);
+    else
+        text_adds(out, path);
 }
 
 /* Return whether the path `whole` ends in `end`, at its start or after a dot. */

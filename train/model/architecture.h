@@ -29,10 +29,19 @@ enum module {
     MODULE_O,
     MODULE_POST1, /* norm of the attention output */
     MODULE_NORM2,
+    MODULE_ROUTER,  /* one row for each expert */
     MODULE_GATE_UP, /* both as one matrix */
     MODULE_GATE,
     MODULE_UP,
+    MODULE_SHARED_GATE_UP, /* of the MLP that all rows pass through, next to the experts */
+    MODULE_SHARED_GATE,
+    MODULE_SHARED_UP,
     MODULE_DOWN,
+    MODULE_SHARED_DOWN,
+    MODULE_SHARED_ROUTER, /* the sigmoid of its output is a factor of that MLP's */
+    MODULE_EXPERT_GATE,   /* one of each for each expert */
+    MODULE_EXPERT_UP,
+    MODULE_EXPERT_DOWN,
     MODULE_POST2, /* norm of the MLP output */
     MODULE_NORM,  /* after the last block */
     MODULE_HEAD,
@@ -120,6 +129,24 @@ struct factor_keys {
     bool by_size;
 };
 
+/*
+ * Models whose blocks have several MLPs, the experts, of which a router chooses a few for
+ * each row: keys of config.json and their defaults.  The path of a module of experts has a
+ * star for the number of the expert.
+ */
+struct expert_columns {
+    const char *count_key; /* NULL: there are no experts */
+    const char *size_key;  /* of their MLPs */
+    /* of the MLP that all rows pass through, too; NULL: none */
+    const char *shared_size_key;
+    /* says whether the weights of the chosen experts have the sum 1; NULL: they have */
+    const char *normalize_key;
+    size_t count, chosen, size, shared_size;
+    double aux_coefficient; /* of the load balancing loss */
+    /* mlp_only_layers and decoder_sparse_step say which blocks have one MLP instead */
+    bool some_dense;
+};
+
 /* Return whether a norm subtracts the mean, and whether it has a bias. */
 static inline bool norm_is_centered(enum norm_kind norm)
 {
@@ -164,6 +191,7 @@ struct architecture {
      * of groups is true; then keys->kv_heads has their number.  NULL: no such keys */
     const char *one_kv_head_key, *groups_key;
     struct factor_keys factors;
+    struct expert_columns experts;
     size_t mlp_ratio; /* size of the MLP in multiples of the hidden size, if it is null */
     size_t window, window_pattern;
     size_t window_first;       /* default of max_window_layers */
@@ -224,14 +252,24 @@ const struct architecture *architecture_at(size_t index);
 bool module_in_block(enum module module);
 /* Return whether it is a linear layer of a block, which can have an adapter. */
 bool module_is_linear(enum module module);
+/* Return whether each expert has one. */
+bool module_is_of_experts(enum module module);
+/* Return whether it exists only in blocks that have experts, or only in the others. */
+bool module_is_sparse(enum module module);
+bool module_is_dense(enum module module);
 /* Return whether the MLP has a gate. */
 bool architecture_is_gated(const struct architecture *a);
 /* Return the last part of its path, which lora_target uses: "q_proj"; NULL if it does not
  * exist. */
 const char *architecture_leaf(const struct architecture *a, enum module module);
-/* Set *out to the full name of a module, which exists: "model.layers.3.mlp.up_proj".
- * `layer` has no effect outside the blocks. */
-void architecture_name(const struct architecture *a, enum module module, size_t layer,
+/* A module of a model; the layer has no effect outside the blocks. */
+struct module_place {
+    enum module module;
+    size_t layer, expert;
+};
+
+/* Set *out to the full name of a module, which exists: "model.layers.3.mlp.up_proj". */
+void architecture_name(const struct architecture *a, const struct module_place *at,
                        struct text *out);
 /* Return whether `name` is the end of the module's path or ends in that path: "q_proj",
  * "self_attn.q_proj", "model.layers.0.self_attn.q_proj". */

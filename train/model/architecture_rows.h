@@ -7,9 +7,12 @@
 
 #include "train/model/architecture.h"
 
-/* The tables: of models with RMSNorm, and of models with LayerNorm. */
-extern const struct architecture rms_architectures[], layernorm_architectures[];
-extern const size_t rms_architecture_count, layernorm_architecture_count;
+/* The tables: of models with RMSNorm, of models with LayerNorm, and of models with
+ * experts. */
+extern const struct architecture rms_architectures[], layernorm_architectures[],
+    expert_architectures[];
+extern const size_t rms_architecture_count, layernorm_architecture_count,
+    expert_architecture_count;
 
 /* Masks and frequencies that follow from config.json. */
 extern const char *const llama_ignored[];

@@ -243,34 +243,58 @@ static bool has_name(const struct reading *reading, const struct name_matcher *m
     return has;
 }
 
-static bool is_adapted(const struct reading *reading, enum module module, size_t layer,
+static bool is_adapted(const struct reading *reading, const struct module_place *at,
                        struct text *name)
 {
-    architecture_name(reading->config->architecture, module, layer, name);
-    return (reading->all_linear ? module_is_linear(module)
+    architecture_name(reading->config->architecture, at, name);
+    return (reading->all_linear ? module_is_linear(at->module)
                                 : has_name(reading, &reading->targets, name->data)) &&
            !has_name(reading, &reading->excluded, name->data) &&
-           has_layer(reading, layer);
+           has_layer(reading, at->layer);
+}
+
+/* Count the layers with a module, or its experts in all of them, and how many of those
+ * have an adapter; *name is set to an adapted one. */
+static size_t count_adapted(const struct reading *reading, enum module module,
+                            size_t *adapted, struct text *name)
+{
+    const struct model_config *c = reading->config;
+    size_t all = 0, experts = module_is_of_experts(module) ? c->experts : 1;
+    struct module_place at = { .module = module };
+    struct text each;
+
+    *adapted = 0;
+    text_init(&each, 0);
+    for (at.layer = 0; at.layer < c->layers; at.layer++)
+        for (at.expert = 0; model_config_has(c, module, at.layer) && at.expert < experts;
+             at.expert++) {
+            all++;
+            if (!is_adapted(reading, &at, &each))
+                continue;
+            ++*adapted;
+            text_reset(name);
+            text_adds(name, each.data);
+        }
+    text_clear(&each);
+    return all;
 }
 
 /* Mark a module of the blocks if all layers have an adapter on it. */
 static bool mark_in_blocks(struct reading *reading, enum module module, struct text *name,
                            struct error *err)
 {
-    size_t layers = reading->config->layers, adapted = 0;
+    size_t adapted, all = count_adapted(reading, module, &adapted, name);
 
-    for (size_t i = 0; i < layers; i++)
-        adapted += is_adapted(reading, module, i, name);
     if (adapted > 0 && !module_is_linear(module))
         return error_set(err, reading->code, "%s: %s is not a linear layer",
                          reading->targets_key, name->data);
-    if (adapted > 0 && adapted < layers)
+    if (adapted > 0 && adapted < all)
         return error_set(
             err, reading->code,
             "%s: the adapter is on %s in %zu of %zu layers; only adapters in all layers "
             "are supported",
             reading->code == ERROR_JOB ? reading->targets_key : reading->file,
-            architecture_leaf(reading->config->architecture, module), adapted, layers);
+            architecture_leaf(reading->config->architecture, module), adapted, all);
     reading->out->adapted[module] = adapted > 0;
     return true;
 }
@@ -287,7 +311,7 @@ static bool mark_adapted(struct reading *reading, struct error *err)
             continue;
         if (module_in_block(i))
             ok = mark_in_blocks(reading, i, &name, err);
-        else if (is_adapted(reading, i, 0, &name))
+        else if (is_adapted(reading, &(struct module_place) { .module = i }, &name))
             ok = error_set(err, reading->code,
                            "%s: an adapter on %s is not supported; only linear layers of "
                            "the blocks can have one, and %s can train it whole",
@@ -406,6 +430,40 @@ static double pattern_value(const json_t *patterns, const char *name, double oth
     return otherwise;
 }
 
+/* Patterns and the value that they have had for all modules so far, or NaN. */
+struct module_pattern {
+    const char *key;
+    const json_t *patterns;
+    struct text *name;
+    double otherwise, *shared;
+    struct module_place at;
+};
+
+/* Read the value for a module of one layer, or its experts. */
+static bool read_layer_pattern(const struct reading *reading,
+                               const struct module_pattern *p, struct error *err)
+{
+    const struct model_config *c = reading->config;
+    const size_t experts = module_is_of_experts(p->at.module) ? c->experts : 1;
+    struct module_place at = p->at;
+
+    for (at.expert = 0; at.expert < experts; at.expert++) {
+        double one;
+
+        architecture_name(c->architecture, &at, p->name);
+        one = pattern_value(p->patterns, p->name->data, p->otherwise, reading->file, err);
+        if (err->code != ERROR_NONE)
+            return false;
+        if (!isnan(*p->shared) && one != *p->shared)
+            return error_set(err, ERROR_DATA,
+                             "%s: %s gives %s %g and other modules %g; only one value "
+                             "for all of them is supported",
+                             reading->file, p->key, p->name->data, one, *p->shared);
+        *p->shared = one;
+    }
+    return true;
+}
+
 /* Accept patterns that give every adapted module the same value. */
 static bool read_pattern(struct reading *reading, const char *key, double *value,
                          struct error *err)
@@ -420,20 +478,13 @@ static bool read_pattern(struct reading *reading, const char *key, double *value
     text_init(&name, 0);
     for (enum module i = 0; ok && i < MODULES; i++)
         for (size_t j = 0; ok && reading->out->adapted[i] && j < reading->config->layers;
-             j++) {
-            double one;
-
-            architecture_name(reading->config->architecture, i, j, &name);
-            one = pattern_value(patterns, name.data, *value, reading->file, err);
-            if (err->code != ERROR_NONE)
-                ok = false;
-            else if (!isnan(shared) && one != shared)
-                ok = error_set(err, ERROR_DATA,
-                               "%s: %s gives %s %g and other modules %g; only one value "
-                               "for all of them is supported",
-                               reading->file, key, name.data, one, shared);
-            shared = one;
-        }
+             j++)
+            ok = !model_config_has(reading->config, i, j) ||
+                 read_layer_pattern(
+                     reading,
+                     &(struct module_pattern) {
+                         key, patterns, &name, *value, &shared, { i, j, 0 } },
+                     err);
     text_clear(&name);
     *value = isnan(shared) ? *value : shared;
     return ok;

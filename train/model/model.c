@@ -1,5 +1,4 @@
-/* train/model/model.c - allocates the block of memory and sets up every parameter and
- * layer. */
+/* train/model/model.c - allocates the block of memory and sets up every parameter. */
 #include "config.h"
 
 #include "train/model/model.h"
@@ -9,7 +8,6 @@
 #include <string.h>
 
 #include "precision/nf4.h"
-#include "train/model/model_dora.h"
 #include "train/model/model_internal.h"
 #include "train/model/shapes.h"
 
@@ -120,232 +118,16 @@ static void list_trained(struct model *m)
     qsort(m->trained, m->trained_count, sizeof(struct parameter *), compare_places);
 }
 
-static size_t slot(enum module module, enum part part, size_t layer)
-{
-    return (layer * MODULES + module) * PARTS + part;
-}
-
-static struct parameter *find(const struct model *m, enum module module, enum part part,
-                              size_t layer)
-{
-    return m->slots[slot(module, part, layer)];
-}
-
-/* Index the parameters by layer, module and part. */
+/* Index the parameters by layer, module and part; of experts those of the first. */
 static void fill_slots(struct model *m)
 {
-    m->slots =
-        arena_array(m->arena, slot(0, 0, m->config->layers), sizeof(struct parameter *));
+    m->slots = arena_array(m->arena, model_slot(0, 0, m->config->layers),
+                           sizeof(struct parameter *));
     for (size_t i = 0; i < m->shapes.count; i++) {
         const struct shape_parameter *p = &m->shapes.parameters[i];
 
-        m->slots[slot(p->module, p->part, p->layer)] = &m->parameters[i];
-    }
-}
-
-/* Return the operand of a matmul. */
-static struct tensor matmul_operand(const struct parameter *p)
-{
-    return p->copy.data ? p->copy : p->weight;
-}
-
-/* Return whether b directly follows a in memory, so that both are one matrix (or are both
- * absent). */
-static bool is_adjacent(struct tensor a, struct tensor b, bool vector)
-{
-    size_t bytes;
-
-    if (!a.data || !b.data)
-        return !a.data && !b.data;
-    bytes = a.rows * a.cols * format_info(a.format)->bytes;
-    return a.format == b.format && (vector || a.cols == b.cols) &&
-           (char *)a.data + bytes == (char *)b.data;
-}
-
-static void add_rows(struct tensor *a, struct tensor b)
-{
-    if (a->data)
-        a->rows += b.rows;
-}
-
-static void add_columns(struct tensor *a, struct tensor b)
-{
-    if (a->data)
-        *a = tensor_of(a->data, a->format, 1, a->cols + b.cols);
-}
-
-/* Append a linear layer, or extend the last one by it. */
-static void append_linear(struct linear *list, size_t *count, const struct linear *next)
-{
-    struct linear *last = *count > 0 ? &list[*count - 1] : NULL;
-
-    if (!last || !is_adjacent(last->weight, next->weight, false) ||
-        !is_adjacent(last->grad, next->grad, false) ||
-        !is_adjacent(last->bias, next->bias, true) ||
-        !is_adjacent(last->bias_grad, next->bias_grad, true) ||
-        last->in_first != next->in_first) {
-        list[(*count)++] = *next;
-        return;
-    }
-    add_rows(&last->weight, next->weight);
-    add_rows(&last->grad, next->grad);
-    add_columns(&last->bias, next->bias);
-    add_columns(&last->bias_grad, next->bias_grad);
-    for (size_t i = 0; i < next->quantized_count; i++)
-        last->quantized[last->quantized_count++] = next->quantized[i];
-    last->out_count += next->out_count;
-}
-
-static struct linear linear_of(const struct parameter *weight,
-                               const struct parameter *bias, size_t first, size_t from)
-{
-    struct linear p = { .weight = matmul_operand(weight),
-                        .grad = weight->grad,
-                        .out_first = first,
-                        .out_count = weight->rows,
-                        .in_first = from,
-                        .in_count = weight->cols };
-
-    if (weight->quantized.codes)
-        p.quantized[p.quantized_count++] = weight;
-    if (bias) {
-        p.bias = bias->weight;
-        p.bias_grad = bias->grad;
-    }
-    return p;
-}
-
-/* Make W and A one matrix: the layout puts A's copy after W, and zeros after W's bias. */
-static void fold(struct linear_stack *l)
-{
-    l->fused = l->base[0];
-    assert(l->base_count == 1 && l->lora_a_count == 1 &&
-           is_adjacent(l->fused.weight, l->lora_a[0].weight, false));
-    add_rows(&l->fused.weight, l->lora_a[0].weight);
-    if (l->fused.bias.data)
-        l->fused.bias =
-            tensor_of(l->fused.bias.data, l->fused.bias.format, 1, l->y_cols + l->u_cols);
-    l->fused.out_count = l->y_cols + l->u_cols;
-}
-
-static const enum dropout_site lora_dropout[STACKS] = { [STACK_QKV] = DROP_LORA_QKV,
-                                                        [STACK_O] = DROP_LORA_O,
-                                                        [STACK_GATE_UP] =
-                                                            DROP_LORA_GATE_UP,
-                                                        [STACK_DOWN] = DROP_LORA_DOWN };
-
-/* The rooms for weight and input are after those of the block's earlier modules. */
-static void place_rooms(const struct model *m, enum module module, struct linear *p)
-{
-    enum stack last = STACKS;
-    size_t weights = 0, inputs = 0;
-
-    for (enum module i = 0; i < module; i++) {
-        const enum stack stack = shapes_stack(i);
-        const struct parameter *weight =
-            stack < STACKS ? find(m, i, PART_WEIGHT, p->layer) : NULL;
-
-        if (!weight)
-            continue;
-        weights += weight->rows * weight->cols;
-        if (stack != last && stack != shapes_stack(module))
-            inputs += weight->cols;
-        last = stack;
-    }
-    p->w_room = shapes_room_at(module, 2 * weights);
-    p->x_room = shapes_room_at(shapes_stack(module), m->shapes.rows * inputs);
-}
-
-/* Set up the linear layers first .. last of a block. */
-static void make_stack(const struct model *m, size_t layer, enum module first,
-                       enum module last, struct linear_stack *out)
-{
-    size_t y = 0, u = 0, rank = m->shapes.lora.rank;
-
-    for (enum module i = first; i <= last; i++) {
-        const struct parameter *weight = find(m, i, PART_WEIGHT, layer);
-        const struct parameter *bias = find(m, i, PART_BIAS, layer);
-        const struct parameter *a = find(m, i, PART_LORA_A, layer);
-        const struct parameter *b = find(m, i, PART_LORA_B, layer);
-        struct linear p;
-
-        if (!weight)
-            continue;
-        p = linear_of(weight, bias, y, 0);
-        p.fp8 = m->plan->precision.fp8;
-        p.layer = layer;
-        p.dy_room = shapes_room_at(i, m->shapes.rows * y);
-        place_rooms(m, i, &p);
-        append_linear(out->base, &out->base_count, &p);
-        if (a) {
-            p = linear_of(a, NULL, u, 0);
-            append_linear(out->lora_a, &out->lora_a_count, &p);
-            out->lora_b[out->lora_b_count++] = linear_of(b, NULL, y, u);
-            u += rank;
-        }
-        y += weight->rows;
-        out->trained =
-            out->trained || weight->trainable || (bias && bias->trainable) || a;
-    }
-    /* a matmul whose bias is added later processes the rows of x in parts */
-    out->base[0].rounds_x = out->base[0].fp8 && out->base_count == 1 &&
-                            out->base[0].grad.data && !out->base[0].bias.data;
-    out->dropout_stream = dropout_stream(layer, lora_dropout[shapes_stack(first)]);
-    out->y_cols = y;
-    out->u_cols = u;
-    if (m->shapes.lora.dora && u > 0)
-        dora_open(m, layer, first, last, out);
-    if (out->folded)
-        fold(out);
-}
-
-/* u is in a separate buffer, or follows y in the buffer of y. */
-static struct linear_stack stack_of(const struct model *m, enum stack stack,
-                                    enum buffer separate, enum buffer y)
-{
-    bool folded = m->shapes.folded[stack], u_after_y = folded && y != separate;
-
-    return (struct linear_stack) { .folded = folded,
-                                   .u_after_y = u_after_y,
-                                   .u = u_after_y ? y : separate };
-}
-
-static struct norm norm_of(const struct model *m, enum module module, size_t layer)
-{
-    return (struct norm) { find(m, module, PART_WEIGHT, layer),
-                           find(m, module, PART_BIAS, layer) };
-}
-
-static void make_block(const struct model *m, size_t layer, struct block *out)
-{
-    const struct model_config *c = m->config;
-    bool windowed = c->windowed && c->windowed[layer];
-    double scale = c->score_scale / (double)(c->score_by_layer ? layer + 1 : 1);
-
-    *out = (struct block) {
-        .norm1 = norm_of(m, MODULE_NORM1, layer),
-        .norm2 = norm_of(m, MODULE_NORM2, layer),
-        .q_norm = norm_of(m, MODULE_Q_NORM, layer),
-        .k_norm = norm_of(m, MODULE_K_NORM, layer),
-        .post1 = norm_of(m, MODULE_POST1, layer),
-        .post2 = norm_of(m, MODULE_POST2, layer),
-        .qkv = stack_of(m, STACK_QKV, BUFFER_U_QKV, BUFFER_QKV),
-        .o = stack_of(m, STACK_O, BUFFER_U_O, BUFFER_U_O),
-        .gate_up = stack_of(m, STACK_GATE_UP, BUFFER_U_GATE_UP, BUFFER_GATE_UP),
-        .down = stack_of(m, STACK_DOWN, BUFFER_U_DOWN, BUFFER_U_DOWN),
-        .window = windowed ? c->sliding_window : 0,
-        .rotates = c->rotary > 0 && (!c->rotated || c->rotated[layer]),
-        .rope = windowed && c->has_local ? BUFFER_ROPE_LOCAL : BUFFER_ROPE,
-        .scale = (float)scale,
-    };
-    make_stack(m, layer, MODULE_QKV, MODULE_V, &out->qkv);
-    make_stack(m, layer, MODULE_O, MODULE_O, &out->o);
-    make_stack(m, layer, MODULE_GATE_UP, MODULE_UP, &out->gate_up);
-    make_stack(m, layer, MODULE_DOWN, MODULE_DOWN, &out->down);
-    if (architecture_is_gated(c->architecture)) {
-        /* in a parallel block, the layer o uses the rooms for dy before gate and up do */
-        out->gate_up.base[0].measures_dy = out->gate_up.base_count == 1 && !c->parallel;
-        out->down.base[0].measures_x = true;
+        if (p->expert == 0)
+            m->slots[model_slot(p->module, p->part, p->layer)] = &m->parameters[i];
     }
 }
 
@@ -369,7 +151,11 @@ static size_t first_trained_index(const struct model *m)
                 b->qkv.trained || is_trained(&b->q_norm) || is_trained(&b->k_norm),
             [SUBLAYER_O] = b->o.trained || is_trained(&b->post1),
             [SUBLAYER_NORM2] = is_trained(&b->norm2),
-            [SUBLAYER_GATE_UP] = b->gate_up.trained,
+            /* what a block with experts trains is in one sublayer */
+            [SUBLAYER_GATE_UP] = b->gate_up.trained || b->expert_gate_up.trained ||
+                                 b->expert_down.trained || b->router.grad.data ||
+                                 b->shared_router.grad.data ||
+                                 (b->sparse && b->down.trained),
             [SUBLAYER_DOWN] = b->down.trained || is_trained(&b->post2),
         };
 
@@ -401,6 +187,7 @@ static void make_window(struct model *m, struct window *window)
 {
     const struct shape_buffer *losses = &m->shapes.buffers[BUFFER_LOSSES];
     const struct shape_buffer *pairs = &m->shapes.buffers[BUFFER_PAIRS];
+    const struct shape_buffer *experts = &m->shapes.buffers[BUFFER_EXPERT_COUNTS];
     size_t count = losses->rows * losses->cols;
 
     window->losses = arena_array(m->arena, count, sizeof(float));
@@ -409,6 +196,11 @@ static void make_window(struct model *m, struct window *window)
         window->kd_losses = arena_array(m->arena, count, sizeof(float));
     if (pairs->step > 0)
         window->pairs = arena_array(m->arena, pairs->rows * pairs->cols, sizeof(float));
+    if (experts->step == 0)
+        return;
+    count = experts->rows * experts->cols;
+    window->expert_counts = arena_array(m->arena, count, sizeof(float));
+    window->expert_sums = arena_array(m->arena, count, sizeof(float));
 }
 
 static void lay_out(struct model *m)
@@ -431,17 +223,17 @@ static void lay_out(struct model *m)
                         &m->parameters[i]);
     list_trained(m);
     fill_slots(m);
-    m->embed = find(m, MODULE_EMBED, PART_WEIGHT, 0);
-    m->positions = find(m, MODULE_POSITIONS, PART_WEIGHT, 0);
-    m->norm = norm_of(m, MODULE_NORM, 0);
-    m->head = m->config->tied ? m->embed : find(m, MODULE_HEAD, PART_WEIGHT, 0);
-    m->head_weight = matmul_operand(m->head);
-    m->head_bias = find(m, MODULE_HEAD, PART_BIAS, 0);
+    m->embed = model_find(m, MODULE_EMBED, PART_WEIGHT, 0);
+    m->positions = model_find(m, MODULE_POSITIONS, PART_WEIGHT, 0);
+    m->norm = model_norm_of(m, MODULE_NORM, 0);
+    m->head = m->config->tied ? m->embed : model_find(m, MODULE_HEAD, PART_WEIGHT, 0);
+    m->head_weight = model_matmul_operand(m->head);
+    m->head_bias = model_find(m, MODULE_HEAD, PART_BIAS, 0);
     m->embed_weight = m->embed->weight;
     m->embed_scale = embed_scale(m);
     m->blocks = arena_array(m->arena, layers, sizeof(*m->blocks));
     for (size_t l = 0; l < layers; l++)
-        make_block(m, l, &m->blocks[l]);
+        model_make_block(m, l, &m->blocks[l]);
     m->first_trained = first_trained_index(m);
     for (size_t i = 0; i < WINDOWS; i++)
         make_window(m, &m->results[i]);

@@ -190,7 +190,7 @@ static struct tensor activation_backward(const struct pass *pass, size_t layer,
                                          struct tensor dact)
 {
     struct tensor gate = model_gate(pass, layer), up = model_up(pass, layer);
-    struct tensor kept = pass_buffer(pass, BUFFER_ACT, layer), out = { 0 };
+    struct tensor kept = model_activation_of(pass, BUFFER_ACT, layer), out = { 0 };
     enum activation kind = pass->model->config->activation;
     struct rounded_matrix rounded =
         pass_rounded_gradient(pass, &pass->model->blocks[layer].gate_up.base[0], false);
@@ -249,8 +249,23 @@ static struct tensor norm_output(const struct pass *pass, const struct norm_plac
 static struct tensor activation(const struct pass *pass, size_t layer)
 {
     if (pass->model->shapes.keeps[STACK_DOWN])
-        return pass_buffer(pass, BUFFER_ACT, layer);
+        return model_activation_of(pass, BUFFER_ACT, layer);
     return model_activate(pass, layer);
+}
+
+bool model_down_backward(const struct pass *pass, size_t layer, struct tensor dy,
+                         bool goes_on)
+{
+    const struct block *b = &pass->model->blocks[layer];
+    struct tensor dact = pass_buffer(pass, BUFFER_DACT, 0), act;
+
+    dact = model_activation_of(pass, dact.data ? BUFFER_DACT : BUFFER_ACT, layer);
+    if (!goes_on)
+        dact = (struct tensor) { 0 };
+    stack_backward_to_input(pass, &b->down, layer, dy, dact);
+    act = dact.data ? activation_backward(pass, layer, dact) : activation(pass, layer);
+    stack_backward_to_weights(pass, &b->down, act, dy, dact.data != NULL);
+    return dact.data != NULL;
 }
 
 /*
@@ -260,19 +275,27 @@ static struct tensor activation(const struct pass *pass, size_t layer)
  */
 static bool down_backward(const struct pass *pass, size_t layer)
 {
-    const struct model *m = pass->model;
-    const struct block *b = &m->blocks[layer];
-    struct tensor dact = pass_buffer(pass, BUFFER_DACT, 0), act, dy;
+    const bool goes_on =
+        sublayer_index(layer, SUBLAYER_DOWN) > pass->model->first_trained;
 
-    if (!dact.data)
-        dact = pass_buffer(pass, BUFFER_ACT, layer);
-    if (sublayer_index(layer, SUBLAYER_DOWN) <= m->first_trained)
-        dact = (struct tensor) { 0 };
+    return model_down_backward(pass, layer, delta_gradient(pass, layer, false), goes_on);
+}
+
+/* The same for experts and the norm before them. */
+static bool experts_backward(const struct pass *pass, size_t layer)
+{
+    const struct model *m = pass->model;
+    const struct norm_place norm = norm_before(pass, STACK_GATE_UP, layer);
+    struct tensor h = norm_output(pass, &norm, true), dy, dh;
+
+    dh = output_gradient(pass, m->config->hidden_size,
+                         sublayer_index(layer, SUBLAYER_GATE_UP));
     dy = delta_gradient(pass, layer, false);
-    stack_backward_to_input(pass, &b->down, layer, dy, dact);
-    act = dact.data ? activation_backward(pass, layer, dact) : activation(pass, layer);
-    stack_backward_to_weights(pass, &b->down, act, dy, dact.data != NULL);
-    return dact.data != NULL;
+    model_experts_backward(pass, layer, h, dy, dh);
+    if (!dh.data)
+        return false;
+    residual_norm_backward(pass, &norm, dh);
+    return sublayer_index(layer, SUBLAYER_NORM2) > m->first_trained;
 }
 
 static bool gate_up_backward(const struct pass *pass, size_t layer)
@@ -377,6 +400,20 @@ static void qkv_backward(const struct pass *pass, size_t layer)
         residual_norm_backward(pass, &norm, dh);
 }
 
+/* The padding between gradients is zero.  In a lane, blocks with experts and blocks without
+ * have it at different positions. */
+static void zero_lane(const struct pass *pass, size_t layer)
+{
+    const struct model *m = pass->model;
+    const struct shapes *s = &m->shapes;
+    size_t at = s->level_starts[layer + 1], end = s->level_starts[layer + 2];
+
+    if (s->shards_gradients && end > at && m->config->sparse_layers > 0 &&
+        m->config->sparse_layers < m->config->layers)
+        zero(pass, tensor_of(m->gradients + s->lanes[shapes_lane(s, layer + 1)],
+                             FORMAT_FP32, 1, end - at));
+}
+
 /* In a parallel block, both parts read the gradient of the residual before either adds to
  * it. */
 static void block_backward(const struct pass *pass, size_t layer)
@@ -387,12 +424,18 @@ static void block_backward(const struct pass *pass, size_t layer)
 
     again.fills = false;
     again.recomputes = true;
+    zero_lane(pass, layer);
     model_fill_window(pass, layer);
     /* the buffers still hold the last block, even with checkpointing */
     if (m->shapes.checkpointing && layer + 1 < m->config->layers)
         model_forward_block(&again, layer, true);
-    below = down_backward(pass, layer);
-    if (below && m->config->parallel) {
+    if (m->blocks[layer].sparse)
+        below = experts_backward(pass, layer) && o_backward(pass, layer);
+    else
+        below = down_backward(pass, layer);
+    if (m->blocks[layer].sparse) {
+        /* both parts are done */
+    } else if (below && m->config->parallel) {
         below = o_backward(pass, layer);
         gate_up_backward(pass, layer);
     } else {

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/size.h"
+#include "train/model/expert_config.h"
 #include "train/model/layer_rotation.h"
 
 /* transformers/activations.py; gelu_fast is gelu_new with its factors in another order */
@@ -622,6 +623,7 @@ static void read_all(struct reader *r, struct model_config *out)
     read_rope(r, out);
     read_eos(r, out);
     layer_rotation_read(r->root, r->file, r->arena, out, r->err);
+    expert_config_read(r->root, r->file, r->arena, out, r->err);
     read_window(r, out);
     read_dropouts(r, out);
 }

@@ -22,6 +22,12 @@ struct model_config {
     const struct multimodal *multimodal; /* NULL: the whole model is a text model */
     size_t vocab_size, hidden_size, intermediate_size;
     size_t layers, heads, kv_heads, head_size;
+    size_t experts;                                  /* 0: none */
+    size_t chosen_experts, expert_size, shared_size; /* of rows; of MLPs, 0: none */
+    const bool *sparse;      /* by layer, whether it has experts; NULL: none has */
+    size_t sparse_layers;    /* that have */
+    bool normalizes_experts; /* the weights of those of a row have the sum 1 */
+    double aux_coefficient;  /* of the load balancing loss; 0: there is none */
     size_t max_positions;
     size_t sliding_window; /* 0: none */
     const bool *windowed;  /* by layer, whether the window applies; NULL: to none */
@@ -71,6 +77,16 @@ bool model_config_parse(const char *data, size_t len, const char *file,
  * unknown. */
 enum format model_config_weight_format(const struct model_config *config,
                                        const struct safetensors *files);
+
+/* Return whether a layer has a module, if the architecture has it; always outside the
+ * blocks. */
+bool model_config_has(const struct model_config *config, enum module module,
+                      size_t layer);
+/* Return the columns of what the activation writes in blocks: of one MLP, or of that which
+ * is next to the experts; 0: there are only experts. */
+size_t model_config_mlp_size(const struct model_config *config);
+/* Return the columns of all MLPs that a row passes through in a block. */
+size_t model_config_active_size(const struct model_config *config);
 
 /* Return the positions that the model is meant for; SIZE_MAX: its angles adapt to any
  * length. */

@@ -15,7 +15,7 @@
 static struct parameter *find(const struct model *m, size_t layer, enum module module,
                               enum part part)
 {
-    return m->slots[(layer * MODULES + module) * PARTS + part];
+    return m->slots[model_slot(module, part, layer)];
 }
 
 /* The norms of the stacks follow each other. */
@@ -75,8 +75,7 @@ static void compute_norms(const struct model *m, const struct linear_stack *l,
     for (size_t i = 0; i < l->base_count; i++) {
         const struct linear *p = &l->base[i];
 
-        for (size_t j = 0; j < p->quantized_count; j++)
-            model_dequantize(m, p->quantized[j]);
+        model_dequantize_linear(m, p);
         for (size_t j = 0; j < l->dora_count; j++) {
             const struct dora *d = &l->dora[j];
             size_t row = d->out_first - p->out_first;

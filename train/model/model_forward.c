@@ -260,9 +260,25 @@ static void forward_attention(const struct pass *pass, size_t layer, bool recomp
         add_to_residual(pass, &b->o, layer, att, 0);
 }
 
+/* Return the size of the MLP of a block, or of that next to its experts. */
+static size_t mlp_size(const struct pass *pass, size_t layer)
+{
+    const struct model_config *c = pass->model->config;
+
+    return pass->model->blocks[layer].sparse ? c->shared_size : c->intermediate_size;
+}
+
+struct tensor model_activation_of(const struct pass *pass, enum buffer buffer,
+                                  size_t layer)
+{
+    struct tensor whole = pass_buffer(pass, buffer, layer);
+
+    return whole.data ? tensor_columns(whole, 0, mlp_size(pass, layer)) : whole;
+}
+
 struct tensor model_gate(const struct pass *pass, size_t layer)
 {
-    size_t cols = pass->model->config->intermediate_size;
+    size_t cols = mlp_size(pass, layer);
     struct tensor gate_up = pass_buffer(pass, BUFFER_GATE_UP, layer);
 
     if (!architecture_is_gated(pass->model->config->architecture))
@@ -272,7 +288,7 @@ struct tensor model_gate(const struct pass *pass, size_t layer)
 
 struct tensor model_up(const struct pass *pass, size_t layer)
 {
-    size_t cols = pass->model->config->intermediate_size;
+    size_t cols = mlp_size(pass, layer);
     struct tensor gate_up = pass_buffer(pass, BUFFER_GATE_UP, layer);
     bool gated = architecture_is_gated(pass->model->config->architecture);
 
@@ -282,7 +298,7 @@ struct tensor model_up(const struct pass *pass, size_t layer)
 struct tensor model_activate(const struct pass *pass, size_t layer)
 {
     struct tensor gate = model_gate(pass, layer), up = model_up(pass, layer);
-    struct tensor act = pass_buffer(pass, BUFFER_ACT, layer);
+    struct tensor act = model_activation_of(pass, BUFFER_ACT, layer);
     struct rounded_matrix rounded =
         pass_rounded_input(pass, &pass->model->blocks[layer].down.base[0], false);
     enum activation kind = pass->model->config->activation;
@@ -321,9 +337,15 @@ static void forward_mlp(const struct pass *pass, size_t layer, bool recompute)
 {
     const struct block *b = &pass->model->blocks[layer];
     struct tensor x_mid = pass_buffer(pass, BUFFER_X_MID, layer);
-    struct tensor h2 = forward_norm2(pass, layer), act;
+    struct tensor h2 = forward_norm2(pass, layer), act, delta = residual_delta(pass);
     struct tensor gate_up = pass_buffer(pass, BUFFER_GATE_UP, layer);
 
+    if (b->sparse) {
+        model_experts_forward(pass, layer, h2, delta, recompute);
+        if (!recompute)
+            pass_scale(pass, pass->model->config->residual_scale, delta, delta);
+        return;
+    }
     stack_forward(pass, &b->gate_up, layer, h2, gate_up, 0);
     if (recompute && !b->post2.weight && b->down.lora_a_count == 0)
         return; /* the backward pass computes the activation with its gradient */
@@ -400,8 +422,10 @@ static void forward_level(const struct pass *pass, size_t layer)
     size_t last = m->config->layers - 1;
     struct tensor h;
 
-    if (layer == 0)
+    if (layer == 0) {
         embed(pass);
+        model_experts_begin(pass);
+    }
     model_fill_window(pass, layer);
     heartbeat_tick(m->heartbeat);
     model_forward_block(pass, layer, false);

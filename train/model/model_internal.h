@@ -11,6 +11,11 @@
  *     act = f(gate) up or f(up)
  *     d = act Wd^T [+ b] [, norm]            next x_in = x_mid + d
  *
+ * In a block with experts, each row passes through k of E such MLPs, and d is the sum of
+ * their outputs times weights that a router computes of h2 (kernels/ops_experts.h); and
+ * the output of one more MLP that all rows pass through, if there is one, which may have a
+ * factor of its own: model_experts.c.
+ *
  * Some architectures multiply a, d and the logits by constants (struct factor_keys).  In
  * training, dropout applies to a, d, the embeddings and the attention weights, as the
  * model configures it.  A parallel block has no x_mid: h2 = norm2(x_in), next x_in =
@@ -34,8 +39,10 @@ enum dropout_site {
     DROP_LORA_O = 5,
     DROP_RESIDUAL_O = 6,
     DROP_LORA_GATE_UP = 7,
+    DROP_LORA_EXPERT_GATE_UP = 8,
     DROP_LORA_DOWN = 9,
     DROP_RESIDUAL_DOWN = 10,
+    DROP_LORA_EXPERT_DOWN = 11,
     DROPS = 12
 };
 
@@ -51,8 +58,9 @@ static inline uint32_t dropout_stream(size_t layer, enum dropout_site site)
  */
 struct linear {
     struct tensor weight; /* operand of the matmul: the working copy if there is one */
-    const struct parameter *quantized[LINEARS]; /* to dequantize into it first */
+    const struct parameter *quantized; /* to dequantize into it first: adjacent ones */
     size_t quantized_count;
+    size_t experts;     /* the matrices are stacks of that many; 0: of one */
     struct tensor grad; /* absent: frozen */
     struct tensor bias, bias_grad;
     size_t out_first, out_count, in_first, in_count;
@@ -85,6 +93,7 @@ struct linear_stack {
     bool folded;
     bool u_after_y;        /* u follows y in the buffer of y */
     size_t y_cols, u_cols; /* columns of y and of u */
+    size_t experts;        /* as in struct linear */
     enum buffer u;
     uint32_t dropout_stream;
     bool trained; /* a weight, bias or adapter is trained */
@@ -100,6 +109,10 @@ struct block {
     struct norm q_norm, k_norm; /* per head */
     struct norm post1, post2;   /* of a and d, before they are added to the residual */
     struct linear_stack qkv, o, gate_up, down;
+    /* of a block with experts; gate_up and down are of the MLP next to them */
+    bool sparse;
+    struct linear router, shared_router; /* weight absent: it has none */
+    struct linear_stack expert_gate_up, expert_down;
     size_t window;
     bool rotates; /* q and k */
     enum buffer rope;
@@ -123,9 +136,12 @@ enum sublayer {
 enum { WINDOWS = BACKEND_FENCES };
 
 struct window {
-    float *losses;       /* like BUFFER_LOSSES; window 0: of an evaluated batch too */
-    float *kd_losses;    /* NULL: no distillation */
-    float *pairs;        /* like BUFFER_PAIRS; NULL: no preferences */
+    float *losses;    /* like BUFFER_LOSSES; window 0: of an evaluated batch too */
+    float *kd_losses; /* NULL: no distillation */
+    float *pairs;     /* like BUFFER_PAIRS; NULL: no preferences */
+    /* like BUFFER_EXPERT_COUNTS, of which the first holds int32, and BUFFER_EXPERT_SUMS;
+     * NULL: no load balancing loss */
+    float *expert_counts, *expert_sums;
     size_t *batch_items; /* rows or pairs of each micro-batch since model_begin */
     size_t batch_count;  /* micro-batches since model_begin */
     struct step_scalars scalars;
@@ -287,6 +303,17 @@ struct tensor pass_lora_input(const struct pass *pass, const struct linear_stack
 /* Return u = x A^T of a stack. */
 struct tensor pass_u(const struct pass *pass, const struct linear_stack *stack,
                      size_t layer);
+/* Return a buffer of pairs of rows and experts, k for each row of the batch. */
+struct tensor pass_pairs(const struct pass *pass, enum buffer buffer, size_t layer);
+/* y = alpha x W^T + b + beta y, in the columns of one layer; its gradients
+ * grad (+)= alpha dy^T x, and the sum of dy; dx = alpha dy W + beta dx.  read: dx has read
+ * dy. */
+void linear_forward(const struct pass *pass, const struct linear *p, struct tensor x,
+                    struct tensor y, float alpha, float beta);
+void linear_weight_gradient(const struct pass *pass, const struct linear *p,
+                            struct tensor x, struct tensor dy, float alpha, bool read);
+void linear_input_gradient(const struct pass *pass, const struct linear *p,
+                           struct tensor dy, struct tensor dx, float alpha, float beta);
 /* Compute u of a stack over x. */
 void lora_a_forward(const struct pass *pass, const struct linear_stack *l,
                     struct tensor x, struct tensor u);
@@ -385,8 +412,50 @@ float model_norm_offset(const struct model *model);
  * up. */
 struct tensor model_gate(const struct pass *pass, size_t layer);
 struct tensor model_up(const struct pass *pass, size_t layer);
+/* Return the columns that the MLP of a block has in a buffer of activations. */
+struct tensor model_activation_of(const struct pass *pass, enum buffer buffer,
+                                  size_t layer);
 /* Apply the activation to them, into BUFFER_ACT. */
 struct tensor model_activate(const struct pass *pass, size_t layer);
+/* The backward pass of the layer down and of the activation: from the gradient of what the
+ * MLP adds to those of gate and up, over them.  false: nothing before it is trained. */
+bool model_down_backward(const struct pass *pass, size_t layer, struct tensor dy,
+                         bool goes_on);
+
+/* model_blocks.c.  Return the index in `slots` of a parameter, and that parameter; NULL: it
+ * does not exist. */
+size_t model_slot(enum module module, enum part part, size_t layer);
+struct parameter *model_find(const struct model *m, enum module module, enum part part,
+                             size_t layer);
+/* Return the operand of a matmul. */
+struct tensor model_matmul_operand(const struct parameter *p);
+struct norm model_norm_of(const struct model *m, enum module module, size_t layer);
+/* Set up a block, whose parameters are placed. */
+void model_make_block(const struct model *m, size_t layer, struct block *out);
+
+/* model_experts.c.  Compute what the experts of a block, and the MLP next to them, add to
+ * the residual for their input, into `out`.  recompute: as in model_forward_block, and out
+ * is not written. */
+void model_experts_forward(const struct pass *pass, size_t layer, struct tensor h,
+                           struct tensor out, bool recompute);
+/* From dy, the gradient of what they add, with room for folded adapters after it, to dh,
+ * that of their input, unless that is absent. */
+void model_experts_backward(const struct pass *pass, size_t layer, struct tensor h,
+                            struct tensor dy, struct tensor dh);
+/* Zero what the forward pass of a micro-batch counts for the load balancing loss, if there
+ * is one. */
+void model_experts_begin(const struct pass *pass);
+/* Before the forward pass of an evaluation: say that rows after these pad the batch. */
+void model_experts_expect_rows(const struct pass *pass, uint64_t rows);
+/* After it: start to download what it has counted, to window 0. */
+void model_experts_download(const struct pass *pass);
+/* Return the load balancing loss of a micro-batch, times its coefficient, of what it has
+ * counted, on the host; 0: there is none. */
+double model_experts_loss(const struct model *model, const float *counts,
+                          const float *sums);
+/* The sum of those of a window, in the unit of its other sums, which are divided by the
+ * trained tokens. */
+double model_experts_window_loss(const struct model *model, const struct window *window);
 /* Run head and loss; in training, write dx to DH. */
 void model_classifier_loss(const struct pass *pass);
 /* Return the operands of head and loss. */
@@ -497,6 +566,8 @@ void model_init_adapter(const struct model *model, size_t index, size_t first,
 
 /* model_quantized.c: dequantize a 4-bit matrix into its copy. */
 void model_dequantize(const struct model *model, const struct parameter *p);
+/* model_operands.c: dequantize the 4-bit matrices of a layer. */
+void model_dequantize_linear(const struct model *model, const struct linear *linear);
 /* Quantize a matrix of the base's files; values and packed have room for a span. */
 bool model_quantize(struct model *model, struct parameter *p, float *values, void *packed,
                     struct error *err);

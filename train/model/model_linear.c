@@ -18,6 +18,33 @@ struct tensor pass_lora_input(const struct pass *pass, const struct linear_stack
     return scratch;
 }
 
+/* Issue the matmul of a layer of the experts: each multiplies the rows of its pairs. */
+static void grouped(const struct pass *pass, const struct linear *p, struct op_matmul op)
+{
+    const struct op_grouped_matmul of_groups = {
+        .out = op.out,
+        .a = op.a,
+        .b = op.b,
+        .starts = pass_buffer(pass, BUFFER_EXPERT_STARTS, p->layer).data,
+        .groups = p->experts,
+        .trans_a = op.trans_a,
+        .trans_b = op.trans_b,
+        .alpha = op.alpha,
+        .beta = op.beta,
+    };
+
+    pass->ops->grouped_matmul(pass->be, &of_groups);
+}
+
+static void multiply(const struct pass *pass, const struct linear *p,
+                     const struct op_matmul *op)
+{
+    if (p->experts > 0)
+        grouped(pass, p, *op);
+    else
+        pass->ops->matmul(pass->be, op);
+}
+
 void linear_forward(const struct pass *pass, const struct linear *p, struct tensor x,
                     struct tensor y, float alpha, float beta)
 {
@@ -35,7 +62,7 @@ void linear_forward(const struct pass *pass, const struct linear *p, struct tens
         .rounded_b = pass_rounded_weight(pass, p, false),
     };
 
-    pass->ops->matmul(pass->be, &op);
+    multiply(pass, p, &op);
 }
 
 void lora_a_forward(const struct pass *pass, const struct linear_stack *l,
@@ -49,8 +76,11 @@ void lora_a_forward(const struct pass *pass, const struct linear_stack *l,
 struct tensor pass_u(const struct pass *pass, const struct linear_stack *stack,
                      size_t layer)
 {
-    return tensor_columns(pass_buffer(pass, stack->u, layer),
-                          stack->u_after_y ? stack->y_cols : 0, stack->u_cols);
+    struct tensor u = pass_buffer(pass, stack->u, layer);
+
+    if (stack->experts > 0)
+        return pass_pairs(pass, stack->u, layer);
+    return tensor_columns(u, stack->u_after_y ? stack->y_cols : 0, stack->u_cols);
 }
 
 void stack_recompute(const struct pass *pass, const struct linear_stack *l, size_t layer,
@@ -89,9 +119,8 @@ void stack_forward(const struct pass *pass, const struct linear_stack *l, size_t
 }
 
 /* grad (+)= alpha dy^T x, and the gradient of the bias.  read: dx has read dy. */
-static void linear_weight_gradient(const struct pass *pass, const struct linear *p,
-                                   struct tensor x, struct tensor dy, float alpha,
-                                   bool read)
+void linear_weight_gradient(const struct pass *pass, const struct linear *p,
+                            struct tensor x, struct tensor dy, float alpha, bool read)
 {
     struct rounded_matrix rounded = { 0 };
 
@@ -100,17 +129,17 @@ static void linear_weight_gradient(const struct pass *pass, const struct linear 
 
     dy = tensor_columns(dy, p->out_first, p->out_count);
     if (p->grad.data)
-        pass->ops->matmul(pass->be, &(struct op_matmul) {
-                                        .out = p->grad,
-                                        .a = dy,
-                                        .b = tensor_columns(x, p->in_first, p->in_count),
-                                        .trans_a = true,
-                                        .alpha = alpha,
-                                        .beta = pass->first ? 0 : 1,
-                                        .round_a = p->fp8 ? FORMAT_FP8_E5M2 : FORMAT_FP32,
-                                        .round_b = p->fp8 ? FORMAT_FP8_E4M3 : FORMAT_FP32,
-                                        .rounded_a = rounded,
-                                        .rounded_b = pass_rounded_input(pass, p, true) });
+        multiply(pass, p,
+                 &(struct op_matmul) { .out = p->grad,
+                                       .a = dy,
+                                       .b = tensor_columns(x, p->in_first, p->in_count),
+                                       .trans_a = true,
+                                       .alpha = alpha,
+                                       .beta = pass->first ? 0 : 1,
+                                       .round_a = p->fp8 ? FORMAT_FP8_E5M2 : FORMAT_FP32,
+                                       .round_b = p->fp8 ? FORMAT_FP8_E4M3 : FORMAT_FP32,
+                                       .rounded_a = rounded,
+                                       .rounded_b = pass_rounded_input(pass, p, true) });
     if (p->bias_grad.data)
         pass->ops->sum_rows(pass->be,
                             &(struct op_sum_rows) { .out = p->bias_grad, .x = dy });
@@ -119,16 +148,16 @@ static void linear_weight_gradient(const struct pass *pass, const struct linear 
 void linear_input_gradient(const struct pass *pass, const struct linear *p,
                            struct tensor dy, struct tensor dx, float alpha, float beta)
 {
-    pass->ops->matmul(pass->be, &(struct op_matmul) {
-                                    .out = tensor_columns(dx, p->in_first, p->in_count),
-                                    .a = tensor_columns(dy, p->out_first, p->out_count),
-                                    .b = pass_linear_weight(pass, p),
-                                    .alpha = alpha,
-                                    .beta = beta,
-                                    .round_a = p->fp8 ? FORMAT_FP8_E5M2 : FORMAT_FP32,
-                                    .round_b = p->fp8 ? FORMAT_FP8_E4M3 : FORMAT_FP32,
-                                    .rounded_a = pass_rounded_gradient(pass, p, false),
-                                    .rounded_b = pass_rounded_weight(pass, p, true) });
+    multiply(pass, p,
+             &(struct op_matmul) { .out = tensor_columns(dx, p->in_first, p->in_count),
+                                   .a = tensor_columns(dy, p->out_first, p->out_count),
+                                   .b = pass_linear_weight(pass, p),
+                                   .alpha = alpha,
+                                   .beta = beta,
+                                   .round_a = p->fp8 ? FORMAT_FP8_E5M2 : FORMAT_FP32,
+                                   .round_b = p->fp8 ? FORMAT_FP8_E4M3 : FORMAT_FP32,
+                                   .rounded_a = pass_rounded_gradient(pass, p, false),
+                                   .rounded_b = pass_rounded_weight(pass, p, true) });
 }
 
 /* Return the gradient g of x A^T: it follows dy if the adapters are folded. */

@@ -30,10 +30,22 @@ struct tensor pass_weight(const struct pass *pass, struct tensor weight)
     return scratch;
 }
 
+void model_dequantize_linear(const struct model *model, const struct linear *linear)
+{
+    const struct parameter *p = linear->quantized;
+
+    /* between those of experts, there may be trained ones */
+    for (size_t i = 0; i < linear->quantized_count; p++) {
+        if (!p->quantized.codes)
+            continue;
+        model_dequantize(model, p);
+        i++;
+    }
+}
+
 struct tensor pass_linear_weight(const struct pass *pass, const struct linear *linear)
 {
-    for (size_t i = 0; i < linear->quantized_count; i++)
-        model_dequantize(pass->model, linear->quantized[i]);
+    model_dequantize_linear(pass->model, linear);
     return pass_weight(pass, linear->weight);
 }
 

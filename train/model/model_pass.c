@@ -283,14 +283,18 @@ bool model_evaluate(struct model *model, const struct batch *batch, double *loss
                     struct error *err)
 {
     struct pass pass;
-    float *losses = model->results[0].losses;
+    const struct window *w = &model->results[0];
+    float *losses = w->losses;
+    const uint64_t counted = batch->rows;
 
     if (!pass_open(model, batch, &pass, err))
         return false;
     if (model->results[0].pairs && model->plan->stage == STAGE_DPO)
         return evaluate_pairs(&pass, loss_sum, err);
+    model_experts_expect_rows(&pass, counted);
     model_run_forward(&pass);
     model_classifier_loss(&pass);
+    model_experts_download(&pass);
     pass.ops->download(pass.be, losses, pass_buffer(&pass, BUFFER_LOSSES, 0).data,
                        pass.rows * sizeof(float));
     if (model->correct)
@@ -301,6 +305,8 @@ bool model_evaluate(struct model *model, const struct batch *batch, double *loss
         return false;
     for (size_t i = 0; i < pass.rows; i++)
         *loss_sum += losses[i];
+    *loss_sum +=
+        batch->weight * model_experts_loss(model, w->expert_counts, w->expert_sums);
     return true;
 }
 
@@ -347,12 +353,17 @@ struct window_results {
 
 static struct window_results results_of(const struct window *w, size_t index)
 {
-    const struct window_results all[][2] = {
-        { { BUFFER_LOSSES, w->losses }, { BUFFER_KD_LOSSES, w->kd_losses } },
-        { { BUFFER_PAIRS, w->pairs } },
+    const struct window_results all[] = {
+        { w->pairs ? BUFFER_PAIRS : BUFFER_LOSSES, w->pairs ? w->pairs : w->losses },
+        { BUFFER_KD_LOSSES, w->kd_losses },
+        { BUFFER_EXPERT_COUNTS, w->expert_counts },
+        { BUFFER_EXPERT_SUMS, w->expert_sums },
     };
 
-    return index < 2 ? all[w->pairs != NULL][index] : (struct window_results) { 0 };
+    for (size_t i = 0; i < TS_COUNT(all); i++)
+        if (all[i].data && index-- == 0)
+            return all[i];
+    return (struct window_results) { 0 };
 }
 
 /* Return row `index` of these results; a micro-batch writes row 0. */
@@ -523,7 +534,8 @@ bool model_end(struct model *model, struct step_scalars *scalars, double *loss_s
     if (!(ops->reach ? ops->reach : ops->sync)(model->be, err))
         return false;
     *scalars = w->scalars;
-    *loss_sum = w->pairs ? sum_pairs(model, w) : sum_window(model, w, 0);
+    *loss_sum = w->pairs ? sum_pairs(model, w)
+                         : sum_window(model, w, 0) + model_experts_window_loss(model, w);
     model->loss_parts.data = *loss_sum;
     if (w->kd_losses) {
         model->loss_parts.teacher = sum_window(model, w, 1);

@@ -112,7 +112,7 @@ const struct pissa *model_pissa_start(const struct model *m, size_t index)
 {
     const struct shape_parameter *p = &m->shapes.parameters[index];
     const struct parameter *weight =
-        m->slots[(p->layer * MODULES + p->module) * PARTS + PART_WEIGHT];
+        m->slots[model_slot(p->module, PART_WEIGHT, p->layer)];
 
     return &m->pissa[false][weight - m->parameters];
 }

@@ -138,9 +138,15 @@ static float *read_values(const struct model *m, size_t index, size_t row, size_
 static size_t part_of(const struct model *m, const struct shape_parameter *p,
                       enum part part)
 {
-    size_t slot = (p->layer * MODULES + p->module) * PARTS + part;
+    const struct shape_parameter *all = m->shapes.parameters;
+    const struct parameter *first = m->slots[model_slot(p->module, part, p->layer)];
 
-    return m->slots[slot] ? (size_t)(m->slots[slot] - m->parameters) : SIZE_MAX;
+    for (size_t i = first ? (size_t)(first - m->parameters) : m->shapes.count;
+         i < m->shapes.count && all[i].layer == p->layer; i++)
+        if (all[i].module == p->module && all[i].part == part &&
+            all[i].expert == p->expert)
+            return i;
+    return SIZE_MAX;
 }
 
 static bool add_adapter(const struct model *m, const struct model_rows *rows,

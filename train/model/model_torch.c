@@ -20,21 +20,31 @@ static size_t position_in_block(const struct architecture *a, enum module module
 }
 
 /* Modules of transformers' models outside blocks are in the order of our enum, except for
- * the last norm of some.  A module has its weight, its bias, and, of PEFT, A and B. */
+ * the last norm of some.  A module has its weight, its bias, and, of PEFT, A and B.  The
+ * matrices gate and up of all experts are one parameter there, in this order; adapters are
+ * in the order of the experts. */
 static size_t sort_key(const struct model *m, size_t index)
 {
     const struct shape_parameter *p = &m->shapes.parameters[index];
-    size_t before = 2 * (size_t)p->module, layer = 0, position = 0;
+    size_t before = 2 * (size_t)p->module, layer = 0, position = 0, of_expert = 0;
+    bool adjacent = p->module == MODULE_EXPERT_UP;
+
+    if (module_is_of_experts(p->module)) {
+        of_expert = (size_t)(p->module - MODULE_EXPERT_GATE);
+        adjacent = adjacent || p->part >= PART_LORA_A;
+    }
 
     if (module_in_block(p->module)) {
         before = 2 * (size_t)MODULE_NORM1;
         layer = p->layer;
-        position = position_in_block(m->config->architecture, p->module);
+        position = position_in_block(m->config->architecture,
+                                     adjacent ? MODULE_EXPERT_GATE : p->module);
     }
     if (p->module == MODULE_NORM && m->config->architecture->norm_first)
         before = 2 * (size_t)MODULE_NORM1 - 1;
-    return ((before * m->config->layers + layer) * (MODULES + 1) + position) * PARTS +
-           p->part;
+    position += (before * m->config->layers + layer) * (MODULES + 1);
+    position = position * (m->config->experts + 1) + p->expert;
+    return (3 * position + of_expert) * PARTS + p->part;
 }
 
 void model_torch_order(const struct model *m, size_t *order)

@@ -7,8 +7,8 @@
 
 #include "base/size.h"
 #include "kernels/ops.h"
-#include "train/model/adapter_methods.h"
 #include "train/model/attention_room.h"
+#include "train/model/expert_config.h"
 #include "train/model/shapes_internal.h"
 
 #define ROW_NUMBERS 16 /* rows of a widened buffer start aligned for vector loads */
@@ -22,9 +22,16 @@ static const struct {
 } stacks[STACKS] = {
     [STACK_QKV] = { MODULE_QKV, MODULE_V, DIM_QKV, DIM_U_QKV, DIM_Z_QKV, true },
     [STACK_O] = { MODULE_O, MODULE_O, DIM_C, DIM_U_O, DIM_Z_O, false },
-    [STACK_GATE_UP] = { MODULE_GATE_UP, MODULE_UP, DIM_GATE_UP, DIM_U_GATE_UP,
+    [STACK_GATE_UP] = { MODULE_GATE_UP, MODULE_SHARED_UP, DIM_GATE_UP, DIM_U_GATE_UP,
                         DIM_Z_GATE_UP, true },
-    [STACK_DOWN] = { MODULE_DOWN, MODULE_DOWN, DIM_C, DIM_U_DOWN, DIM_Z_DOWN, false },
+    [STACK_DOWN] = { MODULE_DOWN, MODULE_SHARED_DOWN, DIM_C, DIM_U_DOWN, DIM_Z_DOWN,
+                     false },
+    [STACK_EXPERT_GATE_UP] = { .first = MODULE_EXPERT_GATE,
+                               .last = MODULE_EXPERT_UP,
+                               .adapters = DIM_U_EXPERT_GATE_UP },
+    [STACK_EXPERT_DOWN] = { .first = MODULE_EXPERT_DOWN,
+                            .last = MODULE_EXPERT_DOWN,
+                            .adapters = DIM_U_EXPERT_DOWN },
 };
 
 enum stack shapes_stack(enum module module)
@@ -50,23 +57,51 @@ size_t shapes_times(struct shapes_builder *m, size_t a, size_t b)
     return 0;
 }
 
-size_t shapes_adapters(const struct lora *lora, enum stack stack)
-{
-    size_t count = 0;
-
-    for (enum module i = stacks[stack].first; i <= stacks[stack].last; i++)
-        count += lora->adapted[i];
-    return count * lora->rank;
-}
-
 static size_t max(size_t a, size_t b)
 {
     return a > b ? a : b;
 }
 
-size_t shapes_gate_up_columns(const struct model_config *c)
+/* A layer has either the MLP of a stack or the one next to its experts. */
+size_t shapes_adapters(const struct lora *lora, enum stack stack)
 {
-    return (architecture_is_gated(c->architecture) ? 2 : 1) * c->intermediate_size;
+    size_t count = 0, shared = 0;
+
+    for (enum module i = stacks[stack].first; i <= stacks[stack].last; i++)
+        if (module_is_sparse(i) && !module_is_of_experts(i))
+            shared += lora->adapted[i];
+        else
+            count += lora->adapted[i];
+    return max(count, shared) * lora->rank;
+}
+
+size_t shapes_gate_up_columns(const struct model_config *c, size_t size)
+{
+    return (architecture_is_gated(c->architecture) ? 2 : 1) * size;
+}
+
+static void dims_experts(struct shapes_builder *m, const struct model_config *c)
+{
+    const char *const *has = c->architecture->paths;
+    size_t *d = m->dims, factors = has[MODULE_SHARED_ROUTER] && c->shared_size > 0;
+
+    d[DIM_MLP] = model_config_mlp_size(c);
+    d[DIM_SHARED_I] = c->shared_size;
+    d[DIM_SHARED_GATE_UP] = shapes_gate_up_columns(c, c->shared_size);
+    d[DIM_ROUTER_ROW] = 1;
+    if (c->experts == 0)
+        return;
+    d[DIM_EXPERTS] = c->experts;
+    d[DIM_EXPERT_STARTS] = c->experts + 1;
+    d[DIM_EXPERT_I] = c->expert_size;
+    d[DIM_CHOSEN] = c->chosen_experts;
+    d[DIM_CHOSEN_C] = shapes_times(m, c->chosen_experts, c->hidden_size);
+    d[DIM_CHOSEN_I] = shapes_times(m, c->chosen_experts, c->expert_size);
+    d[DIM_CHOSEN_GATE_UP] = shapes_gate_up_columns(c, d[DIM_CHOSEN_I]);
+    d[DIM_SHARED_C] = factors ? c->hidden_size : 0;
+    d[DIM_SHARED] = factors;
+    d[DIM_SHARED_2] = factors * 2;
+    d[DIM_SHARED_4] = factors * 4;
 }
 
 static void dims_model(struct shapes_builder *m, const struct model_config *c)
@@ -79,7 +114,8 @@ static void dims_model(struct shapes_builder *m, const struct model_config *c)
     d[DIM_V] = c->vocab_size;
     d[DIM_C] = c->hidden_size;
     d[DIM_I] = c->intermediate_size;
-    d[DIM_GATE_UP] = shapes_gate_up_columns(c);
+    d[DIM_GATE_UP] = shapes_gate_up_columns(c, c->intermediate_size);
+    dims_experts(m, c);
     d[DIM_H] = c->heads;
     d[DIM_Q] = shapes_times(m, c->heads, c->head_size);
     d[DIM_KV] = shapes_times(m, c->kv_heads, c->head_size);
@@ -119,6 +155,8 @@ static bool can_fold(const struct shapes_builder *m, enum stack stack)
     const struct shapes *s = m->out;
     enum format frozen = shapes_stored(m->plan->precision.frozen);
 
+    if (stack == STACK_EXPERT_GATE_UP || stack == STACK_EXPERT_DOWN)
+        return false;
     if (s->lora.dropout > 0 || s->lora.dora || m->plan->precision.fp8 || s->quantized ||
         s->trainable != FORMAT_FP32 ||
         (s->compute == FORMAT_FP32 && frozen != FORMAT_FP32))
@@ -159,6 +197,8 @@ static void dims_lora(struct shapes_builder *m, const struct lora *lora)
     for (enum stack i = 0; i < STACKS; i++) {
         size_t cols = shapes_adapters(lora, i);
 
+        if (i == STACK_EXPERT_GATE_UP || i == STACK_EXPERT_DOWN)
+            cols = shapes_times(m, cols, d[DIM_CHOSEN]);
         m->out->folded[i] = can_fold(m, i);
         if (!m->out->folded[i])
             d[DIM_LORA_G] = max(d[DIM_LORA_G], cols);
@@ -167,7 +207,10 @@ static void dims_lora(struct shapes_builder *m, const struct lora *lora)
     }
     dims_dora(m, lora);
     d[DIM_QKV_U] = folded_columns(m, STACK_QKV, d[DIM_QKV]);
-    d[DIM_GATE_UP_U] = folded_columns(m, STACK_GATE_UP, d[DIM_GATE_UP]);
+    d[DIM_GATE_UP_U] =
+        folded_columns(m, STACK_GATE_UP, shapes_gate_up_columns(m->config, d[DIM_MLP]));
+    if (d[DIM_SHARED_C] > 0)
+        d[DIM_SHARED_C] = folded_columns(m, STACK_DOWN, d[DIM_C]);
     /* the output gradient that the matmuls of o and down read */
     dy = max(folded_columns(m, STACK_O, d[DIM_C]),
              folded_columns(m, STACK_DOWN, d[DIM_C]));
@@ -179,7 +222,20 @@ static void dims_lora(struct shapes_builder *m, const struct lora *lora)
     d[DIM_POST_DX] = d[DIM_POST] ? dy : 0;
     for (enum module i = 0; lora->dropout > 0 && i < MODULES; i++)
         if (lora->adapted[i])
-            d[DIM_LORA_X] = max(d[DIM_LORA_X], d[shapes_inputs(i)]);
+            d[DIM_LORA_X] =
+                max(d[DIM_LORA_X],
+                    d[shapes_inputs(i)] * (module_is_of_experts(i) ? d[DIM_CHOSEN] : 1));
+}
+
+/* Return the elements of the largest matrix of a block, or stack of them. */
+static size_t widest_of_blocks(struct shapes_builder *m)
+{
+    const size_t *d = m->dims;
+    size_t inner = shapes_gate_up_columns(m->config, d[DIM_MLP]); /* also covers I */
+    size_t experts = shapes_times(m, d[DIM_EXPERTS], d[DIM_EXPERT_I]);
+
+    inner = max(inner, shapes_gate_up_columns(m->config, experts));
+    return shapes_times(m, max(inner, d[DIM_QKV]), d[DIM_C]);
 }
 
 /* Weights that are not in the format of the matmul are converted when they are used. */
@@ -195,18 +251,13 @@ static void dims_convert(struct shapes_builder *m, enum format frozen)
         d[DIM_POST_COPY] = d[DIM_POST_DX];
         d[DIM_POST_DX] = d[DIM_POST];
     }
-    if (s->quantized) {
-        d[DIM_WEIGHT] = shapes_times(m, d[DIM_GATE_UP], d[DIM_C]); /* also covers I */
-        d[DIM_WEIGHT] = max(d[DIM_WEIGHT], shapes_times(m, d[DIM_QKV], d[DIM_C]));
-    }
+    if (s->quantized)
+        d[DIM_WEIGHT] = widest_of_blocks(m);
     if (s->compute == FORMAT_FP32 &&
-        ((any_frozen && frozen != FORMAT_FP32) || s->trainable != FORMAT_FP32)) {
-        d[DIM_WEIGHT] = shapes_times(m, d[DIM_GATE_UP], d[DIM_C]);
-        d[DIM_WEIGHT] = max(d[DIM_WEIGHT], shapes_times(m, d[DIM_QKV], d[DIM_C]));
-        d[DIM_WEIGHT] = max(d[DIM_WEIGHT], shapes_times(m, d[DIM_V], d[DIM_C]));
-    }
+        ((any_frozen && frozen != FORMAT_FP32) || s->trainable != FORMAT_FP32))
+        d[DIM_WEIGHT] = max(widest_of_blocks(m), shapes_times(m, d[DIM_V], d[DIM_C]));
     if (s->trainable != FORMAT_FP32)
-        d[DIM_BIAS] = max(max(d[DIM_QKV], d[DIM_GATE_UP]),
+        d[DIM_BIAS] = max(max(d[DIM_QKV], shapes_gate_up_columns(m->config, d[DIM_MLP])),
                           m->config->head_bias ? d[DIM_V] : d[DIM_C]);
 }
 
@@ -228,10 +279,11 @@ static void dims_rounded(struct shapes_builder *m, size_t rows)
 {
     const bool *once = m->out->rounds_once;
     size_t *d = m->dims;
-    size_t widest = max(max(d[DIM_C], d[DIM_QKV]), d[DIM_GATE_UP]);
-    size_t inputs = 2 * d[DIM_C] + d[DIM_Q] + d[DIM_I];
+    size_t gate_up = shapes_gate_up_columns(m->config, d[DIM_MLP]);
+    size_t widest = max(max(d[DIM_C], d[DIM_QKV]), gate_up);
+    size_t inputs = 2 * d[DIM_C] + d[DIM_Q] + d[DIM_MLP];
     size_t weights = shapes_times(m, d[DIM_C], d[DIM_QKV] + d[DIM_Q]) +
-                     shapes_times(m, d[DIM_C], d[DIM_GATE_UP] + d[DIM_I]);
+                     shapes_times(m, d[DIM_C], gate_up + d[DIM_MLP]);
 
     d[DIM_ROUNDED_DY] = d[DIM_ROUNDED_W] = d[DIM_ROUNDED_X] = 0;
     if (once[ROUNDED_DY])
@@ -252,10 +304,12 @@ static void dims_batch(struct shapes_builder *m, size_t rows, size_t sequences)
     d[DIM_V_ROW] = shapes_logits_row(&m->plan->device, d[DIM_V]);
     d[DIM_CHUNK] =
         shapes_chunk_rows(&m->plan->device, m->large_chunks, d[DIM_V_ROW], rows);
-    d[DIM_DACT] = m->out->keeps[STACK_DOWN] ? d[DIM_I] : 0;
+    d[DIM_DACT] = m->out->keeps[STACK_DOWN] ? d[DIM_MLP] : 0;
     if (m->out->compute != FORMAT_FP32 || m->plan->stage == STAGE_DISTILL)
         d[DIM_DCHUNK] = d[DIM_CHUNK];
     d[DIM_WINDOW] = max((size_t)m->plan->gradient_accumulation_steps, 1);
+    d[DIM_BALANCE_WINDOW] =
+        expert_config_balance(m->plan, m->config) > 0 ? d[DIM_WINDOW] : 0;
     d[DIM_STEP_SCALARS] = sizeof(struct step_scalars) / sizeof(float);
 }
 
@@ -316,149 +370,6 @@ static void sum_up(struct shapes_builder *m)
             m->overflow = true;
 }
 
-static bool has_submodule(const struct architecture *a, const char *name, size_t len)
-{
-    for (enum module i = 0; i < MODULES; i++)
-        if (architecture_is_under(a, i, name, len))
-            return true;
-    return false;
-}
-
-static bool reject_submodule(const struct architecture *a, const char *name, size_t len,
-                             struct error *err)
-{
-    struct text known;
-
-    text_init(&known, 0);
-    for (enum module i = 0; i < MODULES; i++) {
-        const char *path = a->paths[i];
-        size_t first = path ? strcspn(path, ".") : 0, before = 0;
-
-        while (before < i && !architecture_is_under(a, before, path, first))
-            before++;
-        if (path && module_in_block(i) && before == i)
-            text_addf(&known, "%s%.*s", known.len ? ", " : "", (int)first, path);
-    }
-    error_set(err, ERROR_JOB,
-              "freeze_trainable_modules must name modules "
-              "of a layer, not \"%.*s\"; a layer has %s",
-              (int)len, name, known.data);
-    text_clear(&known);
-    return false;
-}
-
-/* LLaMA-Factory also rejects unknown names; a valid name is the first part of a module's
- * path. */
-static bool check_freeze(const struct plan *plan, const struct architecture *a,
-                         struct error *err)
-{
-    const char *at = plan->freeze_trainable_modules;
-
-    if (plan->freeze_trainable_layers == 0)
-        return error_set(err, ERROR_JOB,
-                         "freeze_trainable_layers must not "
-                         "be 0: nothing would be trained");
-    while (at && *at && strcmp(at, "all") != 0) {
-        size_t skip = strspn(at, ", "), len = strcspn(at + skip, ", ");
-
-        if (len > 0 && !has_submodule(a, at + skip, len))
-            return reject_submodule(a, at + skip, len, err);
-        at += skip + len;
-    }
-    return true;
-}
-
-static bool check_plan(const struct plan *plan, const struct architecture *a,
-                       struct error *err)
-{
-    if (plan->method == METHOD_LORA && plan->train_from_scratch)
-        return error_set(
-            err, ERROR_JOB,
-            "train_from_scratch requires finetuning_type: full or freeze, not lora: the "
-            "weights are random, so there is nothing to adapt yet");
-    if (plan->method != METHOD_LORA && plan->adapter_name_or_path)
-        return error_set(
-            err, ERROR_JOB,
-            "adapter_name_or_path requires finetuning_type: lora; remove it, or merge "
-            "the adapter first (export_dir)");
-    if (optimizer_of(plan)->whole && plan_ranks(plan) > 1 && !plan->external)
-        return error_set(err, ERROR_JOB,
-                         "optim: %s cannot be combined with several ranks, which divide "
-                         "the weights that it updates together",
-                         optimizer_names[plan->optim]);
-    return plan->method != METHOD_FREEZE || check_freeze(plan, a, err);
-}
-
-/* 4-bit weights in files are neither trained nor merged into. In a run that only
- * generates, or that another program executes, the rest of the plan does not matter. */
-static bool check_base(const struct plan *plan, const struct model_config *config,
-                       struct error *err)
-{
-    bool lora = plan->method == METHOD_LORA;
-
-    if (!config->quantized.enabled || plan->generation.alone || plan->external)
-        return true;
-    if (!lora)
-        return error_set(err, ERROR_JOB,
-                         "finetuning_type must be lora: the model's files have 4-bit "
-                         "weights, which cannot be trained");
-    if (plan->create_new_adapter && plan->adapter_name_or_path)
-        return error_set(
-            err, ERROR_JOB,
-            "create_new_adapter: cannot merge an adapter into a model whose files "
-            "have 4-bit weights; continue training that adapter");
-    return !plan->export_dir ||
-           error_set(err, ERROR_JOB,
-                     "export_dir: cannot merge an adapter into a model "
-                     "whose files have 4-bit weights; remove it, and "
-                     "merge into the model that they were made from");
-}
-
-/* A module that is trained as a whole must have 16-bit weights in the files. */
-static bool check_saved(const struct model_config *config, const struct lora *lora,
-                        struct error *err)
-{
-    for (enum module i = 0; config->quantized.enabled && i < MODULES; i++)
-        if (lora->saved[i] && module_in_block(i) && module_is_linear(i))
-            return error_set(err, ERROR_JOB,
-                             "additional_target %s: the model's files have it in 4 "
-                             "bits, which cannot be trained; adapt it (lora_target)",
-                             architecture_leaf(config->architecture, i));
-    return true;
-}
-
-/* Return whether the plan only generates and has no separate adapters: an adapter that is
- * not trained is merged into the weights, if they allow it. */
-static bool only_generates(const struct plan *plan, const struct model_config *config)
-{
-    bool keeps_adapter = plan->adapter_name_or_path && shapes_is_quantized(plan, config);
-
-    return plan->generation.alone && !keeps_adapter;
-}
-
-bool shapes_check(const struct plan *plan, const struct model_config *config,
-                  struct lora *lora, struct error *err)
-{
-    const struct architecture *a = config->architecture;
-
-    *lora = (struct lora) { 0 };
-    if (!check_base(plan, config, err) || !check_plan(plan, a, err) ||
-        !(only_generates(plan, config) || lora_read(plan, config, lora, err)) ||
-        !check_saved(config, lora, err) ||
-        !adapter_methods_check(plan, config, lora, err))
-        return false;
-    if (config->tied && lora->saved[MODULE_EMBED] && plan->adapter_name_or_path &&
-        !plan->create_new_adapter)
-        /* an adapter's file has both, but they are one parameter */
-        lora->saved[MODULE_HEAD] = false;
-    return !config->tied || !lora->saved[MODULE_HEAD] ||
-           error_set(err, ERROR_JOB,
-                     "additional_target %s: the head of "
-                     "this model is its %s; use that name",
-                     architecture_leaf(a, MODULE_HEAD),
-                     architecture_leaf(a, MODULE_EMBED));
-}
-
 /* Return whether matmuls round trained weights from fp32, as some backends do
  * (backend_ops.rounds_b).  fp16 keeps its copies, so that a weight that overflows to inf
  * is found there. */
@@ -507,7 +418,7 @@ static bool can_keep(const struct shapes_builder *m, enum stack stack)
 
     for (enum module i = stacks[stack].first; i <= stacks[stack].last; i++)
         trained |= lora->saved[i];
-    return stack != STACK_O && trained && !m->out->checkpointing;
+    return stack <= STACK_DOWN && stack != STACK_O && trained && !m->out->checkpointing;
 }
 
 /* Use memory for something if what has been decided fits with it. */

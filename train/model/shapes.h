@@ -25,6 +25,10 @@
  * matrices over the same input, so [W; A] is one matrix, and x A^T directly follows x W^T
  * (g = dy B follows dy) in one buffer. One matmul then reads x (writes dx) for both.
  *
+ * Experts: each has its own parameters, as files have them.  Those of a layer are adjacent
+ * in the order of the experts (gate and up of one expert, then of the next), so they are a
+ * stack for a grouped matmul.
+ *
  * Stored in 4 bits (with quantization_bit, or if the base's files are in 4 bits): the
  * frozen linear layers of the blocks, except those that the files do not quantize, each
  * in one piece (precision/nf4.h) aligned to SHAPES_ALIGNMENT. Matmuls read them in the
@@ -47,7 +51,15 @@
 #define SHAPES_ALIGNMENT ((size_t)256) /* bytes: CUDA requires it, CPUs less */
 
 /* Linear layers that read the same input. */
-enum stack { STACK_QKV, STACK_O, STACK_GATE_UP, STACK_DOWN, STACKS };
+enum stack {
+    STACK_QKV,
+    STACK_O,
+    STACK_GATE_UP,
+    STACK_DOWN,
+    STACK_EXPERT_GATE_UP,
+    STACK_EXPERT_DOWN,
+    STACKS
+};
 
 enum part { PART_WEIGHT, PART_BIAS, PART_LORA_A, PART_LORA_B, PART_LORA_MAGNITUDE };
 
@@ -63,7 +75,7 @@ struct shape_parameter {
     const char *name; /* as Hugging Face or PEFT name it */
     enum module module;
     enum part part;
-    size_t layer;
+    size_t layer, expert;
     size_t rank, rows, cols; /* a vector has rank 1 and 1 row */
     bool trainable, decays;
     bool starts_group; /* first of a group of adjacent parameters */
@@ -108,6 +120,22 @@ enum buffer {
     BUFFER_GATE_UP,
     BUFFER_POST2, /* output of the MLP, like POST1 */
     BUFFER_RSTD_POST2,
+    /* experts, with M = k N chosen pairs of a row and an expert: rows of the layout are
+     * rows of the batch, so a buffer of pairs has k times the columns */
+    BUFFER_ROUTED,       /* probabilities, fp32 (N, E) */
+    BUFFER_PAIR_WEIGHTS, /* fp32 (N, k) */
+    BUFFER_PAIR_EXPERTS, /* int32 (N, k), as the next two */
+    BUFFER_PAIR_ORDER,
+    BUFFER_PAIR_SLOTS,
+    BUFFER_EXPERT_STARTS,  /* int32 (1, E + 1) */
+    BUFFER_EXPERT_GATE_UP, /* (M, 2 I) of the experts; overwritten like GATE_UP */
+    BUFFER_EXPERT_OUT,     /* (M, C), before the weights; overwritten like GATE_UP */
+    /* of the MLP next to them, like those of one expert that all rows choose */
+    BUFFER_SHARED_OUT,    /* (N, C), overwritten like GATE_UP */
+    BUFFER_SHARED_WEIGHT, /* fp32, twice (N, 1) */
+    BUFFER_SHARED_SLOTS,  /* int32 (N, 1) */
+    BUFFER_U_EXPERT_GATE_UP,
+    BUFFER_U_EXPERT_DOWN,
     BUFFER_U_QKV,
     BUFFER_U_O,
     BUFFER_U_GATE_UP,
@@ -123,7 +151,11 @@ enum buffer {
      * gradient here, and then it again */
     BUFFER_ACT,
     /* one of each */
-    BUFFER_X_LAST, /* residual after the last block */
+    BUFFER_ROUTER_LOGITS, /* fp32 (N, E) */
+    BUFFER_EXPERT_X,      /* input of the experts (M, C) */
+    BUFFER_EXPERT_ACT,    /* (M, I); overwritten like ACT */
+    BUFFER_SHARED_IDS,    /* int32, scratch of the routing to one expert */
+    BUFFER_X_LAST,        /* residual after the last block */
     BUFFER_RSTD,
     BUFFER_H_LAST, /* output of the last norm */
     /* output of attention or MLP, to be added to the residual, fp32 (N, C) */
@@ -136,11 +168,14 @@ enum buffer {
     BUFFER_DH, /* gradient of the output of a norm or of attention (N, max(C, H D)) */
     BUFFER_DQKV,
     BUFFER_DACT,
-    BUFFER_DPOST,      /* gradient of POST1 or POST2, fp32 */
-    BUFFER_DPOST_COPY, /* like DX_COPY */
-    BUFFER_DLSE,       /* (H, N) scratch of the attention backward pass */
-    BUFFER_LORA_G,     /* gradient of x A^T if not folded */
-    BUFFER_DORA_G,     /* gradient of a BUFFER_Z */
+    BUFFER_DPOST,         /* gradient of POST1 or POST2, fp32 */
+    BUFFER_DPOST_COPY,    /* like DX_COPY */
+    BUFFER_DROUTER,       /* gradient of the router's logits (N, E) */
+    BUFFER_DPAIR_WEIGHTS, /* fp32 (N, k) */
+    BUFFER_DEXPERT,       /* gradient of EXPERT_OUT, then of EXPERT_X (M, C) */
+    BUFFER_DLSE,          /* (H, N) scratch of the attention backward pass */
+    BUFFER_LORA_G,        /* gradient of x A^T if not folded */
+    BUFFER_DORA_G,        /* gradient of a BUFFER_Z */
     /* gradient of the residual after dropout or a factor, as matmuls read it; in parallel
      * blocks, the output of the MLP before it is added */
     BUFFER_DROPPED,
@@ -175,6 +210,11 @@ enum buffer {
     BUFFER_ADVANTAGES,   /* of sampled answers, and their factors (2, sequences + 1) */
     BUFFER_OLD,          /* losses of the model that sampled them (1, N) */
     BUFFER_LABELED_ROWS, /* int32 (1, N), scratch of the classifier */
+    /* pairs of each expert in all layers, int32 (window, E), and the sums of the
+     * probabilities, fp32: of the micro-batches of a window, newest first, if there is a
+     * load balancing loss */
+    BUFFER_EXPERT_COUNTS,
+    BUFFER_EXPERT_SUMS,
     BUFFER_STEP_SCALARS, /* one struct step_scalars */
     BUFFER_CORRECT,      /* of an evaluation (1, N), if its accuracy is requested */
     BUFFER_DORA_NORM,    /* one per block: norms of the rows of adapted weights */

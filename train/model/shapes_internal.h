@@ -21,6 +21,23 @@ enum dim {
     DIM_I,
     DIM_GATE_UP,
     DIM_H,
+    DIM_MLP, /* columns of the widest MLP that is not an expert's; 0: there is none */
+    DIM_SHARED_I,
+    DIM_SHARED_GATE_UP,
+    DIM_ROUTER_ROW, /* 1; 0 without a module */
+    DIM_EXPERTS,
+    DIM_EXPERT_I,
+    DIM_EXPERT_STARTS, /* experts + 1 */
+    DIM_CHOSEN,        /* experts of a row; as factors of the next: 0 without experts */
+    DIM_CHOSEN_C,
+    DIM_CHOSEN_I,
+    DIM_CHOSEN_GATE_UP,
+    /* C, with folded adapters, if the output of the shared MLP has a factor */
+    DIM_SHARED_C,
+    DIM_SHARED, /* 1 in that case */
+    DIM_SHARED_2,
+    DIM_SHARED_4,
+    DIM_BALANCE_WINDOW, /* DIM_WINDOW with a load balancing loss */
     DIM_Q,
     DIM_KV,
     DIM_QKV,
@@ -55,6 +72,8 @@ enum dim {
     DIM_U_QKV,
     DIM_U_O,
     DIM_U_GATE_UP,
+    DIM_U_EXPERT_GATE_UP,
+    DIM_U_EXPERT_DOWN,
     DIM_U_DOWN, /* adapters over one input, times r */
     DIM_LORA_G, /* the widest of the adapters that are not folded */
     DIM_Z_QKV,
@@ -109,8 +128,8 @@ size_t shapes_times(struct shapes_builder *m, size_t a, size_t b);
 enum module shapes_stack_last(enum stack stack);
 /* Return the dimension of a module's input. */
 enum dim shapes_inputs(enum module module);
-/* Return the columns of gate and up, or of up alone. */
-size_t shapes_gate_up_columns(const struct model_config *c);
+/* Return the columns of gate and up, or of up alone, of an MLP of that size. */
+size_t shapes_gate_up_columns(const struct model_config *c, size_t size);
 /* Return the rows that buffers have for a batch of that many. */
 size_t shapes_rows(const struct plan *plan, size_t rows);
 /* Return the elements of a row of logits, with padding. */

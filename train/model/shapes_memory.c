@@ -15,11 +15,11 @@ static size_t max(size_t a, size_t b)
 size_t shapes_fp8_bytes(const struct plan *plan, const struct model_config *config,
                         size_t rows)
 {
-    size_t c = config->hidden_size, i = config->intermediate_size;
+    size_t c = config->hidden_size, i = model_config_mlp_size(config);
     size_t q = config->heads * config->head_size,
            kv = config->kv_heads * config->head_size;
     const size_t layers[][2] = {
-        { c, q + 2 * kv }, { q, c }, { c, shapes_gate_up_columns(config) }, { i, c }
+        { c, q + 2 * kv }, { q, c }, { c, shapes_gate_up_columns(config, i) }, { i, c }
     };
     size_t chunk_max = 0;
 

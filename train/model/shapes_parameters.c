@@ -27,10 +27,19 @@ static const struct module_row {
     [MODULE_O] = { DIM_C, DIM_Q },
     [MODULE_POST1] = { DIM_ONE, DIM_C },
     [MODULE_NORM2] = { DIM_ONE, DIM_C },
+    [MODULE_ROUTER] = { DIM_EXPERTS, DIM_C },
     [MODULE_GATE_UP] = { DIM_GATE_UP, DIM_C },
     [MODULE_GATE] = { DIM_I, DIM_C },
     [MODULE_UP] = { DIM_I, DIM_C },
+    [MODULE_SHARED_GATE_UP] = { DIM_SHARED_GATE_UP, DIM_C },
+    [MODULE_SHARED_GATE] = { DIM_SHARED_I, DIM_C },
+    [MODULE_SHARED_UP] = { DIM_SHARED_I, DIM_C },
     [MODULE_DOWN] = { DIM_C, DIM_I },
+    [MODULE_SHARED_DOWN] = { DIM_C, DIM_SHARED_I },
+    [MODULE_SHARED_ROUTER] = { DIM_ROUTER_ROW, DIM_C },
+    [MODULE_EXPERT_GATE] = { DIM_EXPERT_I, DIM_C },
+    [MODULE_EXPERT_UP] = { DIM_EXPERT_I, DIM_C },
+    [MODULE_EXPERT_DOWN] = { DIM_C, DIM_EXPERT_I },
     [MODULE_POST2] = { DIM_ONE, DIM_C },
     [MODULE_NORM] = { DIM_ONE, DIM_C },
     [MODULE_HEAD] = { DIM_V, DIM_C },
@@ -68,18 +77,30 @@ static const struct group block_groups[] = {
     { PART_WEIGHT, MODULE_POST1, MODULE_POST1 },
     { PART_WEIGHT, MODULE_NORM2, MODULE_NORM2 },
     { PART_BIAS, MODULE_NORM2, MODULE_NORM2 },
-    { PART_WEIGHT, MODULE_GATE_UP, MODULE_UP },
-    { PART_BIAS, MODULE_GATE_UP, MODULE_UP },
-    { PART_LORA_A, MODULE_GATE_UP, MODULE_UP },
+    { PART_WEIGHT, MODULE_ROUTER, MODULE_ROUTER },
+    { PART_WEIGHT, MODULE_GATE_UP, MODULE_SHARED_UP },
+    { PART_BIAS, MODULE_GATE_UP, MODULE_SHARED_UP },
+    { PART_LORA_A, MODULE_GATE_UP, MODULE_SHARED_UP },
     { PART_LORA_B, MODULE_GATE_UP, MODULE_GATE_UP },
     { PART_LORA_B, MODULE_GATE, MODULE_GATE },
     { PART_LORA_B, MODULE_UP, MODULE_UP },
+    { PART_LORA_B, MODULE_SHARED_GATE_UP, MODULE_SHARED_GATE_UP },
+    { PART_LORA_B, MODULE_SHARED_GATE, MODULE_SHARED_GATE },
+    { PART_LORA_B, MODULE_SHARED_UP, MODULE_SHARED_UP },
     { PART_LORA_MAGNITUDE, MODULE_GATE_UP, MODULE_UP },
-    { PART_WEIGHT, MODULE_DOWN, MODULE_DOWN },
-    { PART_BIAS, MODULE_DOWN, MODULE_DOWN },
-    { PART_LORA_A, MODULE_DOWN, MODULE_DOWN },
-    { PART_LORA_B, MODULE_DOWN, MODULE_DOWN },
+    { PART_WEIGHT, MODULE_DOWN, MODULE_SHARED_DOWN },
+    { PART_BIAS, MODULE_DOWN, MODULE_SHARED_DOWN },
+    { PART_LORA_A, MODULE_DOWN, MODULE_SHARED_DOWN },
+    { PART_LORA_B, MODULE_DOWN, MODULE_SHARED_DOWN },
     { PART_LORA_MAGNITUDE, MODULE_DOWN, MODULE_DOWN },
+    { PART_WEIGHT, MODULE_SHARED_ROUTER, MODULE_SHARED_ROUTER },
+    { PART_WEIGHT, MODULE_EXPERT_GATE, MODULE_EXPERT_UP },
+    { PART_LORA_A, MODULE_EXPERT_GATE, MODULE_EXPERT_UP },
+    { PART_LORA_B, MODULE_EXPERT_GATE, MODULE_EXPERT_GATE },
+    { PART_LORA_B, MODULE_EXPERT_UP, MODULE_EXPERT_UP },
+    { PART_WEIGHT, MODULE_EXPERT_DOWN, MODULE_EXPERT_DOWN },
+    { PART_LORA_A, MODULE_EXPERT_DOWN, MODULE_EXPERT_DOWN },
+    { PART_LORA_B, MODULE_EXPERT_DOWN, MODULE_EXPERT_DOWN },
     { PART_WEIGHT, MODULE_POST2, MODULE_POST2 },
 };
 
@@ -149,6 +170,9 @@ static bool has_bias(const struct model_config *c, enum module module)
     case STACK_GATE_UP:
     case STACK_DOWN:
         return c->mlp_bias;
+    case STACK_EXPERT_GATE_UP:
+    case STACK_EXPERT_DOWN:
+        return false;
     case STACKS:
         break;
     }
@@ -158,11 +182,12 @@ static bool has_bias(const struct model_config *c, enum module module)
 }
 
 /* Return whether the model has this parameter. */
-static bool exists(const struct shapes_builder *m, enum module module, enum part part)
+static bool exists(const struct shapes_builder *m, enum module module, enum part part,
+                   size_t layer)
 {
     const struct model_config *c = m->config;
 
-    if (!c->architecture->paths[module] || (module == MODULE_NORM2 && c->one_norm) ||
+    if (!model_config_has(c, module, layer) || (module == MODULE_NORM2 && c->one_norm) ||
         (module == MODULE_HEAD && part == PART_WEIGHT && c->tied))
         return false;
     switch (part) {
@@ -185,13 +210,15 @@ static const char *name_of(const struct shapes_builder *m,
     static const char *const suffix[] = { ".weight", ".bias", ".lora_A.weight",
                                           ".lora_B.weight", ".lora_magnitude_vector" };
     const char *prefix = p->part >= PART_LORA_A ? "base_model.model." : "";
-    const struct architecture *a = m->config->architecture;
-    const char *path = a->paths[p->module];
+    const struct module_place at = { p->module, p->layer, p->expert };
+    const char *out;
+    struct text name;
 
-    if (module_in_block(p->module))
-        return arena_printf(m->arena, "%s%s%zu.%s%s", prefix, a->blocks, p->layer, path,
-                            suffix[p->part]);
-    return arena_printf(m->arena, "%s%s%s", prefix, path, suffix[p->part]);
+    text_init(&name, 0);
+    architecture_name(m->config->architecture, &at, &name);
+    out = arena_printf(m->arena, "%s%s%s", prefix, name.data, suffix[p->part]);
+    text_clear(&name);
+    return out;
 }
 
 static void shape_of(const struct shapes_builder *m, struct shape_parameter *p)
@@ -266,7 +293,7 @@ static size_t bias_padding(const struct shapes_builder *m,
     if (p->part != PART_BIAS || stack == STACKS || !m->out->folded[stack])
         return 0;
     for (enum module i = p->module + 1; i <= shapes_stack_last(stack); i++)
-        if (exists(m, i, PART_BIAS))
+        if (exists(m, i, PART_BIAS, p->layer))
             return 0;
     return shapes_adapters(&m->out->lora, stack) * sizeof(float);
 }
@@ -342,19 +369,22 @@ static void place_region(struct shapes_builder *m, enum region region)
             place_parameter(m, &m->out->parameters[i]);
 }
 
-static void add_parameter(struct shapes_builder *m, enum module module, enum part part,
-                          size_t layer, bool starts_group)
+static void add_parameter(struct shapes_builder *m, const struct module_place *at,
+                          enum part part, bool starts_group)
 {
     struct shape_parameter *p = &m->out->parameters[m->out->count++];
     double lr_ratio = m->plan->loraplus_lr_ratio;
+    const enum module module = at->module;
 
-    *p = (struct shape_parameter) {
-        .module = module, .part = part, .layer = layer, .starts_group = starts_group
-    };
+    *p = (struct shape_parameter) { .module = module,
+                                    .part = part,
+                                    .layer = at->layer,
+                                    .expert = at->expert,
+                                    .starts_group = starts_group };
     shape_of(m, p);
     p->name = name_of(m, p);
     p->stored = storage_of(m, p);
-    p->trainable = is_trainable(m, module, part, layer);
+    p->trainable = is_trainable(m, module, part, at->layer);
     p->folded = part == PART_LORA_A && m->out->folded[shapes_stack(module)];
     p->quantized = m->out->quantized && part == PART_WEIGHT && module_is_linear(module) &&
                    !p->trainable && !m->out->lora.saved[module] &&
@@ -371,11 +401,15 @@ static void add_groups(struct shapes_builder *m, const struct group *groups, siz
                        size_t layer)
 {
     for (size_t i = 0; i < count; i++) {
+        const struct group *g = &groups[i];
         size_t first = m->out->count;
+        size_t experts = module_is_of_experts(g->first) ? m->config->experts : 1;
 
-        for (enum module j = groups[i].first; j <= groups[i].last; j++)
-            if (exists(m, j, groups[i].part))
-                add_parameter(m, j, groups[i].part, layer, m->out->count == first);
+        for (size_t e = 0; e < experts; e++)
+            for (enum module j = g->first; j <= g->last; j++)
+                if (exists(m, j, g->part, layer))
+                    add_parameter(m, &(struct module_place) { j, layer, e }, g->part,
+                                  m->out->count == first);
     }
 }
 
@@ -515,12 +549,13 @@ void shapes_add_parameters(struct shapes_builder *m)
     struct shapes *s = m->out;
     size_t ranks = plan_ranks(m->plan);
 
-    /* no group in the tables has more than three members */
+    /* no group in the tables has more than three members in a block, or for an expert */
     s->shards_blocks = m->plan->zero_stage > 2 && ranks > 1;
-    s->parameters = arena_array(m->arena,
-                                TS_COUNT(before_blocks) + TS_COUNT(after_blocks) +
-                                    m->config->layers * 3 * TS_COUNT(block_groups),
-                                sizeof(*s->parameters));
+    s->parameters = arena_array(
+        m->arena,
+        TS_COUNT(before_blocks) + TS_COUNT(after_blocks) +
+            m->config->layers * (3 * TS_COUNT(block_groups) + 9 * m->config->experts),
+        sizeof(*s->parameters));
     add_groups(m, before_blocks, TS_COUNT(before_blocks), 0);
     for (size_t l = 0; l < m->config->layers; l++)
         add_groups(m, block_groups, TS_COUNT(block_groups), l);

@@ -1,0 +1,130 @@
+/* train/model/architecture_experts.c - the architectures with a mixture of experts. */
+#include "config.h"
+
+#include "train/model/architecture_rows.h"
+
+#include "base/size.h"
+
+static const struct config_keys expert_keys = {
+    .hidden_size = "hidden_size",
+    .intermediate_size = "intermediate_size",
+    .layers = "num_hidden_layers",
+    .heads = "num_attention_heads",
+    .kv_heads = "num_key_value_heads",
+    .max_positions = "max_position_embeddings",
+    .norm_eps = "rms_norm_eps",
+    .activation = "hidden_act",
+    .window = "sliding_window",
+};
+
+/* Of the modules of a block, in transformers 5.24; the matrices of all experts are two
+ * parameters there, gate and up and down. */
+static const enum module experts_order[] = { MODULE_Q,           MODULE_K,
+                                             MODULE_V,           MODULE_O,
+                                             MODULE_Q_NORM,      MODULE_K_NORM,
+                                             MODULE_ROUTER,      MODULE_EXPERT_GATE,
+                                             MODULE_EXPERT_UP,   MODULE_EXPERT_DOWN,
+                                             MODULE_SHARED_GATE, MODULE_SHARED_UP,
+                                             MODULE_SHARED_DOWN, MODULE_SHARED_ROUTER,
+                                             MODULE_GATE,        MODULE_UP,
+                                             MODULE_DOWN,        MODULE_NORM1,
+                                             MODULE_NORM2,       MODULES };
+/* The same, with the router after the experts. */
+static const enum module qwen3_moe_order[] = {
+    MODULE_Q,           MODULE_K,      MODULE_V,           MODULE_O,
+    MODULE_Q_NORM,      MODULE_K_NORM, MODULE_EXPERT_GATE, MODULE_EXPERT_UP,
+    MODULE_EXPERT_DOWN, MODULE_ROUTER, MODULE_GATE,        MODULE_UP,
+    MODULE_DOWN,        MODULE_NORM1,  MODULE_NORM2,       MODULES
+};
+
+#define HEAD_NORMS \
+    [MODULE_Q_NORM] = "self_attn.q_norm", [MODULE_K_NORM] = "self_attn.k_norm"
+#define QWEN_EXPERTS                                                                \
+    [MODULE_ROUTER] = "mlp.gate", [MODULE_EXPERT_GATE] = "mlp.experts.*.gate_proj", \
+    [MODULE_EXPERT_UP] = "mlp.experts.*.up_proj",                                   \
+    [MODULE_EXPERT_DOWN] = "mlp.experts.*.down_proj"
+#define MIXTRAL_EXPERTS                                     \
+    [MODULE_ROUTER] = "block_sparse_moe.gate",              \
+    [MODULE_EXPERT_GATE] = "block_sparse_moe.experts.*.w1", \
+    [MODULE_EXPERT_UP] = "block_sparse_moe.experts.*.w3",   \
+    [MODULE_EXPERT_DOWN] = "block_sparse_moe.experts.*.w2"
+#define EXPERTS_BASE                                                       \
+    .base = "model.", .blocks = "model.layers.", .ignored = llama_ignored, \
+    .keys = &expert_keys, .dropouts.attention = "attention_dropout",       \
+    .activation = "silu", .uses_padding = true
+#define NO_PADDING .pad_token_id = -1
+
+/* Sources: transformers/models/NAME/configuration_NAME.py and modeling_NAME.py; names in
+ * files: conversion_mapping.py. */
+const struct architecture expert_architectures[] = {
+    { .model_type = "mixtral",
+      EXPERTS_BASE,
+      NO_PADDING,
+      .order = experts_order,
+      .norm_eps = 1e-5,
+      .paths = { LLAMA_FRAME, LLAMA_QKV, LLAMA_O, LLAMA_NORM2, MIXTRAL_EXPERTS },
+      .windows = WINDOWS_ALL,
+      .theta = 1e6,
+      .experts = { .count_key = "num_local_experts",
+                   .size_key = "intermediate_size",
+                   .count = 8,
+                   .chosen = 2,
+                   .size = 14336,
+                   .aux_coefficient = 0.001 } },
+    { .model_type = "qwen2_moe",
+      EXPERTS_BASE,
+      NO_PADDING,
+      .order = experts_order,
+      .norm_eps = 1e-6,
+      .paths = { LLAMA_PATHS, LLAMA_NORM2,
+                 QWEN_EXPERTS, [MODULE_SHARED_GATE] = "mlp.shared_expert.gate_proj",
+                 [MODULE_SHARED_UP] = "mlp.shared_expert.up_proj",
+                 [MODULE_SHARED_DOWN] = "mlp.shared_expert.down_proj",
+                 [MODULE_SHARED_ROUTER] = "mlp.shared_expert_gate" },
+      .qkv_bias = BIASES_BY_DEFAULT,
+      .bias_keys.qkv = "qkv_bias",
+      .experts = { .count_key = "num_experts",
+                   .size_key = "moe_intermediate_size",
+                   .shared_size_key = "shared_expert_intermediate_size",
+                   .normalize_key = "norm_topk_prob",
+                   .count = 60,
+                   .chosen = 4,
+                   .size = 1408,
+                   .shared_size = 5632,
+                   .aux_coefficient = 0.001,
+                   .some_dense = true } },
+    { .model_type = "qwen3_moe",
+      EXPERTS_BASE,
+      NO_PADDING,
+      .order = qwen3_moe_order,
+      .norm_eps = 1e-6,
+      .paths = { LLAMA_PATHS, LLAMA_NORM2, HEAD_NORMS, QWEN_EXPERTS },
+      .qkv_bias = BIASES_FROM_CONFIG,
+      .output_bias = BIASES_FROM_CONFIG,
+      .experts = { .count_key = "num_experts",
+                   .size_key = "moe_intermediate_size",
+                   .normalize_key = "norm_topk_prob",
+                   .count = 128,
+                   .chosen = 8,
+                   .size = 768,
+                   .aux_coefficient = 0.001,
+                   .some_dense = true } },
+    { .model_type = "olmoe",
+      EXPERTS_BASE,
+      .pad_token_id = 1,
+      .order = experts_order,
+      .norm_eps = 1e-5,
+      .paths = { LLAMA_FRAME, LLAMA_QKV, LLAMA_O, LLAMA_NORM2, HEAD_NORMS, QWEN_EXPERTS },
+      .whole_qk_norms = true,
+      .qkv_bias = BIASES_FROM_CONFIG,
+      .output_bias = BIASES_FROM_CONFIG,
+      .experts = { .count_key = "num_experts",
+                   .size_key = "intermediate_size",
+                   .normalize_key = "norm_topk_prob",
+                   .count = 64,
+                   .chosen = 8,
+                   .size = 2048,
+                   .aux_coefficient = 0.01 } },
+};
+
+const size_t expert_architecture_count = TS_COUNT(expert_architectures);

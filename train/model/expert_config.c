@@ -1,0 +1,155 @@
+/* train/model/expert_config.c - the experts that config.json describes. */
+#include "config.h"
+
+#include "train/model/expert_config.h"
+
+#include <string.h>
+
+#include "base/json.h"
+#include "kernels/ops.h"
+
+#define SIZE_VALUE_MAX ((int64_t)1 << 30) /* of any number in a config */
+
+struct reader {
+    const json_t *root;
+    const char *file;
+    struct error *err;
+};
+
+/* Return a number from `least` on, or the default if it is missing or null. */
+static size_t read_size(const struct reader *r, const char *key, size_t default_value,
+                        int64_t least)
+{
+    const json_t *given = json_object_get(r->root, key);
+    int64_t value = (int64_t)default_value;
+
+    if (given && !json_is_null(given))
+        value = json_get_int(r->root, key, value, r->file, r->err);
+    if (value >= least && value <= SIZE_VALUE_MAX)
+        return (size_t)value;
+    error_set(r->err, ERROR_DATA, "%s: %s must be a number from %lld to %lld", r->file,
+              key, (long long)least, (long long)SIZE_VALUE_MAX);
+    return (size_t)least;
+}
+
+/* transformers reads either name of the number of experts. */
+static const char *count_key(const struct reader *r, const char *key)
+{
+    static const char *const names[] = { "num_experts", "num_local_experts" };
+
+    for (size_t i = 0; i < 2 && !json_object_get(r->root, key); i++)
+        if (json_object_get(r->root, names[i]))
+            return names[i];
+    return key;
+}
+
+static bool is_listed(const json_t *list, size_t layer)
+{
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (json_integer_value(json_array_get(list, i)) == (json_int_t)layer)
+            return true;
+    return false;
+}
+
+/* transformers: modeling_qwen2_moe.py, Qwen2MoeDecoderLayer */
+static void read_layers(const struct reader *r, bool some_dense, struct arena *arena,
+                        struct model_config *out)
+{
+    const json_t *dense = json_object_get(r->root, "mlp_only_layers");
+    size_t step = some_dense ? read_size(r, "decoder_sparse_step", 1, 1) : 1, sparse = 0;
+    bool *layers = arena_array(arena, out->layers, sizeof(*layers));
+
+    for (size_t l = 0; l < out->layers; l++) {
+        layers[l] = (l + 1) % step == 0 && !(some_dense && is_listed(dense, l));
+        sparse += layers[l];
+    }
+    out->sparse = layers;
+    out->sparse_layers = sparse;
+    if (sparse == 0)
+        error_set(r->err, ERROR_DATA,
+                  "%s: no layer has experts, according to mlp_only_layers and "
+                  "decoder_sparse_step; this is not supported",
+                  r->file);
+}
+
+static void check(const struct reader *r, const struct model_config *c)
+{
+    static const char *const off[] = { "clip_qkv", "router_jitter_noise",
+                                       "input_jitter_noise" };
+
+    for (size_t i = 0; i < sizeof(off) / sizeof(off[0]); i++)
+        if (json_number_value(json_object_get(r->root, off[i])) > 0)
+            error_set(r->err, ERROR_DATA, "%s: %s is not supported; set it to 0", r->file,
+                      off[i]);
+    if (c->architecture->experts.some_dense &&
+        json_is_true(json_object_get(r->root, "use_sliding_window")))
+        error_set(r->err, ERROR_DATA, "%s: use_sliding_window is not supported", r->file);
+    if (c->experts > EXPERTS_MAX)
+        error_set(r->err, ERROR_DATA, "%s: %zu experts are not supported, only up to %d",
+                  r->file, c->experts, EXPERTS_MAX);
+    if (c->chosen_experts > c->experts || c->chosen_experts > EXPERTS_CHOSEN_MAX)
+        error_set(r->err, ERROR_DATA,
+                  "%s: num_experts_per_tok must be from 1 to the number of experts, and "
+                  "at most %d, not %zu",
+                  r->file, EXPERTS_CHOSEN_MAX, c->chosen_experts);
+}
+
+void expert_config_read(const json_t *root, const char *file, struct arena *arena,
+                        struct model_config *out, struct error *err)
+{
+    const struct expert_columns *row = &out->architecture->experts;
+    const struct reader r = { root, file, err };
+
+    if (!row->count_key || err->code)
+        return;
+    out->experts = read_size(&r, count_key(&r, row->count_key), row->count, 1);
+    out->chosen_experts = read_size(&r, "num_experts_per_tok", row->chosen, 1);
+    out->expert_size = read_size(&r, row->size_key, row->size, 1);
+    if (row->shared_size_key)
+        out->shared_size = read_size(&r, row->shared_size_key, row->shared_size, 0);
+    out->normalizes_experts =
+        !row->normalize_key || json_get_bool(root, row->normalize_key, false, file, err);
+    if (json_get_bool(root, "output_router_logits", false, file, err))
+        out->aux_coefficient =
+            json_get_real(root, "router_aux_loss_coef", row->aux_coefficient, file, err);
+    read_layers(&r, row->some_dense, arena, out);
+    check(&r, out);
+}
+
+/* LLaMA-Factory: 0 leaves it to config.json (model_utils/moe.py, configure_moe). */
+double expert_config_balance(const struct plan *plan, const struct model_config *config)
+{
+    if (config->experts == 0 || plan->generation.alone || plan->stage == STAGE_DPO ||
+        plan->stage == STAGE_DISTILL)
+        return 0;
+    return plan->moe_aux_loss_coef > 0 ? plan->moe_aux_loss_coef
+                                       : config->aux_coefficient;
+}
+
+bool model_config_has(const struct model_config *config, enum module module, size_t layer)
+{
+    bool sparse = config->sparse && config->sparse[layer];
+    bool shared = module >= MODULE_SHARED_GATE_UP && module <= MODULE_SHARED_UP;
+
+    shared = shared || module == MODULE_SHARED_DOWN || module == MODULE_SHARED_ROUTER;
+    if (!config->architecture->paths[module] || (shared && config->shared_size == 0))
+        return false;
+    return !(sparse ? module_is_dense(module) : module_is_sparse(module));
+}
+
+size_t model_config_mlp_size(const struct model_config *config)
+{
+    size_t size = config->shared_size;
+
+    for (size_t l = 0; l < config->layers; l++)
+        if ((!config->sparse || !config->sparse[l]) && config->intermediate_size > size)
+            size = config->intermediate_size;
+    return size;
+}
+
+size_t model_config_active_size(const struct model_config *config)
+{
+    return config->experts > 0
+               ? config->chosen_experts * config->expert_size + config->shared_size
+               : config->intermediate_size;
+}

@@ -1,0 +1,282 @@
+/* train/model/model_blocks.c - sets up the layers of every block. */
+#include "config.h"
+
+#include "train/model/model.h"
+
+#include <assert.h>
+
+#include "train/model/model_dora.h"
+#include "train/model/model_internal.h"
+#include "train/model/shapes.h"
+
+size_t model_slot(enum module module, enum part part, size_t layer)
+{
+    return (layer * MODULES + module) * PARTS + part;
+}
+
+struct parameter *model_find(const struct model *m, enum module module, enum part part,
+                             size_t layer)
+{
+    return m->slots[model_slot(module, part, layer)];
+}
+
+struct tensor model_matmul_operand(const struct parameter *p)
+{
+    return p->copy.data ? p->copy : p->weight;
+}
+
+/* Return whether b directly follows a in memory, so that both are one matrix (or are both
+ * absent). */
+static bool is_adjacent(struct tensor a, struct tensor b, bool vector)
+{
+    size_t bytes;
+
+    if (!a.data || !b.data)
+        return !a.data && !b.data;
+    bytes = a.rows * a.cols * format_info(a.format)->bytes;
+    return a.format == b.format && (vector || a.cols == b.cols) &&
+           (char *)a.data + bytes == (char *)b.data;
+}
+
+static void add_rows(struct tensor *a, struct tensor b)
+{
+    if (a->data)
+        a->rows += b.rows;
+}
+
+static void add_columns(struct tensor *a, struct tensor b)
+{
+    if (a->data)
+        *a = tensor_of(a->data, a->format, 1, a->cols + b.cols);
+}
+
+/* Append a linear layer, or extend the last one by it. */
+static void append_linear(struct linear *list, size_t *count, const struct linear *next)
+{
+    struct linear *last = *count > 0 ? &list[*count - 1] : NULL;
+
+    if (!last || !is_adjacent(last->weight, next->weight, false) ||
+        !is_adjacent(last->grad, next->grad, false) ||
+        !is_adjacent(last->bias, next->bias, true) ||
+        !is_adjacent(last->bias_grad, next->bias_grad, true) ||
+        last->in_first != next->in_first) {
+        list[(*count)++] = *next;
+        return;
+    }
+    add_rows(&last->weight, next->weight);
+    add_rows(&last->grad, next->grad);
+    add_columns(&last->bias, next->bias);
+    add_columns(&last->bias_grad, next->bias_grad);
+    last->quantized_count += next->quantized_count;
+    last->out_count += next->out_count;
+}
+
+static struct linear linear_of(const struct parameter *weight,
+                               const struct parameter *bias, size_t first, size_t from)
+{
+    struct linear p = { .weight = model_matmul_operand(weight),
+                        .grad = weight->grad,
+                        .out_first = first,
+                        .out_count = weight->rows,
+                        .in_first = from,
+                        .in_count = weight->cols };
+
+    if (weight->quantized.codes) {
+        p.quantized = weight;
+        p.quantized_count = 1;
+    }
+    if (bias) {
+        p.bias = bias->weight;
+        p.bias_grad = bias->grad;
+    }
+    return p;
+}
+
+/* Make W and A one matrix: the layout puts A's copy after W, and zeros after W's bias. */
+static void fold(struct linear_stack *l)
+{
+    l->fused = l->base[0];
+    assert(l->base_count == 1 && l->lora_a_count == 1 &&
+           is_adjacent(l->fused.weight, l->lora_a[0].weight, false));
+    add_rows(&l->fused.weight, l->lora_a[0].weight);
+    if (l->fused.bias.data)
+        l->fused.bias =
+            tensor_of(l->fused.bias.data, l->fused.bias.format, 1, l->y_cols + l->u_cols);
+    l->fused.out_count = l->y_cols + l->u_cols;
+}
+
+static const enum dropout_site lora_dropout[STACKS] = {
+    [STACK_QKV] = DROP_LORA_QKV,
+    [STACK_O] = DROP_LORA_O,
+    [STACK_GATE_UP] = DROP_LORA_GATE_UP,
+    [STACK_DOWN] = DROP_LORA_DOWN,
+    [STACK_EXPERT_GATE_UP] = DROP_LORA_EXPERT_GATE_UP,
+    [STACK_EXPERT_DOWN] = DROP_LORA_EXPERT_DOWN
+};
+
+/* The rooms for weight and input are after those of the block's earlier modules. */
+static void place_rooms(const struct model *m, enum module module, struct linear *p)
+{
+    enum stack last = STACKS;
+    size_t weights = 0, inputs = 0;
+
+    for (enum module i = 0; i < module; i++) {
+        const enum stack stack = shapes_stack(i);
+        const struct parameter *weight =
+            stack < STACKS ? model_find(m, i, PART_WEIGHT, p->layer) : NULL;
+
+        if (!weight)
+            continue;
+        weights += weight->rows * weight->cols;
+        if (stack != last && stack != shapes_stack(module))
+            inputs += weight->cols;
+        last = stack;
+    }
+    p->w_room = shapes_room_at(module, 2 * weights);
+    p->x_room = shapes_room_at(shapes_stack(module), m->shapes.rows * inputs);
+}
+
+/* Set up the linear layers first .. last of a block. */
+static void make_stack(const struct model *m, size_t layer, enum module first,
+                       enum module last, struct linear_stack *out)
+{
+    size_t y = 0, u = 0, rank = m->shapes.lora.rank;
+
+    for (enum module i = first; i <= last; i++) {
+        const struct parameter *weight = model_find(m, i, PART_WEIGHT, layer);
+        const struct parameter *bias = model_find(m, i, PART_BIAS, layer);
+        const struct parameter *a = model_find(m, i, PART_LORA_A, layer);
+        const struct parameter *b = model_find(m, i, PART_LORA_B, layer);
+        struct linear p;
+
+        if (!weight)
+            continue;
+        p = linear_of(weight, bias, y, 0);
+        p.fp8 = m->plan->precision.fp8;
+        p.layer = layer;
+        p.dy_room = shapes_room_at(i, m->shapes.rows * y);
+        place_rooms(m, i, &p);
+        append_linear(out->base, &out->base_count, &p);
+        if (a) {
+            p = linear_of(a, NULL, u, 0);
+            append_linear(out->lora_a, &out->lora_a_count, &p);
+            out->lora_b[out->lora_b_count++] = linear_of(b, NULL, y, u);
+            u += rank;
+        }
+        y += weight->rows;
+        out->trained =
+            out->trained || weight->trainable || (bias && bias->trainable) || a;
+    }
+    /* a matmul whose bias is added later processes the rows of x in parts */
+    out->base[0].rounds_x = out->base[0].fp8 && out->base_count == 1 &&
+                            out->base[0].grad.data && !out->base[0].bias.data;
+    out->dropout_stream = dropout_stream(layer, lora_dropout[shapes_stack(first)]);
+    out->y_cols = y;
+    out->u_cols = u;
+    if (m->shapes.lora.dora && u > 0)
+        dora_open(m, layer, first, last, out);
+    out->folded = out->folded && out->base_count > 0; /* some layers lack the stack */
+    out->u_after_y = out->u_after_y && out->folded;
+    if (out->folded)
+        fold(out);
+}
+
+/* u is in a separate buffer, or follows y in the buffer of y. */
+static struct linear_stack stack_of(const struct model *m, enum stack stack,
+                                    enum buffer separate, enum buffer y)
+{
+    bool folded = m->shapes.folded[stack], u_after_y = folded && y != separate;
+
+    return (struct linear_stack) { .folded = folded,
+                                   .u_after_y = u_after_y,
+                                   .u = u_after_y ? y : separate };
+}
+
+/* Make layers of the first expert stacks of those of all. */
+static void stack_experts(struct linear *list, size_t count, size_t layer, size_t experts)
+{
+    for (struct linear *p = list; p < list + count; p++) {
+        p->layer = layer;
+        p->fp8 = p->rounds_x = false;
+        p->experts = experts;
+        p->weight.rows *= experts;
+        if (p->grad.data)
+            p->grad.rows *= experts;
+        p->quantized_count *= experts;
+    }
+}
+
+/* Set up the layers first .. last of the experts of a block.  The parameters of an expert
+ * that are adjacent are like one layer, as elsewhere; those of the experts follow each
+ * other. */
+static void make_expert_stack(const struct model *m, size_t layer, enum module first,
+                              enum module last, struct linear_stack *out)
+{
+    const size_t experts = out->experts = m->config->experts;
+
+    make_stack(m, layer, first, last, out);
+    stack_experts(out->base, out->base_count, layer, experts);
+    stack_experts(out->lora_a, out->lora_a_count, layer, experts);
+    stack_experts(out->lora_b, out->lora_b_count, layer, experts);
+}
+
+/* Return the layer of a router; the weight is absent if the block has none. */
+static struct linear router_of(const struct model *m, enum module module, size_t layer)
+{
+    const struct parameter *weight = model_find(m, module, PART_WEIGHT, layer);
+
+    return weight ? linear_of(weight, NULL, 0, 0)
+                  : (struct linear) { .weight.data = NULL };
+}
+
+struct norm model_norm_of(const struct model *m, enum module module, size_t layer)
+{
+    return (struct norm) { model_find(m, module, PART_WEIGHT, layer),
+                           model_find(m, module, PART_BIAS, layer) };
+}
+
+void model_make_block(const struct model *m, size_t layer, struct block *out)
+{
+    const struct model_config *c = m->config;
+    bool windowed = c->windowed && c->windowed[layer];
+    double scale = c->score_scale / (double)(c->score_by_layer ? layer + 1 : 1);
+
+    *out = (struct block) {
+        .norm1 = model_norm_of(m, MODULE_NORM1, layer),
+        .norm2 = model_norm_of(m, MODULE_NORM2, layer),
+        .q_norm = model_norm_of(m, MODULE_Q_NORM, layer),
+        .k_norm = model_norm_of(m, MODULE_K_NORM, layer),
+        .post1 = model_norm_of(m, MODULE_POST1, layer),
+        .post2 = model_norm_of(m, MODULE_POST2, layer),
+        .qkv = stack_of(m, STACK_QKV, BUFFER_U_QKV, BUFFER_QKV),
+        .o = stack_of(m, STACK_O, BUFFER_U_O, BUFFER_U_O),
+        .gate_up = stack_of(m, STACK_GATE_UP, BUFFER_U_GATE_UP, BUFFER_GATE_UP),
+        .down = stack_of(m, STACK_DOWN, BUFFER_U_DOWN, BUFFER_U_DOWN),
+        .expert_gate_up =
+            stack_of(m, STACK_EXPERT_GATE_UP, BUFFER_U_EXPERT_GATE_UP, BUFFER_EXPERT_X),
+        .expert_down =
+            stack_of(m, STACK_EXPERT_DOWN, BUFFER_U_EXPERT_DOWN, BUFFER_EXPERT_X),
+        .sparse = c->sparse && c->sparse[layer],
+        .router = router_of(m, MODULE_ROUTER, layer),
+        .shared_router = router_of(m, MODULE_SHARED_ROUTER, layer),
+        .window = windowed ? c->sliding_window : 0,
+        .rotates = c->rotary > 0 && (!c->rotated || c->rotated[layer]),
+        .rope = windowed && c->has_local ? BUFFER_ROPE_LOCAL : BUFFER_ROPE,
+        .scale = (float)scale,
+    };
+    make_stack(m, layer, MODULE_QKV, MODULE_V, &out->qkv);
+    make_stack(m, layer, MODULE_O, MODULE_O, &out->o);
+    make_stack(m, layer, MODULE_GATE_UP, MODULE_SHARED_UP, &out->gate_up);
+    make_stack(m, layer, MODULE_DOWN, MODULE_SHARED_DOWN, &out->down);
+    if (out->sparse) {
+        make_expert_stack(m, layer, MODULE_EXPERT_GATE, MODULE_EXPERT_UP,
+                          &out->expert_gate_up);
+        make_expert_stack(m, layer, MODULE_EXPERT_DOWN, MODULE_EXPERT_DOWN,
+                          &out->expert_down);
+    }
+    if (architecture_is_gated(c->architecture) && out->gate_up.base_count > 0) {
+        /* in a parallel block, the layer o uses the rooms for dy before gate and up do */
+        out->gate_up.base[0].measures_dy = out->gate_up.base_count == 1 && !c->parallel;
+        out->down.base[0].measures_x = true;
+    }
+}

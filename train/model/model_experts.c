@@ -1,0 +1,351 @@
+/*
+ * train/model/model_experts.c - blocks with a mixture of experts, forward and backward.
+ *
+ *     z = h Wr^T                          the router; op_route chooses k experts for a row
+ *     x = rows of h by expert             M = k N pairs
+ *     y = (f(x Wg^T) x Wu^T) Wd^T         each group of rows by the matrices of its expert
+ *     out = sum over the pairs of a row of their weights times y
+ *
+ * The MLP next to the experts is like an expert that all rows choose, with weight 1 or the
+ * sigmoid of another router.
+ */
+#include "config.h"
+
+#include "train/model/model.h"
+
+#include "train/model/expert_config.h"
+#include "train/model/model_internal.h"
+
+struct tensor pass_pairs(const struct pass *pass, enum buffer buffer, size_t layer)
+{
+    struct tensor t = pass_buffer(pass, buffer, layer);
+    size_t k = pass->model->config->chosen_experts;
+
+    return t.data ? tensor_of(t.data, t.format, t.rows * k, t.cols / k) : t;
+}
+
+static int32_t *ids(const struct pass *pass, enum buffer buffer, size_t layer)
+{
+    return pass_buffer(pass, buffer, layer).data;
+}
+
+/* Return the operands of the routing to the experts. */
+static struct op_route experts_route(const struct pass *pass, size_t layer)
+{
+    const struct model_config *c = pass->model->config;
+
+    return (struct op_route) {
+        .probabilities = pass_buffer(pass, BUFFER_ROUTED, layer),
+        .weights = pass_buffer(pass, BUFFER_PAIR_WEIGHTS, layer),
+        .logits = pass_buffer(pass, BUFFER_ROUTER_LOGITS, 0),
+        .experts = ids(pass, BUFFER_PAIR_EXPERTS, layer),
+        .order = ids(pass, BUFFER_PAIR_ORDER, layer),
+        .slots = ids(pass, BUFFER_PAIR_SLOTS, layer),
+        .starts = ids(pass, BUFFER_EXPERT_STARTS, layer),
+        .counts = ids(pass, BUFFER_EXPERT_COUNTS, 0),
+        .rows = &pass->scalars->rows,
+        .kind = ROUTE_SOFTMAX,
+        .normalize = c->normalizes_experts,
+    };
+}
+
+/* Return those of the sigmoid that weights the MLP next to the experts: one expert, which
+ * every row chooses, so the pairs are in the order of the rows. */
+static struct op_route shared_route(const struct pass *pass, size_t layer)
+{
+    size_t n = pass->rows;
+    float *both = pass_buffer(pass, BUFFER_SHARED_WEIGHT, layer).data;
+    int32_t *scratch = ids(pass, BUFFER_SHARED_IDS, 0);
+
+    return (struct op_route) {
+        .probabilities = tensor_of(both, FORMAT_FP32, n, 1),
+        .weights = tensor_of(both + n, FORMAT_FP32, n, 1),
+        .logits =
+            tensor_of(pass_buffer(pass, BUFFER_ROUTER_LOGITS, 0).data, FORMAT_FP32, n, 1),
+        .experts = scratch,
+        .order = scratch + n,
+        .slots = ids(pass, BUFFER_SHARED_SLOTS, layer),
+        .starts = scratch + 2 * n,
+        .kind = ROUTE_SIGMOID,
+    };
+}
+
+static struct tensor expert_columns(const struct pass *pass, size_t layer, size_t index)
+{
+    size_t size = pass->model->config->expert_size;
+
+    return tensor_columns(pass_pairs(pass, BUFFER_EXPERT_GATE_UP, layer), index * size,
+                          size);
+}
+
+static void activate(const struct pass *pass, size_t layer, struct tensor act)
+{
+    pass->ops->swiglu(pass->be,
+                      &(struct op_swiglu) { .out = act,
+                                            .gate = expert_columns(pass, layer, 0),
+                                            .up = expert_columns(pass, layer, 1),
+                                            .kind = pass->model->config->activation });
+}
+
+/* Write the input of the experts: the rows of h, sorted by expert. */
+static struct tensor gather(const struct pass *pass, size_t layer, struct tensor h)
+{
+    struct tensor x = pass_pairs(pass, BUFFER_EXPERT_X, 0);
+
+    pass->ops->gather_pairs(
+        pass->be, &(struct op_gather_pairs) {
+                      .out = x, .x = h, .order = ids(pass, BUFFER_PAIR_ORDER, layer) });
+    return x;
+}
+
+void model_experts_begin(const struct pass *pass)
+{
+    static const enum buffer counted[] = { BUFFER_EXPERT_COUNTS, BUFFER_EXPERT_SUMS };
+
+    for (size_t i = 0; i < 2; i++) {
+        struct tensor t = pass_buffer(pass, counted[i], 0);
+
+        if (t.data)
+            pass->ops->zero(pass->be, &(struct op_zero) { .out = tensor_rows(t, 0, 1) });
+    }
+}
+
+/* Return the output of the MLP next to the experts; absent if it has no factor. */
+static struct tensor shared_out(const struct pass *pass, size_t layer)
+{
+    struct tensor whole = pass_buffer(pass, BUFFER_SHARED_OUT, layer);
+
+    return whole.data ? tensor_columns(whole, 0, pass->model->config->hidden_size)
+                      : whole;
+}
+
+/* Choose the experts.  A block that is computed again is not counted again. */
+static void route(const struct pass *pass, size_t layer, struct tensor h, bool recompute)
+{
+    struct tensor sums = pass_buffer(pass, BUFFER_EXPERT_SUMS, 0);
+    struct op_route op = experts_route(pass, layer);
+
+    linear_forward(pass, &pass->model->blocks[layer].router, h, op.logits, 1, 0);
+    if (recompute)
+        op.counts = NULL;
+    pass->ops->route(pass->be, &op);
+    if (sums.data && !recompute) /* probabilities of padding rows are 0 */
+        pass->ops->sum_rows(pass->be,
+                            &(struct op_sum_rows) { .out = tensor_rows(sums, 0, 1),
+                                                    .x = op.probabilities });
+}
+
+/* Run the MLP next to the experts; false: there is none. */
+static bool shared_forward(const struct pass *pass, size_t layer, struct tensor h,
+                           struct tensor out, bool recompute)
+{
+    const struct block *b = &pass->model->blocks[layer];
+    struct tensor own = shared_out(pass, layer), act;
+    const struct op_route op = shared_route(pass, layer);
+
+    if (b->down.base_count == 0)
+        return false;
+    stack_forward(pass, &b->gate_up, layer, h, pass_buffer(pass, BUFFER_GATE_UP, layer),
+                  0);
+    if (recompute && !own.data && b->down.lora_a_count == 0)
+        return true; /* the backward pass computes the activation with its gradient */
+    act = model_activate(pass, layer);
+    if (recompute && !own.data) {
+        lora_a_forward(pass, &b->down, act, pass_u(pass, &b->down, layer));
+        return true;
+    }
+    stack_forward(pass, &b->down, layer, act, own.data ? own : out, 0);
+    if (!own.data)
+        return true;
+    linear_forward(pass, &b->shared_router, h, op.logits, 1, 0);
+    pass->ops->route(pass->be, &op);
+    if (!recompute)
+        pass->ops->combine(pass->be, &(struct op_combine) { .out = out,
+                                                            .y = own,
+                                                            .weights = op.weights,
+                                                            .slots = op.slots });
+    return true;
+}
+
+void model_experts_forward(const struct pass *pass, size_t layer, struct tensor h,
+                           struct tensor out, bool recompute)
+{
+    const struct block *b = &pass->model->blocks[layer];
+    struct tensor y = pass_pairs(pass, BUFFER_EXPERT_OUT, layer);
+    struct tensor act = pass_pairs(pass, BUFFER_EXPERT_ACT, 0);
+    bool shared;
+
+    route(pass, layer, h, recompute);
+    stack_forward(pass, &b->expert_gate_up, layer, gather(pass, layer, h),
+                  pass_pairs(pass, BUFFER_EXPERT_GATE_UP, layer), 0);
+    activate(pass, layer, act);
+    stack_forward(pass, &b->expert_down, layer, act, y, 0);
+    shared = shared_forward(pass, layer, h, out, recompute);
+    if (!recompute)
+        pass->ops->combine(pass->be,
+                           &(struct op_combine) {
+                               .out = out,
+                               .base = shared ? out : (struct tensor) { 0 },
+                               .y = y,
+                               .weights = pass_buffer(pass, BUFFER_PAIR_WEIGHTS, layer),
+                               .slots = ids(pass, BUFFER_PAIR_SLOTS, layer) });
+}
+
+/* From the gradient of the weights to those of a router and of its input. */
+static void router_backward(const struct pass *pass, const struct linear *router,
+                            const struct op_route *forward, struct tensor h,
+                            struct tensor dh)
+{
+    const struct model *m = pass->model;
+    struct tensor logits = forward->logits;
+    bool balances = forward->counts != NULL;
+    const struct op_route_backward op = {
+        .dlogits = tensor_of(pass_buffer(pass, BUFFER_DROUTER, 0).data, m->shapes.compute,
+                             logits.rows, logits.cols),
+        .dweights = tensor_of(pass_buffer(pass, BUFFER_DPAIR_WEIGHTS, 0).data,
+                              FORMAT_FP32, logits.rows, forward->weights.cols),
+        .forward = *forward,
+        .layers = m->config->sparse_layers,
+        .coefficient = balances ? (float)expert_config_balance(m->plan, m->config) : 0,
+        .factor = &pass->scalars->loss_scale,
+    };
+
+    pass->ops->route_backward(pass->be, &op);
+    linear_weight_gradient(pass, router, h, op.dlogits, 1, false);
+    if (dh.data)
+        linear_input_gradient(pass, router, op.dlogits, dh, 1, 1);
+}
+
+/* Return whether it wrote dh. */
+static bool shared_backward(const struct pass *pass, size_t layer, struct tensor h,
+                            struct tensor dy, struct tensor dh)
+{
+    const struct block *b = &pass->model->blocks[layer];
+    struct tensor own = shared_out(pass, layer);
+    const struct op_route forward = shared_route(pass, layer);
+    struct op_combine_backward op = { .dy = own,
+                                      .dout = tensor_columns(dy, 0, h.cols),
+                                      .y = own,
+                                      .weights = forward.weights,
+                                      .slots = forward.slots };
+    bool goes_on = dh.data || b->gate_up.trained;
+
+    if (b->down.base_count == 0)
+        return false;
+    op.dweights = tensor_of(pass_buffer(pass, BUFFER_DPAIR_WEIGHTS, 0).data, FORMAT_FP32,
+                            dy.rows, 1);
+    if (own.data) {
+        pass->ops->combine_backward(pass->be, &op);
+        dy = pass_buffer(pass, BUFFER_SHARED_OUT, layer); /* over it */
+    }
+    model_down_backward(pass, layer, dy, goes_on);
+    if (goes_on)
+        stack_backward(pass, &b->gate_up, layer, h,
+                       pass_buffer(pass, BUFFER_GATE_UP, layer), dh);
+    if (own.data && (dh.data || b->shared_router.grad.data))
+        router_backward(pass, &b->shared_router, &forward, h, dh);
+    return dh.data != NULL;
+}
+
+/* From dpairs, the gradient of their outputs, to that of their inputs, which overwrites it,
+ * if `reads`. */
+static void pairs_backward(const struct pass *pass, size_t layer, struct tensor h,
+                           struct tensor dpairs, bool reads)
+{
+    const struct block *b = &pass->model->blocks[layer];
+    struct tensor gate = expert_columns(pass, layer, 0), act,
+                  up = expert_columns(pass, layer, 1);
+    struct tensor dx = reads ? dpairs : (struct tensor) { 0 };
+
+    act = pass_pairs(pass, BUFFER_EXPERT_ACT, 0);
+    stack_backward_to_input(pass, &b->expert_down, layer, dpairs, act);
+    pass->ops->swiglu_backward(pass->be, &(struct op_swiglu_backward) {
+                                             .dgate = gate,
+                                             .dup = up,
+                                             .out = act,
+                                             .dout = act,
+                                             .gate = gate,
+                                             .up = up,
+                                             .kind = pass->model->config->activation });
+    stack_backward_to_weights(pass, &b->expert_down, act, dpairs, true);
+    stack_backward(pass, &b->expert_gate_up, layer,
+                   b->expert_gate_up.trained ? gather(pass, layer, h)
+                                             : (struct tensor) { 0 },
+                   pass_pairs(pass, BUFFER_EXPERT_GATE_UP, layer), dx);
+}
+
+void model_experts_backward(const struct pass *pass, size_t layer, struct tensor h,
+                            struct tensor dy, struct tensor dh)
+{
+    const struct block *b = &pass->model->blocks[layer];
+    const struct op_route forward = experts_route(pass, layer);
+    struct tensor dpairs = pass_pairs(pass, BUFFER_DEXPERT, 0);
+    bool written = shared_backward(pass, layer, h, dy, dh);
+
+    pass->ops->combine_backward(
+        pass->be, &(struct op_combine_backward) {
+                      .dy = dpairs,
+                      .dweights = pass_buffer(pass, BUFFER_DPAIR_WEIGHTS, 0),
+                      .dout = tensor_columns(dy, 0, h.cols),
+                      .y = pass_pairs(pass, BUFFER_EXPERT_OUT, layer),
+                      .weights = forward.weights,
+                      .slots = forward.slots });
+    pairs_backward(pass, layer, h, dpairs, dh.data != NULL);
+    if (dh.data)
+        pass->ops->sum_pairs(pass->be, &(struct op_sum_pairs) { .out = dh,
+                                                                .y = dpairs,
+                                                                .slots = forward.slots,
+                                                                .add = written });
+    if (dh.data || b->router.grad.data)
+        router_backward(pass, &b->router, &forward, h, dh);
+}
+
+void model_experts_expect_rows(const struct pass *pass, uint64_t rows)
+{
+    if (pass->model->results[0].expert_counts)
+        pass->ops->upload(pass->be, &model_step_scalars(pass->model)->rows, &rows,
+                          sizeof(rows));
+}
+
+void model_experts_download(const struct pass *pass)
+{
+    const struct window *w = &pass->model->results[0];
+    const size_t bytes = pass->model->config->experts * sizeof(float);
+
+    if (!w->expert_counts)
+        return;
+    pass->ops->download(pass->be, w->expert_counts,
+                        pass_buffer(pass, BUFFER_EXPERT_COUNTS, 0).data, bytes);
+    pass->ops->download(pass->be, w->expert_sums,
+                        pass_buffer(pass, BUFFER_EXPERT_SUMS, 0).data, bytes);
+}
+
+double model_experts_loss(const struct model *model, const float *counts,
+                          const float *sums)
+{
+    const struct model_config *c = model->config;
+    const int32_t *chosen = (const int32_t *)(const void *)counts;
+    double rows = 0, loss = 0; /* rows of all layers */
+
+    if (!counts)
+        return 0;
+    for (size_t e = 0; e < c->experts; e++)
+        rows += (double)chosen[e] / (double)c->chosen_experts;
+    for (size_t e = 0; e < c->experts; e++)
+        loss += chosen[e] / rows * (sums[e] / rows);
+    return expert_config_balance(model->plan, c) * (double)c->experts * loss;
+}
+
+double model_experts_window_loss(const struct model *model, const struct window *w)
+{
+    const double tokens = (double)w->scalars.loss_scale / w->scalars.grad_scale;
+    const size_t experts = model->config->experts;
+    double sum = 0;
+
+    for (size_t i = 1; w->expert_counts && i <= w->batch_count; i++) {
+        size_t row = i % w->batch_count * experts;
+
+        sum += model_experts_loss(model, w->expert_counts + row, w->expert_sums + row);
+    }
+    return sum > 0 ? sum * tokens : 0;
+}

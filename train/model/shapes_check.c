@@ -1,0 +1,167 @@
+/* train/model/shapes_check.c - whether method, targets and model of a run are compatible. */
+#include "config.h"
+
+#include "train/model/shapes.h"
+
+#include <string.h>
+
+#include "train/model/adapter_methods.h"
+#include "train/model/optimizer_table.h"
+
+static bool has_submodule(const struct architecture *a, const char *name, size_t len)
+{
+    for (enum module i = 0; i < MODULES; i++)
+        if (architecture_is_under(a, i, name, len))
+            return true;
+    return false;
+}
+
+static bool reject_submodule(const struct architecture *a, const char *name, size_t len,
+                             struct error *err)
+{
+    struct text known;
+
+    text_init(&known, 0);
+    for (enum module i = 0; i < MODULES; i++) {
+        const char *path = a->paths[i];
+        size_t first = path ? strcspn(path, ".") : 0, before = 0;
+
+        while (before < i && !architecture_is_under(a, before, path, first))
+            before++;
+        if (path && module_in_block(i) && before == i)
+            text_addf(&known, "%s%.*s", known.len ? ", " : "", (int)first, path);
+    }
+    error_set(err, ERROR_JOB,
+              "freeze_trainable_modules must name modules "
+              "of a layer, not \"%.*s\"; a layer has %s",
+              (int)len, name, known.data);
+    text_clear(&known);
+    return false;
+}
+
+/* LLaMA-Factory also rejects unknown names; a valid name is the first part of a module's
+ * path. */
+static bool check_freeze(const struct plan *plan, const struct architecture *a,
+                         struct error *err)
+{
+    const char *at = plan->freeze_trainable_modules;
+
+    if (plan->freeze_trainable_layers == 0)
+        return error_set(err, ERROR_JOB,
+                         "freeze_trainable_layers must not "
+                         "be 0: nothing would be trained");
+    while (at && *at && strcmp(at, "all") != 0) {
+        size_t skip = strspn(at, ", "), len = strcspn(at + skip, ", ");
+
+        if (len > 0 && !has_submodule(a, at + skip, len))
+            return reject_submodule(a, at + skip, len, err);
+        at += skip + len;
+    }
+    return true;
+}
+
+static bool check_plan(const struct plan *plan, const struct architecture *a,
+                       struct error *err)
+{
+    if (plan->method == METHOD_LORA && plan->train_from_scratch)
+        return error_set(
+            err, ERROR_JOB,
+            "train_from_scratch requires finetuning_type: full or freeze, not lora: the "
+            "weights are random, so there is nothing to adapt yet");
+    if (plan->method != METHOD_LORA && plan->adapter_name_or_path)
+        return error_set(
+            err, ERROR_JOB,
+            "adapter_name_or_path requires finetuning_type: lora; remove it, or merge "
+            "the adapter first (export_dir)");
+    if (optimizer_of(plan)->whole && plan_ranks(plan) > 1 && !plan->external)
+        return error_set(err, ERROR_JOB,
+                         "optim: %s cannot be combined with several ranks, which divide "
+                         "the weights that it updates together",
+                         optimizer_names[plan->optim]);
+    return plan->method != METHOD_FREEZE || check_freeze(plan, a, err);
+}
+
+/* 4-bit weights in files are neither trained nor merged into. In a run that only
+ * generates, or that another program executes, the rest of the plan does not matter. */
+static bool check_base(const struct plan *plan, const struct model_config *config,
+                       struct error *err)
+{
+    bool lora = plan->method == METHOD_LORA;
+
+    if (!config->quantized.enabled || plan->generation.alone || plan->external)
+        return true;
+    if (!lora)
+        return error_set(err, ERROR_JOB,
+                         "finetuning_type must be lora: the model's files have 4-bit "
+                         "weights, which cannot be trained");
+    if (plan->create_new_adapter && plan->adapter_name_or_path)
+        return error_set(
+            err, ERROR_JOB,
+            "create_new_adapter: cannot merge an adapter into a model whose files "
+            "have 4-bit weights; continue training that adapter");
+    return !plan->export_dir ||
+           error_set(err, ERROR_JOB,
+                     "export_dir: cannot merge an adapter into a model "
+                     "whose files have 4-bit weights; remove it, and "
+                     "merge into the model that they were made from");
+}
+
+/* A module that is trained as a whole must have 16-bit weights in the files. */
+static bool check_saved(const struct model_config *config, const struct lora *lora,
+                        struct error *err)
+{
+    for (enum module i = 0; config->quantized.enabled && i < MODULES; i++)
+        if (lora->saved[i] && module_in_block(i) && module_is_linear(i))
+            return error_set(err, ERROR_JOB,
+                             "additional_target %s: the model's files have it in 4 "
+                             "bits, which cannot be trained; adapt it (lora_target)",
+                             architecture_leaf(config->architecture, i));
+    return true;
+}
+
+/* Return whether the plan only generates and has no separate adapters: an adapter that is
+ * not trained is merged into the weights, if they allow it. */
+static bool only_generates(const struct plan *plan, const struct model_config *config)
+{
+    bool keeps_adapter = plan->adapter_name_or_path && shapes_is_quantized(plan, config);
+
+    return plan->generation.alone && !keeps_adapter;
+}
+
+/* Names of layers also match modules that the architecture has, but no block of this
+ * model. */
+static void drop_absent(const struct model_config *config, struct lora *lora)
+{
+    for (enum module i = 0; i < MODULES; i++) {
+        bool exists = false;
+
+        for (size_t l = 0; l < config->layers; l++)
+            exists = exists || model_config_has(config, i, l);
+        lora->adapted[i] = lora->adapted[i] && exists;
+        lora->saved[i] = lora->saved[i] && exists;
+    }
+}
+
+bool shapes_check(const struct plan *plan, const struct model_config *config,
+                  struct lora *lora, struct error *err)
+{
+    const struct architecture *a = config->architecture;
+
+    *lora = (struct lora) { 0 };
+    if (!check_base(plan, config, err) || !check_plan(plan, a, err) ||
+        !(only_generates(plan, config) || lora_read(plan, config, lora, err)) ||
+        !check_saved(config, lora, err) ||
+        !adapter_methods_check(plan, config, lora, err))
+        return false;
+    drop_absent(config, lora);
+    if (config->tied && lora->saved[MODULE_EMBED] && plan->adapter_name_or_path &&
+        !plan->create_new_adapter)
+        /* an adapter's file has both, but they are one parameter */
+        lora->saved[MODULE_HEAD] = false;
+    return !config->tied || !lora->saved[MODULE_HEAD] ||
+           error_set(err, ERROR_JOB,
+                     "additional_target %s: the head of "
+                     "this model is its %s; use that name",
+                     architecture_leaf(a, MODULE_HEAD),
+                     architecture_leaf(a, MODULE_EMBED));
+}
