@@ -83,6 +83,7 @@ libtrain_a_SOURCES += %D%/tables/table_decimal.c %D%/tables/table_unpack.c
 libtrain_a_SOURCES += %D%/tables/thrift.c %D%/tables/thrift.h
 libtrain_a_SOURCES += %D%/files/manifest.c %D%/files/manifest.h
 libtrain_a_SOURCES += %D%/files/pickle.c %D%/files/pickle.h
+libtrain_a_SOURCES += %D%/files/safetensors_split.c
 libtrain_a_SOURCES += %D%/files/safetensors.c %D%/files/safetensors.h
 libtrain_a_SOURCES += %D%/files/safetensors_internal.h %D%/files/safetensors_set.c
 libtrain_a_SOURCES += %D%/files/safetensors_write.c

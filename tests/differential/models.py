@@ -378,6 +378,18 @@ def olmoe(rng):
     return values
 
 
+def granite_moe(rng):
+    values = with_experts(rng, "num_local_experts")
+    values.pop("head_dim", None)
+    for name in ("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling"):
+        values[name] = rng.choice([0.5, 1.0, 1.7])
+    return values
+
+
+def granite_moe_shared(rng):
+    return granite_moe(rng) | {"shared_intermediate_size": rng.choice([12, 44])}
+
+
 def qwen_moe(rng):
     values = olmoe(rng)
     values["moe_intermediate_size"] = rng.choice([8, 20])
@@ -408,7 +420,8 @@ KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi
          "ernie4_5": ernie,
          "hunyuan_v1_dense": hunyuan,
          "olmo3": olmo3,
-         "mixtral": mixtral, "qwen2_moe": qwen2_moe, "qwen3_moe": qwen_moe, "olmoe": olmoe}
+         "mixtral": mixtral, "qwen2_moe": qwen2_moe, "qwen3_moe": qwen_moe, "olmoe": olmoe,
+         "granitemoe": granite_moe, "granitemoeshared": granite_moe_shared}
 
 
 def vit(rng, **more):
@@ -529,6 +542,8 @@ def write(folder, kind, values, seed):
 def name_in_files(kind, name):
     if kind == "mixtral":
         return name.replace(".mlp.", ".block_sparse_moe.")
+    if kind.startswith("granitemoe"):
+        return name.replace(".router.weight", ".router.layer.weight")
     return "embed_out.weight" if kind == "gpt_neox" and name == "lm_head.weight" else name
 
 

@@ -200,6 +200,12 @@ CASES |= {
         QWEN_MOE, num_local_experts=5, num_experts_per_tok=3, head_dim=8, attention_bias=True,
         decoder_sparse_step=2, num_hidden_layers=4, tie_word_embeddings=True,
         output_router_logits=True, router_aux_loss_coef=0.5)),
+    "granitemoe": ("granitemoe", dict(MIXTRAL, embedding_multiplier=3.0, attention_multiplier=0.3,
+                                      residual_multiplier=0.4, logits_scaling=1.7,
+                                      output_router_logits=True, router_aux_loss_coef=0.3)),
+    "granitemoeshared": ("granitemoeshared", dict(MIXTRAL, num_experts_per_tok=3,
+                                                  shared_intermediate_size=20, attention_bias=True,
+                                                  tie_word_embeddings=True)),
     "olmoe": ("olmoe", dict(LLAMA, num_experts=5, num_experts_per_tok=2, pad_token_id=None)),
 }
 ADAPTERS = {
@@ -229,6 +235,7 @@ ADAPTERS = {
     "stablelm-parallel-lora": ("stablelm-parallel", "all-linear", {}),
     "starcoder2-lora": ("starcoder2", "all-linear", {}),
     "mixtral-balanced-lora": ("mixtral-balanced", "all-linear", {}),
+    "granitemoeshared-lora": ("granitemoeshared", ["q_proj", "input_linear", "output_linear"], {}),
     "qwen2_moe-lora": ("qwen2_moe", ["q_proj", "v_proj", "gate_proj", "up_proj", "down_proj"], {}),
     "qwen3_moe-lora": ("qwen3_moe", "all-linear", {}),
     "qwen3_moe-dense-lora": ("qwen3_moe-dense", ["gate_proj", "down_proj"], {}),
@@ -249,7 +256,7 @@ RENAMED = {
 def elements(name, shape, offset):
     """Return matrices in +-0.35, and vectors within 0.2 of the initial weight of a norm or of zero."""
     x = hashed(name, int(numpy.prod(shape)))
-    x = x * 0.35 if len(shape) == 2 else x * 0.2 + (0 if name.endswith(".bias") else 1 - offset)
+    x = x * 0.35 if len(shape) in (2, 3) else x * 0.2 + (0 if name.endswith(".bias") else 1 - offset)
     return torch.tensor(x.reshape(shape), dtype=torch.float32)
 
 
@@ -400,6 +407,8 @@ def split_experts(model):
     transformers_weight_conversion.convert_peft_adapter_state_dict_for_transformers = (
         lambda *_, adapter_state_dict, **__: adapter_state_dict)
     names = expert_names(model.config.model_type)
+    if model.config.model_type.startswith("granite"): # no layers in transformers 4 either
+        return model
     for module in [m for m in model.modules() if hasattr(m, "experts")]:
         module.experts = Experts(module.experts, names)
     return model
@@ -486,7 +495,12 @@ def mixtral_label(name):
     return name.replace(".mlp.", ".block_sparse_moe.")
 
 
-LABELS = {"gpt_neox": neox_label, "mixtral": mixtral_label}
+def granite_label(name):
+    return name.replace(".router.weight", ".router.layer.weight")
+
+
+LABELS = {"gpt_neox": neox_label, "mixtral": mixtral_label, "granitemoe": granite_label,
+          "granitemoeshared": granite_label}
 
 
 def case(name, model_type, values, batch):

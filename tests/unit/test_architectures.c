@@ -4,6 +4,10 @@
 
 #include "tests/unit/unit_architectures.h"
 
+#include <unistd.h>
+
+#include "train/model/weights.h"
+
 static void check_logits(struct unit_model *u, const json_t *one)
 {
     size_t vocabulary = u->config.vocab_size;
@@ -262,6 +266,169 @@ static void test_architectures_read_bare_files(void **state)
     }
 }
 
+/* ---- The matrices of all experts in one tensor, as transformers 5 has them ---- */
+
+enum { JOINED_EXPERTS = 6, JOINED_MAX = 64 };
+
+/* One tensor of a file that is joined from the matrices in another. */
+struct joined {
+    const struct safetensors *from;
+    const char *stem, *parts[2]; /* the second may be NULL */
+};
+
+static const struct stored_tensor *part_of(const struct joined *j, size_t expert,
+                                           size_t part)
+{
+    const struct stored_tensor *t;
+    struct text name;
+
+    text_init(&name, 0);
+    text_addf(&name, "%s.%zu.%s.weight", j->stem, expert, j->parts[part]);
+    t = safetensors_find(j->from, name.data);
+    text_clear(&name);
+    assert_non_null(t);
+    return t;
+}
+
+static bool read_joined(const void *context, size_t experts, void *to, struct error *err)
+{
+    const struct joined *j = context;
+    char *out = to;
+
+    (void)err;
+    for (size_t i = 0; i < experts; i++)
+        for (size_t k = 0; k < 2 && j->parts[k]; k++) {
+            const struct stored_tensor *t = part_of(j, i, k);
+
+            memcpy(out, t->data, t->bytes);
+            out += t->bytes;
+        }
+    return true;
+}
+
+static bool read_stored(const void *context, size_t index, void *to, struct error *err)
+{
+    const struct stored_tensor *t = safetensors_at(context, index);
+
+    (void)err;
+    memcpy(to, t->data, t->bytes);
+    return true;
+}
+
+static struct tensor_source joined_source(struct arena *arena, const struct joined *j,
+                                          const char *leaf, size_t experts)
+{
+    struct joined *kept = arena_alloc(arena, sizeof(*kept));
+    const struct stored_tensor *first = part_of(j, 0, 0);
+
+    *kept = *j;
+    return (struct tensor_source) {
+        .name = arena_printf(arena, "%s.%s", j->stem, leaf),
+        .format = FORMAT_FP32,
+        .rank = 3,
+        .shape = { experts, first->shape[0] * (j->parts[1] ? 2 : 1), first->shape[1] },
+        .read = read_joined,
+        .context = kept,
+        .index = experts
+    };
+}
+
+/* Replace the file of a folder by one with joined tensors, of the first `experts`. */
+static void join_experts(const char *dir, size_t layers, size_t experts)
+{
+    struct tensor_source sources[JOINED_MAX];
+    struct arena *arena = arena_new();
+    char *path = path_join(dir, "model.safetensors");
+    struct error err = { 0 };
+    struct safetensors *set = safetensors_open(dir, "model", false, &err);
+    size_t count = 0;
+
+    unit_must(set != NULL, &err);
+    for (size_t i = 0; i < safetensors_count(set); i++) {
+        const struct stored_tensor *t = safetensors_at(set, i);
+
+        if (strstr(t->name, ".experts."))
+            continue;
+        sources[count] = (struct tensor_source) { .name = t->name,
+                                                  .format = t->format,
+                                                  .rank = t->rank,
+                                                  .read = read_stored,
+                                                  .context = set,
+                                                  .index = i };
+        memcpy(sources[count++].shape, t->shape, t->rank * sizeof(*t->shape));
+    }
+    for (size_t l = 0; l < layers; l++) {
+        const char *stem = arena_printf(arena, "model.layers.%zu.mlp.experts", l);
+        const struct joined up = { set, stem, { "gate_proj", "up_proj" } };
+        const struct joined down = { set, stem, { "down_proj", NULL } };
+
+        sources[count++] = joined_source(arena, &up, "gate_up_proj", experts);
+        sources[count++] = joined_source(arena, &down, "down_proj", experts);
+    }
+    unlink(path); /* the set keeps it mapped */
+    unit_must(safetensors_write(path, sources, count, &err), &err);
+    safetensors_close(set);
+    arena_free(arena);
+    free(path);
+}
+
+static void assert_same_tensors(const char *dir, const char *other)
+{
+    struct error err = { 0 };
+    struct safetensors *a = safetensors_open(dir, "model", false, &err),
+                       *b = safetensors_open(other, "model", false, &err);
+
+    unit_must(a && b, &err);
+    assert_int_equal(safetensors_count(a), safetensors_count(b));
+    for (size_t i = 0; i < safetensors_count(a); i++) {
+        const struct stored_tensor *t = safetensors_at(a, i);
+        const struct stored_tensor *found = safetensors_find(b, t->name);
+
+        assert_true(found && found->rank == t->rank && found->bytes == t->bytes);
+        assert_memory_equal(found->shape, t->shape, t->rank * sizeof(*t->shape));
+        assert_memory_equal(found->data, t->data, t->bytes);
+    }
+    safetensors_close(a);
+    safetensors_close(b);
+}
+
+/* They are read, and saved, in the form of the files. */
+static void test_architectures_read_joined_experts(void **state)
+{
+    const json_t *one = find_case("models", "qwen3_moe");
+    char *dir = folder_of(one, NULL), *saved = unit_dir_new();
+    struct unit_model u;
+    struct error err = { 0 };
+
+    (void)state;
+    join_experts(dir, 2, JOINED_EXPERTS);
+    u = open_folder(dir);
+    unit_must(weights_check(dir, &u.config, &err), &err);
+    start(&u);
+    check_logits(&u, one);
+    unit_must(model_save(u.model, saved, &err), &err);
+    assert_same_tensors(dir, saved);
+    check_steps(&u, one);
+    unit_model_stop(&u);
+    unit_dir_free(dir);
+    unit_dir_free(saved);
+}
+
+static void test_architectures_reject_joined_experts_of_others(void **state)
+{
+    char *dir = folder_of(find_case("models", "qwen3_moe"), NULL);
+    struct unit_model u;
+    struct error err = { 0 };
+
+    (void)state;
+    join_experts(dir, 2, JOINED_EXPERTS - 1);
+    u = open_folder(dir);
+    assert_false(weights_check(dir, &u.config, &err));
+    assert_non_null(strstr(err.text, "must have the shape [6, "));
+    arena_free(u.arena);
+    unit_dir_free(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -270,6 +437,8 @@ int main(void)
         cmocka_unit_test(test_architectures_adapters_match_peft),
         cmocka_unit_test(test_architectures_merge_adapters),
         cmocka_unit_test(test_architectures_read_bare_files),
+        cmocka_unit_test(test_architectures_read_joined_experts),
+        cmocka_unit_test(test_architectures_reject_joined_experts_of_others),
     };
 
     return cmocka_run_group_tests(tests, architectures_setup_all, architectures_teardown);

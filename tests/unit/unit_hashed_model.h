@@ -52,8 +52,9 @@ static inline bool read_made(const void *context, size_t index, void *to,
 
     (void)err;
     for (size_t i = 0; i < made->count; i++)
-        out[i] = (float)(made->rank == 2 ? 0.35 * hashed(made->name, i)
-                                         : 0.2 * hashed(made->name, i) + middle);
+        out[i] = (float)(made->rank == 2 || made->rank == 3
+                             ? 0.35 * hashed(made->name, i)
+                             : 0.2 * hashed(made->name, i) + middle);
     return true;
 }
 

@@ -30,13 +30,14 @@ enum { KEPT_WEIGHT = MOMENTS_MAX, KEPT_COUNT }; /* below KEPT_WEIGHT: enum momen
 enum { CHOICES_MAX = DEVICE_RANKS_MAX * (4 << 20) };
 
 /* Open the model file of a folder: the whole model, or the adapter. */
-static struct safetensors *open_weights(const char *dir, struct error *err)
+static struct safetensors *open_weights(const struct model *model, const char *dir,
+                                        struct error *err)
 {
     char *adapter = path_join(dir, "adapter_model.safetensors");
     const char *stem = file_exists(adapter) ? "adapter_model" : "model";
 
     free(adapter);
-    return safetensors_open(dir, stem, false, err);
+    return model_open_saved(model, dir, stem, err);
 }
 
 static const struct stored_tensor *find_stored(const struct safetensors *set,
@@ -111,7 +112,7 @@ static size_t list_sources(struct model *model, const struct safetensors *weight
 
 static bool write_optimizer(struct model *model, const char *dir, struct error *err)
 {
-    struct safetensors *weights = open_weights(dir, err);
+    struct safetensors *weights = open_weights(model, dir, err);
     struct arena *arena = arena_new();
     char *name = path_join(dir, CHECKPOINT_OPTIMIZER);
     bool ok = weights != NULL;
@@ -331,7 +332,7 @@ static bool load_tensors(struct model *model, const char *dir, bool moments,
 {
     struct backend *be = model_backend(model);
     char *name = path_join(dir, CHECKPOINT_OPTIMIZER);
-    struct safetensors *weights = open_weights(dir, err), *kept = NULL;
+    struct safetensors *weights = open_weights(model, dir, err), *kept = NULL;
     bool ok = weights != NULL;
 
     if (ok && (moments || file_exists(name)))

@@ -39,6 +39,21 @@ const struct stored_tensor *safetensors_find(const struct safetensors *set,
                                              const char *name);
 /* The format of most of the bytes; FORMAT_COUNT if it is not used in computations. */
 enum format safetensors_format(const struct safetensors *set);
+/* Tensors that hold the matrices of all experts, (experts, rows, columns). */
+struct safetensors_parts {
+    size_t experts;
+    /* Return how many matrices of an expert a tensor holds, each with an equal part of its
+     * rows; 0: it is no such tensor. */
+    size_t (*count)(const void *context, const char *name);
+    /* Append the name of matrix `index` of a tensor, in the order of its bytes. */
+    void (*name)(const void *context, const char *tensor, size_t index, struct text *out);
+    const void *context;
+};
+
+/* Replace such tensors by their matrices, before anything is found in the set;
+ * *split_count: how many there were. */
+bool safetensors_split(struct safetensors *set, const struct safetensors_parts *parts,
+                       size_t *split_count, struct error *err);
 /* Release the memory of mapped data that was read; it stays mapped. */
 void safetensors_release(const struct safetensors *set);
 

@@ -41,6 +41,8 @@ struct weights_file {
 
 /* Add a tensor; valid until the next one is added. */
 struct stored_tensor *safetensors_add(struct safetensors *set);
+/* Sort the names; there must be no two equal ones. */
+bool safetensors_sort(struct safetensors *set, struct error *err);
 /* Let the set own memory of malloc. */
 void safetensors_keep(struct safetensors *set, void *copy);
 /* NULL: unknown. */

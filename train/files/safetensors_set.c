@@ -126,7 +126,7 @@ static int name_compare(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
-static bool sort_names(struct safetensors *set, struct error *err)
+bool safetensors_sort(struct safetensors *set, struct error *err)
 {
     set->sorted = memory_alloc((set->count + 1) * sizeof(*set->sorted));
     for (size_t i = 0; i < set->count; i++)
@@ -211,7 +211,7 @@ static bool open_index(struct safetensors *set, const char *dir, const char *ind
     json_t *root = json_read_file(index, INDEX_MAX, err);
     const json_t *map = json_object_get(root, "weight_map");
     bool ok = root && add_shards(set, dir, index, map, headers_only, err) &&
-              sort_names(set, err) && check_index(set, index, map, err);
+              safetensors_sort(set, err) && check_index(set, index, map, err);
 
     json_decref(root);
     return ok;
@@ -274,7 +274,7 @@ static bool open_dir(struct safetensors *set, const char *dir, const char *stem,
     if (endings[find_ending(dir, stem, &name)].is_index)
         ok = open_index(set, dir, name.data, headers_only, err);
     else
-        ok = add_file(set, name.data, headers_only, err) && sort_names(set, err);
+        ok = add_file(set, name.data, headers_only, err) && safetensors_sort(set, err);
     text_clear(&name);
     return ok;
 }
@@ -289,7 +289,7 @@ struct safetensors *safetensors_open(const char *path, const char *stem,
     if (file_is_dir(path))
         ok = open_dir(set, path, stem, headers_only, err);
     else
-        ok = add_file(set, path, headers_only, err) && sort_names(set, err);
+        ok = add_file(set, path, headers_only, err) && safetensors_sort(set, err);
     if (ok)
         return set;
     safetensors_close(set);

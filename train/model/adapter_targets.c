@@ -7,10 +7,17 @@
 #include <math.h>
 #include <string.h>
 
+/* Experts that files have in one tensor are no layers for PEFT. */
+static bool is_adaptable(const struct architecture *a, enum module module)
+{
+    return module_is_linear(module) &&
+           !(module_is_of_experts(module) && a->experts.only_tensors);
+}
+
 static bool is_target(const struct target_list *list, enum module module)
 {
     return list->architecture->paths[module] &&
-           (module_is_linear(module) || !list->linear);
+           (is_adaptable(list->architecture, module) || !list->linear);
 }
 
 /* PEFT compares modules_to_save with the end of names, not of paths: "norm" matches
@@ -86,7 +93,7 @@ bool adapter_targets_mark(const struct target_list *list, const char *name, size
 void adapter_targets_all(const struct architecture *a, bool *marks)
 {
     for (enum module i = 0; i < MODULES; i++)
-        marks[i] = a->paths[i] && module_is_linear(i);
+        marks[i] = a->paths[i] && is_adaptable(a, i);
 }
 
 bool adapter_targets_mark_names(const struct target_list *list, const char *names,

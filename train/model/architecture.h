@@ -143,6 +143,10 @@ struct expert_columns {
     const char *normalize_key;
     size_t count, chosen, size, shared_size;
     double aux_coefficient; /* of the load balancing loss */
+    /* end of the name of a tensor that holds gate and up of all experts of a block, and of
+     * that of down, in files that have them: "mlp.experts.gate_up_proj" */
+    const char *gate_up_tensor, *down_tensor;
+    bool only_tensors; /* all files have them; there are no layers that PEFT adapts */
     /* mlp_only_layers and decoder_sparse_step say which blocks have one MLP instead */
     bool some_dense;
 };

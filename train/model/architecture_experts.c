@@ -29,7 +29,20 @@ static const enum module experts_order[] = { MODULE_Q,           MODULE_K,
                                              MODULE_GATE,        MODULE_UP,
                                              MODULE_DOWN,        MODULE_NORM1,
                                              MODULE_NORM2,       MODULES };
-/* The same, with the router after the experts. */
+static const enum module granite_order[] = { MODULE_Q,
+                                             MODULE_K,
+                                             MODULE_V,
+                                             MODULE_O,
+                                             MODULE_NORM1,
+                                             MODULE_NORM2,
+                                             MODULE_ROUTER,
+                                             MODULE_EXPERT_GATE,
+                                             MODULE_EXPERT_UP,
+                                             MODULE_EXPERT_DOWN,
+                                             MODULE_SHARED_GATE_UP,
+                                             MODULE_SHARED_DOWN,
+                                             MODULES };
+/* With the router after the experts. */
 static const enum module qwen3_moe_order[] = {
     MODULE_Q,           MODULE_K,      MODULE_V,           MODULE_O,
     MODULE_Q_NORM,      MODULE_K_NORM, MODULE_EXPERT_GATE, MODULE_EXPERT_UP,
@@ -48,6 +61,25 @@ static const enum module qwen3_moe_order[] = {
     [MODULE_EXPERT_GATE] = "block_sparse_moe.experts.*.w1", \
     [MODULE_EXPERT_UP] = "block_sparse_moe.experts.*.w3",   \
     [MODULE_EXPERT_DOWN] = "block_sparse_moe.experts.*.w2"
+#define QWEN_TENSORS \
+    .gate_up_tensor = "mlp.experts.gate_up_proj", .down_tensor = "mlp.experts.down_proj"
+#define GRANITE_EXPERTS                                            \
+    [MODULE_ROUTER] = "block_sparse_moe.router.layer",             \
+    [MODULE_EXPERT_GATE] = "block_sparse_moe.experts.*.gate_proj", \
+    [MODULE_EXPERT_UP] = "block_sparse_moe.experts.*.up_proj",     \
+    [MODULE_EXPERT_DOWN] = "block_sparse_moe.experts.*.down_proj"
+#define GRANITE_COLUMNS                                                           \
+    .count_key = "num_local_experts", .size_key = "intermediate_size",            \
+    .gate_up_tensor = "block_sparse_moe.input_linear.weight",                     \
+    .down_tensor = "block_sparse_moe.output_linear.weight", .only_tensors = true, \
+    .count = 8, .chosen = 2, .size = 11008, .aux_coefficient = 0.001
+#define GRANITE_LIKE                                                                 \
+    EXPERTS_BASE, .pad_token_id = -1, .order = granite_order, .norm_eps = 1e-6,      \
+                  .qkv_bias = BIASES_FROM_CONFIG, .output_bias = BIASES_FROM_CONFIG, \
+                  .factors = { .embed = "embedding_multiplier",                      \
+                               .scores = "attention_multiplier",                     \
+                               .residual = "residual_multiplier",                    \
+                               .logits = "logits_scaling" }
 #define EXPERTS_BASE                                                       \
     .base = "model.", .blocks = "model.layers.", .ignored = llama_ignored, \
     .keys = &expert_keys, .dropouts.attention = "attention_dropout",       \
@@ -87,6 +119,7 @@ const struct architecture expert_architectures[] = {
                    .size_key = "moe_intermediate_size",
                    .shared_size_key = "shared_expert_intermediate_size",
                    .normalize_key = "norm_topk_prob",
+                   QWEN_TENSORS,
                    .count = 60,
                    .chosen = 4,
                    .size = 1408,
@@ -104,11 +137,22 @@ const struct architecture expert_architectures[] = {
       .experts = { .count_key = "num_experts",
                    .size_key = "moe_intermediate_size",
                    .normalize_key = "norm_topk_prob",
+                   QWEN_TENSORS,
                    .count = 128,
                    .chosen = 8,
                    .size = 768,
                    .aux_coefficient = 0.001,
                    .some_dense = true } },
+    { .model_type = "granitemoe",
+      GRANITE_LIKE,
+      .paths = { LLAMA_FRAME, LLAMA_QKV, LLAMA_O, LLAMA_NORM2, GRANITE_EXPERTS },
+      .experts = { GRANITE_COLUMNS } },
+    { .model_type = "granitemoeshared",
+      GRANITE_LIKE,
+      .paths = { LLAMA_FRAME, LLAMA_QKV, LLAMA_O, LLAMA_NORM2,
+                 GRANITE_EXPERTS, [MODULE_SHARED_GATE_UP] = "shared_mlp.input_linear",
+                 [MODULE_SHARED_DOWN] = "shared_mlp.output_linear" },
+      .experts = { GRANITE_COLUMNS, .shared_size_key = "shared_intermediate_size" } },
     { .model_type = "olmoe",
       EXPERTS_BASE,
       .pad_token_id = 1,
@@ -121,6 +165,7 @@ const struct architecture expert_architectures[] = {
       .experts = { .count_key = "num_experts",
                    .size_key = "intermediate_size",
                    .normalize_key = "norm_topk_prob",
+                   QWEN_TENSORS,
                    .count = 64,
                    .chosen = 8,
                    .size = 2048,

@@ -73,6 +73,9 @@ bool model_load(struct model *model, struct error *err);
 bool model_load_tensor(struct model *model, const struct parameter *p,
                        const struct stored_tensor *from, struct error *err);
 
+/* Open the weights that model_save wrote to a folder. */
+struct safetensors *model_open_saved(const struct model *model, const char *dir,
+                                     const char *stem, struct error *err);
 /* Return the tensor of a parameter in a file that model_save wrote, or NULL. */
 const struct stored_tensor *model_find_saved(const struct model *model,
                                              const struct safetensors *set,

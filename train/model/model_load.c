@@ -54,6 +54,18 @@ const struct stored_tensor *model_find_tensor(const struct model *model, const c
     return weights_find(model->base_files, &model->names, model->config, name);
 }
 
+struct safetensors *model_open_saved(const struct model *model, const char *dir,
+                                     const char *stem, struct error *err)
+{
+    struct safetensors *set = safetensors_open(dir, stem, false, err);
+
+    if (set && !weights_split_experts(set, model->config, NULL, err)) {
+        safetensors_close(set);
+        set = NULL;
+    }
+    return set;
+}
+
 const struct stored_tensor *model_find_saved(const struct model *model,
                                              const struct safetensors *set,
                                              const struct parameter *p)
@@ -368,10 +380,13 @@ static bool open_base(struct model *m, struct error *err)
         return error_set(err, ERROR_JOB,
                          "train_from_scratch: %s has towers, which would have no weights",
                          m->config->multimodal->model_type);
+    m->fused_experts = m->config->architecture->experts.only_tensors;
     if (m->plan->train_from_scratch)
         return true;
     m->base_files = safetensors_open(m->plan->model_name_or_path, "model", false, err);
     if (!m->base_files)
+        return false;
+    if (!weights_split_experts(m->base_files, m->config, &m->fused_experts, err))
         return false;
     m->names = weights_names(m->base_files, m->config);
     return check_extra_tensors(m, err) && check_tied_head(m, err);

@@ -305,6 +305,60 @@ static size_t add_towers(const struct model *m, struct tensor_source *sources)
     return count;
 }
 
+/* A tensor with the matrices of all experts, as read_trained or read_merged reads each. */
+struct fused {
+    const struct model *model;
+    size_t first, count; /* parameters */
+    struct tensor_source one;
+};
+
+static bool read_fused(const void *context, size_t index, void *to, struct error *err)
+{
+    const struct fused *f = context;
+    const struct parameter *p = &f->model->parameters[f->first];
+    size_t bytes = p->rows * p->cols * format_info(f->one.format)->bytes;
+
+    (void)index;
+    for (size_t i = 0; i < f->count; i++)
+        if (!f->one.read(f->one.context, f->first + i, (char *)to + i * bytes, err))
+            return false;
+    return true;
+}
+
+/* Return how many parameters are in one tensor of a file, from this one on; 0: it is in
+ * the tensor of an earlier one. */
+static size_t fused_count(const struct model *m, size_t index)
+{
+    const struct shape_parameter *p = &m->shapes.parameters[index];
+
+    if (!m->fused_experts || !module_is_of_experts(p->module))
+        return 1;
+    if (p->expert > 0 || p->module == MODULE_EXPERT_UP)
+        return 0;
+    return m->config->experts * (p->module == MODULE_EXPERT_GATE ? 2 : 1);
+}
+
+/* Make the source of one matrix that of all. */
+static void fuse(const struct model *m, size_t count, struct tensor_source *source,
+                 struct arena *arena)
+{
+    const struct shape_parameter *p = &m->shapes.parameters[source->index];
+    const struct architecture *a = m->config->architecture;
+    struct fused *f = arena_alloc(arena, sizeof(*f));
+
+    *f = (struct fused) { m, source->index, count, *source };
+    source->name =
+        arena_printf(arena, "%s%zu.%s", a->blocks, p->layer,
+                     p->module == MODULE_EXPERT_GATE ? a->experts.gate_up_tensor
+                                                     : a->experts.down_tensor);
+    source->rank = 3;
+    source->shape[0] = m->config->experts;
+    source->shape[1] = p->rows * (count / m->config->experts);
+    source->shape[2] = p->cols;
+    source->read = read_fused;
+    source->context = f;
+}
+
 static bool is_base(const struct model *m, size_t index)
 {
     enum part part = m->shapes.parameters[index].part;
@@ -335,14 +389,17 @@ static bool save_whole(const struct model *m, const char *dir, bool exported,
 
     for (size_t i = 0; i < m->shapes.count; i++) {
         const struct parameter *p = &m->parameters[i];
+        const size_t parts = fused_count(m, i);
 
-        if (!is_base(m, i))
+        if (!is_base(m, i) || parts == 0)
             continue;
         sources[count] = source_of(m, i, name_in_files(m, p->name, arena));
         if (merged || !p->trainable) {
             sources[count].format = base_format(m, p->name);
             sources[count].read = read_merged;
         }
+        if (parts > 1)
+            fuse(m, parts, &sources[count], arena);
         count++;
     }
     if (stored > 0)

@@ -133,6 +133,60 @@ bool weights_skip_quantization(const struct model_config *config, const char *na
     return skips;
 }
 
+/* Return the module of the first matrix of a tensor; MODULES: it does not hold those of
+ * experts. */
+static enum module first_of(const struct model_config *config, const char *name)
+{
+    const struct expert_columns *row = &config->architecture->experts;
+    const struct {
+        const char *end;
+        enum module first;
+    } tensors[] = { { row->gate_up_tensor, MODULE_EXPERT_GATE },
+                    { row->down_tensor, MODULE_EXPERT_DOWN } };
+
+    for (size_t i = 0; i < 2; i++)
+        if (tensors[i].end && text_ends(name, tensors[i].end))
+            return tensors[i].first;
+    return MODULES;
+}
+
+static size_t matrices_of(const void *context, const char *name)
+{
+    enum module first = first_of(context, name);
+
+    return first == MODULES ? 0 : first == MODULE_EXPERT_GATE ? 2 : 1;
+}
+
+/* The path of the module replaces the end of the name. */
+static void add_matrix_name(const void *context, const char *tensor, size_t index,
+                            struct text *out)
+{
+    const struct architecture *a = ((const struct model_config *)context)->architecture;
+    enum module first = first_of(context, tensor);
+    bool both = first == MODULE_EXPERT_GATE;
+    const char *end = both ? a->experts.gate_up_tensor : a->experts.down_tensor;
+    const char *path = a->paths[both ? first + index % 2 : first];
+    const char *star = strchr(path, '*');
+
+    text_addf(out, "%.*s%.*s%zu%s.weight", (int)(strlen(tensor) - strlen(end)), tensor,
+              (int)(star - path), path, both ? index / 2 : index, star + 1);
+}
+
+bool weights_split_experts(struct safetensors *files, const struct model_config *config,
+                           bool *fused, struct error *err)
+{
+    const struct safetensors_parts parts = { .experts = config->experts,
+                                             .count = matrices_of,
+                                             .name = add_matrix_name,
+                                             .context = config };
+    size_t count = 0;
+    bool ok = config->experts == 0 || safetensors_split(files, &parts, &count, err);
+
+    if (fused)
+        *fused = count > 0;
+    return ok;
+}
+
 static bool check(const char *dir, const struct safetensors *files,
                   const struct model_config *config, const struct shapes *shapes,
                   struct error *err)
@@ -173,7 +227,8 @@ bool weights_check(const char *dir, const struct model_config *config, struct er
     files = safetensors_open(dir, "model", true, &ignored);
     arena = arena_new();
     if (files && shapes_make(&plan, config, 0, 0, arena, &shapes, &ignored))
-        ok = check(dir, files, config, &shapes, err);
+        ok = weights_split_experts(files, config, NULL, err) &&
+             check(dir, files, config, &shapes, err);
     arena_free(arena);
     safetensors_close(files);
     return ok;

@@ -46,4 +46,9 @@ bool weights_skip_quantization(const struct model_config *config, const char *na
  */
 bool weights_check(const char *dir, const struct model_config *config, struct error *err);
 
+/* Replace tensors of a set that hold the matrices of all experts of a block by these, with
+ * the names of parameters; *fused (or NULL): whether there was one. */
+bool weights_split_experts(struct safetensors *files, const struct model_config *config,
+                           bool *fused, struct error *err);
+
 #endif
