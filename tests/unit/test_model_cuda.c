@@ -58,6 +58,7 @@ static void issue_window(struct unit_model *u, const struct run *run, bool ahead
     if (ahead)
         scaler_record(&numbers.scaler, true);
     numbers.grad_scale = (float)(numbers.scaler.scale / (double)trained);
+    numbers.loss_scale = (float)numbers.scaler.scale;
     model_begin(u->model, &numbers);
     for (size_t i = 0; i < BATCHES; i++)
         unit_must(model_train(u->model, &batches[i], (uint64_t)step * BATCHES + i, &err),

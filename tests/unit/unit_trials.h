@@ -23,6 +23,7 @@ enum base {
     BASE_PHI3,
     BASE_GEMMA2,
     BASE_GEMMA3,
+    BASE_QWEN2_MOE,
     BASES
 };
 
@@ -68,6 +69,13 @@ static const char *const configs[BASES] = {
                              "2,\"num_attention_heads\": 2, \"num_key_value_heads\": "
                              "1,\"head_dim\": 16, \"query_pre_attn_scalar\": "
                              "9,\"sliding_window\": 4, \"sliding_window_pattern\": 2}",
+    [BASE_QWEN2_MOE] =
+        START("qwen2_moe") "\"intermediate_size\": 40, \"num_hidden_layers\": "
+                           "2,\"num_attention_heads\": 2, \"num_experts\": 5, "
+                           "\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 24, "
+                           "\"shared_expert_intermediate_size\": 24, "
+                           "\"output_router_logits\": true, "
+                           "\"router_aux_loss_coef\": 0.1}",
     [BASE_QWEN3] =
         START("qwen3") "\"intermediate_size\": 40, \"num_hidden_layers\": "
                        "2,\"num_attention_heads\": 2, \"num_key_value_heads\": "
@@ -158,6 +166,8 @@ static const struct trial trials[] = {
     { "qlora fp16", BASE_GPT2, FP16, QLORA, false, 0 },
     { "fp8", BASE_LLAMA, FP8, FULL, false, 0 },
     { "fp8 qwen2", BASE_QWEN2, FP8, FULL, true, 0 },
+    { "experts", BASE_QWEN2_MOE, FP32, FULL, false, 0 },
+    { "experts, lora", BASE_QWEN2_MOE, FP32, LORA, true, 0 },
 };
 
 static inline struct plan plan_of(const struct trial *trial)
