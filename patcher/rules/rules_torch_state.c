@@ -52,7 +52,7 @@ static void rule_torch_state(struct rule_context *context)
         report(context, SEVERITY_ERROR,
                "save_torch_state is not supported for a mixture of experts: in "
                "transformers, the matrices of all experts are one parameter",
-               NULL, "save_torch_state");
+               NULL, "model_name_or_path");
     else if (peft_splits_head(context))
         report(context, SEVERITY_ERROR,
                arena_printf(context->arena,

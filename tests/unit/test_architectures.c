@@ -266,6 +266,35 @@ static void test_architectures_read_bare_files(void **state)
     }
 }
 
+/* A job's coefficient turns the load balancing loss on, as config.json does; the loss of an
+ * evaluation includes it, too. */
+static void test_architectures_balance_as_the_job_says(void **state)
+{
+    const json_t *one = find_case("models", "mixtral-balanced");
+    json_t *config = json_deep_copy(json_object_get(one, "config"));
+    double coefficient = real(config, "router_aux_loss_coef"), loss;
+    char *dir = folder_of(one, NULL);
+    struct unit_model u;
+
+    (void)state;
+    batch.weight = (double)batch.trained;
+    json_object_set_new(config, "output_router_logits", json_false());
+    put_json(config, dir, "config.json");
+    loss = json_number_value(json_array_get(json_object_get(one, "losses"), 0));
+    u = open_folder(dir);
+    start(&u);
+    assert_true(unit_loss(&u, &batch) < loss - 0.1);
+    unit_model_stop(&u);
+    u = open_folder(dir);
+    u.plan.moe_aux_loss_coef = coefficient;
+    start(&u);
+    unit_assert_near("evaluation", unit_loss(&u, &batch), loss, 2e-6);
+    check_steps(&u, one);
+    unit_model_stop(&u);
+    json_decref(config);
+    unit_dir_free(dir);
+}
+
 /* ---- The matrices of all experts in one tensor, as transformers 5 has them ---- */
 
 enum { JOINED_EXPERTS = 6, JOINED_MAX = 64 };
@@ -437,6 +466,7 @@ int main(void)
         cmocka_unit_test(test_architectures_adapters_match_peft),
         cmocka_unit_test(test_architectures_merge_adapters),
         cmocka_unit_test(test_architectures_read_bare_files),
+        cmocka_unit_test(test_architectures_balance_as_the_job_says),
         cmocka_unit_test(test_architectures_read_joined_experts),
         cmocka_unit_test(test_architectures_reject_joined_experts_of_others),
     };
