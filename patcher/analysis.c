@@ -25,6 +25,7 @@
 #include "train/files/safetensors.h"
 #include "train/model/optimizer_table.h"
 #include "train/model/rope_scaling.h"
+#include "train/model/vocabulary_growth.h"
 
 /* The rule of each fault in document.h. */
 static const char *const fault_rules[] = {
@@ -166,8 +167,15 @@ static void read_model(struct analyzer *analyzer, const struct plan *plan)
 {
     const char *path = plan->model_name_or_path;
     const struct plan how = { .cutoff_len = plan->cutoff_len,
-                              .rope_scaling = plan->external ? ROPE_SCALING_NONE
-                                                             : plan->rope_scaling };
+                              .rope_scaling =
+                                  plan->external ? ROPE_SCALING_NONE : plan->rope_scaling,
+                              .external = plan->external,
+                              .method = plan->method,
+                              .stage = plan->stage,
+                              .quantization_bit = plan->quantization_bit,
+                              .resize_vocab = plan->resize_vocab,
+                              .add_tokens = plan->add_tokens,
+                              .add_special_tokens = plan->add_special_tokens };
     struct model_config *model;
     struct error ignored = { 0 };
     struct safetensors *set;
@@ -183,7 +191,8 @@ static void read_model(struct analyzer *analyzer, const struct plan *plan)
     if (!path || !file_is_dir(path))
         return;
     model = arena_alloc(analyzer->arena, sizeof(*model));
-    if (rope_scaling_read_config(&how, path, analyzer->arena, model, &ignored))
+    if (rope_scaling_read_config(&how, path, analyzer->arena, model, &ignored) &&
+        vocabulary_grow(&how, path, analyzer->arena, model, &ignored))
         analyzer->model = model;
     else
         analyzer->model_error = config_error(analyzer, path, &ignored);

@@ -19,6 +19,7 @@
 #include "train/dataset/dataset.h"
 #include "train/run.h"
 #include "train/model/rope_scaling.h"
+#include "train/model/vocabulary_growth.h"
 
 #include <sys/resource.h>
 
@@ -108,6 +109,7 @@ static bool check(const struct plan *plan, const struct data *data, struct error
     struct model_config config;
     bool ok =
         rope_scaling_read_config(plan, plan->model_name_or_path, arena, &config, err) &&
+        vocabulary_grow(plan, plan->model_name_or_path, arena, &config, err) &&
         run_check_data(plan, &config, &(struct run_data) { data->train, data->eval },
                        err) &&
         (!data->questions || run_check_questions(plan, &config, data->questions, err));
@@ -120,7 +122,9 @@ static bool check(const struct plan *plan, const struct data *data, struct error
  * read or have no batch. */
 static void count(const struct plan *plan, struct steps *out, struct error *err)
 {
-    struct tokenizer *tokenizer = chat_tokenizer_open(plan->model_name_or_path, err);
+    const struct new_tokens more = plan_new_tokens(plan);
+    struct tokenizer *tokenizer =
+        chat_tokenizer_open_with(plan->model_name_or_path, &more, err);
     struct data data = { .train = NULL };
     bool opened = tokenizer && open_data(plan, tokenizer, &data, err);
 

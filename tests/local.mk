@@ -362,6 +362,7 @@ EXTRA_DIST += %D%/golden/similarity.json %D%/golden/similarity.py
 EXTRA_DIST += %D%/golden/distill_curve.json %D%/golden/distill_curve.py
 EXTRA_DIST += %D%/golden/named.json %D%/golden/named.py
 EXTRA_DIST += %D%/golden/overflow.json %D%/golden/overflow.py
+EXTRA_DIST += %D%/golden/new_tokens.json %D%/golden/new_tokens.py
 EXTRA_DIST += %D%/golden/pissa.json %D%/golden/pissa.py
 EXTRA_DIST += %D%/golden/precision.json %D%/golden/precision.py
 EXTRA_DIST += %D%/golden/policy_curve.json %D%/golden/policy_curve.py

@@ -15,6 +15,7 @@
 #include "train/merge_plan.h"
 #include "train/model/model.h"
 #include "train/model/rope_scaling.h"
+#include "train/model/vocabulary_growth.h"
 #include "train/model/shapes.h"
 
 struct merge {
@@ -34,13 +35,14 @@ static bool prepare_saving(struct merge *merge, struct error *err)
     const struct plan *plan = &merge->plan;
     char *name = path_join(plan->model_name_or_path, "tokenizer.json");
     bool required = file_exists(name);
+    const struct new_tokens more = plan_new_tokens(plan);
 
     free(name);
     if (!tokenizer_exists(plan->model_name_or_path))
         return true;
     /* files of other formats are copied even if they are not supported */
     merge->tokenizer =
-        chat_tokenizer_open(plan->model_name_or_path, required ? err : NULL);
+        chat_tokenizer_open_with(plan->model_name_or_path, &more, required ? err : NULL);
     if (!merge->tokenizer)
         return !required;
     template_saving_make(merge->tokenizer, plan->template_name, plan->default_system,
@@ -65,7 +67,9 @@ static bool open_model(struct merge *merge, struct error *err)
 
     merge->arena = arena_new();
     if (!rope_scaling_read_config(plan, plan->model_name_or_path, merge->arena,
-                                  &merge->config, err))
+                                  &merge->config, err) ||
+        !vocabulary_grow(plan, plan->model_name_or_path, merge->arena, &merge->config,
+                         err))
         return false;
     with.rounded_bytes = shapes_fp8_bytes(plan, &merge->config, options.rows_max);
     options.backend = merge->be = backend_open(&with, err);

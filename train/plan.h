@@ -146,6 +146,8 @@ struct plan {
     bool use_rslora, use_dora, create_new_adapter;
     bool pissa_init, pissa_convert;
     double loraplus_lr_ratio; /* 0: off */
+    bool resize_vocab;
+    const char *add_tokens, *add_special_tokens; /* separated by commas; NULL: none */
     int64_t quantization_bit; /* 4: frozen linear layers of the blocks in NF4; 0: none */
     bool double_quantization;
 
@@ -311,6 +313,12 @@ static inline bool plan_evaluates(const struct plan *plan)
 {
     return plan->eval_strategy != WHEN_NO || plan->eval_on_start == CHOICE_YES ||
            plan->load_best_model_at_end || plan_only_evaluates(plan);
+}
+
+/* Return whether the vocabulary may be larger than that of the model's files. */
+static inline bool plan_grows_vocabulary(const struct plan *plan)
+{
+    return plan->resize_vocab || plan->add_tokens || plan->add_special_tokens;
 }
 
 /* Return whether the frozen linear layers of the blocks are stored in 4 bits. */

@@ -21,6 +21,7 @@
 #include "train/model/attention_room.h"
 #include "train/model/parallel.h"
 #include "train/model/rope_scaling.h"
+#include "train/model/vocabulary_growth.h"
 #include "train/model/shapes.h"
 
 /* A token without an embedding row would read memory outside the embedding. */
@@ -169,7 +170,9 @@ static bool open_data(struct run *run, struct error *err)
                             const struct tokenizer *tokenizer, struct error *err) =
         first ? dataset_open : dataset_open_readonly;
 
-    run->tokenizer = chat_tokenizer_open(plan->model_name_or_path, err);
+    const struct new_tokens more = plan_new_tokens(plan);
+
+    run->tokenizer = chat_tokenizer_open_with(plan->model_name_or_path, &more, err);
     if (!run->tokenizer)
         return false;
     tokenizer_set_heartbeat(run->tokenizer, run->options->heartbeat);
@@ -601,6 +604,7 @@ bool run_open(struct run *run, struct error *err)
     if (!criterion_check(plan, NULL, err) ||
         !rope_scaling_read_config(plan, plan->model_name_or_path, run->arena,
                                   &run->config, err) ||
+        !vocabulary_grow(plan, plan->model_name_or_path, run->arena, &run->config, err) ||
         !open_data(run, err))
         return false;
     return (plan->stage != STAGE_GRPO || !run->train || rollout_open(run, err)) &&

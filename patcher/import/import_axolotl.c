@@ -34,6 +34,7 @@ static const struct import_copy copies[] = {
     { "max_grad_norm", "max_grad_norm", NULL },
     { "seed", "seed", NULL },
     { "neftune_noise_alpha", "neftune_noise_alpha", NULL },
+    { "tokens", "add_tokens", NULL },
     { "output_dir", "output_dir", NULL },
     { "logging_steps", "logging_steps", NULL },
     { "save_total_limit", "save_total_limit", NULL },

@@ -104,8 +104,8 @@ const struct import_group import_axolotl_groups[] = {
     { IMPORT_DIFFERS, "for an optimizer that is not supported",
       "optim_args optim_target_modules adam_beta3 adam_epsilon2 dion_* qgalore_* "
       "grokfast_*" },
-    { IMPORT_DIFFERS, "no tokens are added; the model's vocabulary is unchanged",
-      "tokens added_tokens_overrides fix_untrained_tokens mean_resizing_embeddings "
+    { IMPORT_DIFFERS, "no tokens are replaced; new ones start as the mean of the others",
+      "added_tokens_overrides fix_untrained_tokens mean_resizing_embeddings "
       "shrink_embeddings resize_token_embeddings_to_32x" },
     { IMPORT_DIFFERS, "this change of the model is not supported",
       "overrides_of_model_config overrides_of_model_kwargs model_config rope_scaling "

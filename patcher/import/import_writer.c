@@ -24,6 +24,7 @@ static const struct line_key {
     { "adapter_name_or_path", NULL },
     { "teacher_model_name_or_path", NULL },
     { "stage", "method" },
+    { "add_tokens", NULL },
     { "finetuning_type", NULL },
     { "freeze_trainable_layers", NULL },
     { "freeze_trainable_modules", NULL },

@@ -117,6 +117,21 @@ static const struct key rows[] = {
       .into = TS_FIELD(create_new_adapter),
       .help = "merge the adapter of adapter_name_or_path into the model and train "
               "a new adapter" },
+    { TS_USED("resize_vocab", KEY_BOOL, "false"), .into = TS_FIELD(resize_vocab),
+      .help =
+          "give the model as many embeddings as the tokenizer has tokens, in a multiple "
+          "of 64" },
+    { TS_USED("add_tokens", KEY_LIST, NULL), .into = TS_FIELD(add_tokens),
+      .help = "new tokens, which implies resize_vocab",
+      .manual =
+          "The embedding of a new token, and its row of the head, start as the mean of "
+          "the others plus noise, as in LLaMA-Factory.  An adapter then also trains "
+          "and saves embeddings and head, unless additional_target names others. "
+          "The saved tokenizer.json has the tokens.  It is not available with "
+          "quantization, with models that have towers, and without a "
+          "tokenizer.json." },
+    { TS_USED("add_special_tokens", KEY_LIST, NULL), .into = TS_FIELD(add_special_tokens),
+      .help = "the same, but special: not part of the text of an answer" },
     { TS_USED("quantization_bit", KEY_INT, NULL), .min = 0, .max = 32,
       .into = TS_FIELD(quantization_bit),
       .help = "with finetuning_type: lora, 4 stores the linear layers of the blocks "
@@ -253,11 +268,8 @@ static const struct key rows[] = {
     TS_IGNORED("kt_force_think", KEY_BOOL, "false", "KTransformers setting"),
     TS_IGNORED("chunk_size", KEY_INT, "8192", "KTransformers setting"),
     TS_IGNORED("cpu_infer", KEY_INT, "32", "KTransformers setting"),
-    TS_REJECTED("resize_vocab", KEY_BOOL, "false", NULL, "a larger vocabulary", NULL),
-    TS_REJECTED("add_tokens", KEY_LIST, NULL, NULL, "new tokens", NULL),
-    TS_REJECTED("add_special_tokens", KEY_LIST, NULL, NULL, "new special tokens", NULL),
-    TS_REJECTED("new_special_tokens", KEY_LIST, NULL, NULL, "new special tokens", NULL),
-    TS_REJECTED("new_normal_tokens", KEY_LIST, NULL, NULL, "new tokens", NULL),
+    TS_ALIAS("new_special_tokens", "add_special_tokens", NULL),
+    TS_ALIAS("new_normal_tokens", "add_tokens", NULL),
     TS_REJECTED("new_special_tokens_config", KEY_PATH, NULL, NULL, "a file of new tokens",
                 NULL),
     TS_REJECTED("freeze_extra_modules", KEY_LIST, NULL, NULL,

@@ -14,6 +14,7 @@
 #include "train/chat/chat.h"
 #include "train/generation/prompt.h"
 #include "train/model/rope_scaling.h"
+#include "train/model/vocabulary_growth.h"
 #include "train/model/shapes.h"
 
 enum { LINE_MAX_BYTES = 1 << 20, SEQUENCES_MAX = 1 << 30 };
@@ -361,18 +362,22 @@ static bool run(struct generator *g, const struct machine *machine, struct error
 {
     struct plan *plan = &g->target.plan;
     const char *output = g->options->output;
+    struct new_tokens more;
 
     if (!generation_target_open(&g->target, machine, g->options->operands[0], err) ||
         !check(g, err) || !contain(g, machine, err))
         return false;
     apply_options(g);
+    more = plan_new_tokens(plan);
     if (!is_in_range(g, err) ||
         !rope_scaling_read_config(plan, plan->model_name_or_path, g->target.arena,
-                                  &g->config, err))
+                                  &g->config, err) ||
+        !vocabulary_grow(plan, plan->model_name_or_path, g->target.arena, &g->config,
+                         err))
         return false;
     g->tokenizer = chat_tokenizer_open(g->target.folder, NULL);
     if (!g->tokenizer)
-        g->tokenizer = chat_tokenizer_open(plan->model_name_or_path, err);
+        g->tokenizer = chat_tokenizer_open_with(plan->model_name_or_path, &more, err);
     if (!g->tokenizer || !find_template(g, err) || !read_questions(g, err) ||
         !encode(g, err) || !find_ends(g, err) || !open_model(g, err) || !complete(g, err))
         return false;

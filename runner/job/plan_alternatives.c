@@ -12,6 +12,7 @@
 #include "runner/output/report.h"
 #include "runner/output/report_json.h"
 #include "train/model/rope_scaling.h"
+#include "train/model/vocabulary_growth.h"
 
 /* The unchanged job and the inputs that the estimates of all rows share. */
 struct base_job {
@@ -45,7 +46,8 @@ static bool open_base(const struct inspection *inspection, const struct steps *s
         return error_set(&base->why_not, ERROR_DATA, "%s does not exist here",
                          dir ? dir : "the model");
     return rope_scaling_read_config(plan, dir, base->arena, &base->config,
-                                    &base->why_not);
+                                    &base->why_not) &&
+           vocabulary_grow(plan, dir, base->arena, &base->config, &base->why_not);
 }
 
 static const char *fit_word(const struct memory_use *use)

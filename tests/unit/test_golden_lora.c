@@ -10,6 +10,10 @@
 #include "tests/unit/unit_formula_adapter.h"
 #include "tests/unit/unit_model.h"
 #include "tests/unit/unit_prequantized.h"
+#include "train/chat/template_saving.h"
+#include "train/model/model_internal.h"
+#include "train/model/vocabulary_growth.h"
+#include "train/tokenizer/tokenizer.h"
 
 enum { LOGITS_KEPT = 32 };
 
@@ -33,6 +37,7 @@ static int read_golden(void **state)
     json_array_append_new(both, read_file("tests/golden/prequantized.json"));
     json_array_append_new(both, read_file("tests/golden/dora.json"));
     json_array_append_new(both, read_file("tests/golden/pissa.json"));
+    json_array_append_new(both, read_file("tests/golden/new_tokens.json"));
     *state = both;
     return 0;
 }
@@ -417,6 +422,108 @@ static void test_pissa_matches_peft(void **state)
     check_pissa(json_array_get(*state, 4), "qwen2 some");
 }
 
+/* ---- New tokens ---- */
+
+static void check_ids(const struct tokenizer *tokenizer, const json_t *texts)
+{
+    const json_t *row;
+    size_t i;
+
+    json_array_foreach((json_t *)texts, i, row)
+    {
+        const char *text = json_string_value(json_array_get(row, 0));
+        const json_t *ids = json_array_get(row, 1);
+        struct token_list found = { 0 };
+        struct error err = { 0 };
+        struct text decoded;
+
+        unit_must(tokenizer_encode(tokenizer, text, strlen(text), false, &found, &err),
+                  &err);
+        assert_int_equal(found.count, json_array_size(ids));
+        for (size_t j = 0; j < found.count; j++)
+            assert_int_equal(found.ids[j], json_integer_value(json_array_get(ids, j)));
+        text_init(&decoded, 0);
+        assert_true(tokenizer_decode(tokenizer, found.ids, found.count, true, &decoded));
+        assert_string_equal(decoded.data, json_string_value(json_array_get(row, 2)));
+        text_clear(&decoded);
+        token_list_clear(&found);
+    }
+}
+
+/* Return the distance of a row from the mean of the first `count`. */
+static double distance_from_mean(const struct parameter *p, size_t row, size_t count)
+{
+    const float *w = p->weight.data;
+    double squares = 0;
+
+    for (size_t j = 0; j < p->cols; j++) {
+        double mean = 0;
+
+        for (size_t i = 0; i < count; i++)
+            mean += (double)w[i * p->cols + j] / (double)count;
+        squares += (w[row * p->cols + j] - mean) * (w[row * p->cols + j] - mean);
+    }
+    return sqrt(squares);
+}
+
+/* The rows of the files stay; new tokens get the mean and noise, whose length is about 1;
+ * the others are as in a new model. */
+static void check_rows(struct unit_model *u, const json_t *golden)
+{
+    size_t tokens = (size_t)json_integer_value(json_object_get(golden, "tokens"));
+    struct unit_model base = unit_model_shared("data/stories260K/hf");
+    const struct parameter *now = u->model->embed, *was;
+
+    unit_model_start(&base, 8, 1, 1);
+    was = base.model->embed;
+    assert_int_equal(now->rows, json_integer_value(json_object_get(golden, "rows")));
+    assert_memory_equal(now->weight.data, was->weight.data,
+                        was->rows * was->cols * sizeof(float));
+    for (size_t row = was->rows; row < now->rows; row++) {
+        double distance = distance_from_mean(now, row, was->rows);
+
+        assert_true(row < tokens ? distance > 0.6 && distance < 1.4 : distance > 0.01);
+    }
+    unit_model_stop(&base);
+}
+
+static void test_new_tokens_match_transformers(void **state)
+{
+    const json_t *golden = json_array_get(*state, 5);
+    struct unit_model u = unit_model_shared("data/stories260K/hf");
+    const char *dir = u.plan.model_name_or_path;
+    char *saved = unit_dir_new();
+    struct template_saving saving;
+    struct tokenizer *tokenizer;
+    struct new_tokens more;
+    struct error err = { 0 };
+
+    u.plan.add_tokens = json_string_value(json_object_get(golden, "normal"));
+    u.plan.add_special_tokens = json_string_value(json_object_get(golden, "special"));
+    more = plan_new_tokens(&u.plan);
+    tokenizer = tokenizer_open_with(dir, &more, &err);
+    unit_must(tokenizer != NULL, &err);
+    check_ids(tokenizer, json_object_get(golden, "texts"));
+    unit_must(vocabulary_grow(&u.plan, dir, u.arena, &u.config, &err), &err);
+    u.plan.train_from_scratch = false;
+    unit_model_start(&u, 8, 1, 1);
+    check_rows(&u, golden);
+    template_saving_make(tokenizer, NULL, NULL, &saving);
+    model_set_saving(u.model, &saving);
+    unit_must(model_save(u.model, saved, &err), &err);
+    tokenizer_close(tokenizer);
+    tokenizer = tokenizer_open(saved, &err);
+    unit_must(tokenizer != NULL, &err);
+    check_ids(tokenizer, json_object_get(golden, "texts"));
+    unit_must(model_config_read(saved, u.arena, &u.config, &err), &err);
+    assert_int_equal(u.config.vocab_size,
+                     json_integer_value(json_object_get(golden, "rows")));
+    tokenizer_close(tokenizer);
+    template_saving_clear(&saving);
+    unit_model_stop(&u);
+    unit_dir_free(saved);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -431,6 +538,7 @@ int main(void)
         cmocka_unit_test(test_dora_matches_peft),
         cmocka_unit_test(test_dora_over_4_bits_matches_peft),
         cmocka_unit_test(test_pissa_matches_peft),
+        cmocka_unit_test(test_new_tokens_match_transformers),
     };
 
     return cmocka_run_group_tests(tests, read_golden, drop_golden);

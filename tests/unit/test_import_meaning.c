@@ -139,6 +139,8 @@ static void test_import_keeps_the_adapters_of_axolotl(void **state)
         { AXOLOTL_LORA "lora_target_linear: true\n", "lora_target", "all" },
         { AXOLOTL_LORA "peft_use_dora: true\n", "use_dora", "true" },
         { AXOLOTL "neftune_noise_alpha: 5\n", "neftune_noise_alpha", "5" },
+        { AXOLOTL "tokens: ['<|im_start|>', '<|im_end|>']\n", "add_tokens",
+          "<|im_start|>,<|im_end|>" },
         { AXOLOTL_LORA "lora_target_modules: [q_proj, v_proj]\n", "lora_target",
           "q_proj,v_proj" },
         { AXOLOTL_LORA "lora_target_modules: 'x.*(q|v)_proj'\n", "lora_target",

@@ -176,7 +176,13 @@ static void release_chat(void *chat)
 
 struct tokenizer *chat_tokenizer_open(const char *dir, struct error *err)
 {
-    struct tokenizer *tokenizer = tokenizer_open(dir, err);
+    return chat_tokenizer_open_with(dir, &(struct new_tokens) { NULL, NULL }, err);
+}
+
+struct tokenizer *chat_tokenizer_open_with(const char *dir, const struct new_tokens *more,
+                                           struct error *err)
+{
+    struct tokenizer *tokenizer = tokenizer_open_with(dir, more, err);
     struct chat *chat = NULL;
 
     if (!tokenizer)

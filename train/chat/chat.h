@@ -21,6 +21,9 @@ void chat_close(struct chat *chat); /* NULL is allowed */
  * finds; tokenizer_close closes both. NULL and ERROR_DATA as tokenizer_open, or if a file
  * of the template cannot be read. */
 struct tokenizer *chat_tokenizer_open(const char *dir, struct error *err);
+/* The same with new tokens: tokenizer_open_with. */
+struct tokenizer *chat_tokenizer_open_with(const char *dir, const struct new_tokens *more,
+                                           struct error *err);
 
 /* Check that the template can be parsed. ERROR_DATA with its file, line and remedy. */
 bool chat_check(const struct chat *chat, struct error *err);

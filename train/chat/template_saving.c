@@ -374,6 +374,7 @@ void template_saving_make(const struct tokenizer *tokenizer, const char *name,
     const struct chat_template *row = saver.row;
 
     *out = (struct template_saving) { .eos_id = -1, .pad_id = -1 };
+    out->new_tokens = json_incref((json_t *)tokenizer_new_tokens(tokenizer));
     saver.system = system ? system : row->default_system;
     set_tokens(out, &saver);
     if (!row->model_chat && (!own || row->replaces_model_chat))
@@ -391,6 +392,7 @@ void template_saving_clear(struct template_saving *saving)
     free(saving->modelfile);
     free(saving->eos_token);
     free(saving->pad_token);
+    json_decref(saving->new_tokens);
     for (size_t i = 0; i < saving->stop_count; i++)
         free(saving->stops[i]);
     *saving = (struct template_saving) { .eos_id = -1, .pad_id = -1 };

@@ -23,6 +23,7 @@ struct template_saving {
     size_t stop_count;
     int64_t eos_id, pad_id; /* the tokenizer's, as they are after the change; -1: none */
     int64_t stop_ids[TEMPLATE_ENDS_MAX];
+    json_t *new_tokens; /* members of "added_tokens" that tokenizer.json lacks, or NULL */
     /* the model's own chat template is kept, but writes a conversation differently from
      * the template that the training used */
     bool conversations_differ;

@@ -112,7 +112,7 @@ static json_t *describe_program(void)
 json_t *dataset_key_options(const struct dataset_reading *reading, struct error *err)
 {
     const struct plan *plan = reading->plan;
-    json_t *sources = json_array(), *source;
+    json_t *sources = json_array(), *source, *options;
     char digest[DIGEST_TEXT];
     bool ok = hash_probe(reading, digest, err);
 
@@ -124,7 +124,7 @@ json_t *dataset_key_options(const struct dataset_reading *reading, struct error 
         json_decref(sources);
         return NULL;
     }
-    return json_pack(
+    options = json_pack(
         "{s:o, s:i, s:o, s:s, s:o, s:b, s:b, s:b, s:I, s:b, s:b, s:I, s:o}", "program",
         describe_program(), "stage", (int)plan->stage, "template",
         text_or_null(reading->chat ? template_row_name(reading->chat) : NULL), "probe",
@@ -133,6 +133,11 @@ json_t *dataset_key_options(const struct dataset_reading *reading, struct error 
         plan->mask_history, "cutoff_len", (json_int_t)plan->cutoff_len, "whole",
         reading->whole, "packing", dataset_is_packed(plan), "max_samples",
         (json_int_t)plan->max_samples, "sources", sources);
+    if (plan_grows_vocabulary(plan))
+        json_object_set_new(options, "new_tokens",
+                            json_pack("[o, o]", text_or_null(plan->add_tokens),
+                                      text_or_null(plan->add_special_tokens)));
+    return options;
 }
 
 /* ---- Files ---- */

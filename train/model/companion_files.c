@@ -13,6 +13,7 @@
 
 #define FILE_BYTES_MAX ((size_t)256 << 20)
 
+#define TOKENIZER         "tokenizer.json"
 #define TOKENIZER_CONFIG  "tokenizer_config.json"
 #define SPECIAL_TOKENS    "special_tokens_map.json"
 #define GENERATION_CONFIG "generation_config.json"
@@ -20,7 +21,7 @@
 
 /* Files that are copied as they are. */
 static const char *const copied[] = {
-    "tokenizer.json",
+    TOKENIZER,
     "added_tokens.json",
     "tokenizer.model",
     "tekken.json",
@@ -87,19 +88,6 @@ static bool make_parent(const char *dir, const char *name, struct error *err)
     return ok;
 }
 
-static bool copy_file(const struct companion_files *files, const char *dir,
-                      const char *name, struct error *err)
-{
-    struct text text;
-    bool exists;
-    bool ok = read_file(files, name, &text, &exists, err);
-
-    if (ok && exists)
-        ok = make_parent(dir, name, err) && write_file(dir, name, &text, err);
-    text_clear(&text);
-    return ok;
-}
-
 /* Set a member; the reference to `value` is taken. */
 static bool set_member(struct text *text, const char *key, json_t *value,
                        const char *where, struct error *err)
@@ -107,6 +95,38 @@ static bool set_member(struct text *text, const char *key, json_t *value,
     bool ok = json_edit_set(text, key, value, where, err);
 
     json_decref(value);
+    return ok;
+}
+
+/* Append the new tokens to those of tokenizer.json. */
+static bool add_tokens(struct text *text, const json_t *more, struct error *err)
+{
+    json_t *root = json_read_loose(text->data, text->len, TOKENIZER, 1, err);
+    json_t *list = json_deep_copy(json_object_get(root, "added_tokens"));
+    bool ok = root != NULL;
+
+    list = json_is_array(list) ? list : json_array();
+    json_array_extend(list, (json_t *)more);
+    json_decref(root);
+    if (ok)
+        return set_member(text, "added_tokens", list, TOKENIZER, err);
+    json_decref(list);
+    return false;
+}
+
+static bool copy_file(const struct companion_files *files, const char *dir,
+                      const char *name, struct error *err)
+{
+    struct text text;
+    bool exists;
+    bool ok = read_file(files, name, &text, &exists, err);
+
+    if (ok && exists && files->saving && files->saving->new_tokens &&
+        strcmp(name, TOKENIZER) == 0)
+        ok = add_tokens(&text, files->saving->new_tokens, err);
+    if (ok && exists)
+        ok = make_parent(dir, name, err) && write_file(dir, name, &text, err);
+    text_clear(&text);
     return ok;
 }
 

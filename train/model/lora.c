@@ -34,6 +34,10 @@ static bool read_plan(const struct plan *plan, const struct model_config *config
                  ? !lora_config_mark_pattern(names, config, out, err)
                  : !adapter_targets_mark_names(&adapted, names, out->adapted, err))
         return false;
+    if (plan_grows_vocabulary(plan) && !plan->additional_target) {
+        out->saved[MODULE_EMBED] = true; /* as LLaMA-Factory: model/adapter.py */
+        out->saved[MODULE_HEAD] = a->paths[MODULE_HEAD] && !config->tied;
+    }
     if (plan->additional_target &&
         !adapter_targets_mark_names(&saved, plan->additional_target, out->saved, err))
         return false;

@@ -21,6 +21,9 @@ struct model_config {
     const struct architecture *architecture;
     const struct multimodal *multimodal; /* NULL: the whole model is a text model */
     size_t vocab_size, hidden_size, intermediate_size;
+    /* vocabulary_growth.h: rows of the files' embeddings, 0: vocab_size; and new tokens */
+    size_t stored_vocab, new_token_count;
+    const uint32_t *new_tokens;
     size_t layers, heads, kv_heads, head_size;
     size_t experts;                                  /* 0: none */
     size_t chosen_experts, expert_size, shared_size; /* of rows; of MLPs, 0: none */

@@ -223,6 +223,7 @@ struct model {
     bool fused_experts;         /* files have one tensor for the matrices of all experts */
     struct safetensors *merged; /* adapter merged into the base: create_new_adapter */
     struct lora merged_lora;
+    double *growth[2];      /* means of the rows of head and embeddings: model_growth.c */
     struct pissa *pissa[2]; /* by parameter, of the trained and of the merged adapter */
 };
 

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "precision/nf4.h"
 #include "train/model/model_dora.h"
+#include "train/model/model_growth.h"
 #include "train/model/model_pissa.h"
 #include "train/model/weights.h"
 
@@ -176,6 +177,8 @@ bool model_read(const struct model *model, const struct model_rows *rows,
     if (!t)
         return error_set(err, ERROR_DATA, "%s: the tensor %s is missing",
                          model->plan->model_name_or_path, p->name);
+    if (model_grows(model, p))
+        return model_read_grown(model, t, rows, err);
     return model_check_shape(t, p, err) && model_read_parameter(model, t, rows, err);
 }
 
@@ -433,7 +436,7 @@ static bool load_parameter(const struct model_loader *l, size_t index, struct er
     if (model_is_adapter(&m->shapes.parameters[index]) && m->plan->generation.alone)
         return model_load_separate_adapter(l, index, err);
     if (!model_is_adapter(&m->shapes.parameters[index]) && m->base_files && !m->merged &&
-        !model_pissa_changes(m, p, false))
+        !model_pissa_changes(m, p, false) && !model_grows(m, p))
         t = model_find_tensor(m, p->name);
     if (t && model_check_shape(t, p, NULL) && upload_stored(l, t, p))
         return true;

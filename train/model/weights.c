@@ -195,7 +195,11 @@ static bool check(const char *dir, const struct safetensors *files,
 
     for (size_t i = 0; i < shapes->count; i++) {
         const struct shape_parameter *p = &shapes->parameters[i];
-        const struct weights_expected expected = { p->rank, p->rows, p->cols, p->stored };
+        bool grown = config->stored_vocab > 0 && p->part == PART_WEIGHT &&
+                     (p->module == MODULE_EMBED || p->module == MODULE_HEAD);
+        const struct weights_expected expected = { p->rank,
+                                                   grown ? config->stored_vocab : p->rows,
+                                                   p->cols, p->stored };
         const struct stored_tensor *t = weights_find(files, &names, config, p->name);
 
         if (!t)

@@ -44,6 +44,7 @@ struct tokenizer {
     void (*release)(void *attached);
     int64_t bos, eos, pad;
     bool adds_bos;
+    json_t *new_tokens; /* members of "added_tokens"; NULL: none */
 };
 
 void token_list_add(struct token_list *list, uint32_t id)
@@ -303,6 +304,7 @@ void tokenizer_close(struct tokenizer *tokenizer)
         tokenizer->release(tokenizer->attached);
     detokenizer_free(tokenizer->detokenizer);
     postprocessor_free(tokenizer->postprocessor);
+    json_decref(tokenizer->new_tokens);
     added_tokens_free(tokenizer->added);
     bpe_free(tokenizer->bpe);
     unigram_free(tokenizer->unigram);
@@ -466,7 +468,31 @@ static struct tokenizer *tokenizer_new(const json_t *json, const char *where,
     return NULL;
 }
 
-static struct tokenizer *open_file(const char *file, struct error *err)
+/* Keep the last `count` of the added tokens, with their ids. */
+static void keep_new(struct tokenizer *tokenizer, const json_t *json, size_t count)
+{
+    const json_t *list = json_object_get(json, "added_tokens");
+    size_t all = json_array_size(list);
+
+    if (count == 0)
+        return;
+    tokenizer->new_tokens = json_array();
+    for (size_t i = all - count; i < all; i++) {
+        json_t *token = json_deep_copy(json_array_get(list, i));
+        const char *name = json_string_value(json_object_get(token, "content"));
+
+        json_object_set_new(token, "id", json_integer(tokenizer_find(tokenizer, name)));
+        json_array_append_new(tokenizer->new_tokens, token);
+    }
+}
+
+const json_t *tokenizer_new_tokens(const struct tokenizer *tokenizer)
+{
+    return tokenizer->new_tokens;
+}
+
+static struct tokenizer *open_file(const char *file, const struct new_tokens *more,
+                                   struct error *err)
 {
     struct tokenizer *tokenizer = NULL;
     struct text text;
@@ -475,8 +501,13 @@ static struct tokenizer *open_file(const char *file, struct error *err)
     text_init(&text, MAX_FILE_BYTES);
     if (file_read(file, MAX_FILE_BYTES, &text, NULL, err))
         json = json_read_text(text.data, text.len, file, 1, err);
-    if (json)
+    if (json) {
+        size_t count = more->normal || more->special ? new_tokens_append(more, json) : 0;
+
         tokenizer = tokenizer_new(json, file, text.len, err);
+        if (tokenizer)
+            keep_new(tokenizer, json, count);
+    }
     json_decref(json);
     text_clear(&text);
     return tokenizer;
@@ -551,16 +582,28 @@ static struct tokenizer *open_source(const char *dir, struct error *err)
 
 struct tokenizer *tokenizer_open(const char *path, struct error *err)
 {
+    return tokenizer_open_with(path, &(struct new_tokens) { NULL, NULL }, err);
+}
+
+struct tokenizer *tokenizer_open_with(const char *path, const struct new_tokens *more,
+                                      struct error *err)
+{
     bool is_dir = file_is_dir(path);
     char *file = is_dir ? path_join(path, "tokenizer.json") : memory_strdup(path);
     struct tokenizer *tokenizer = NULL;
 
     if (file_exists(file)) {
-        tokenizer = open_file(file, err);
+        tokenizer = open_file(file, more, err);
         if (tokenizer && is_dir && !read_configs(tokenizer, path, err)) {
             tokenizer_close(tokenizer);
             tokenizer = NULL;
         }
+    } else if (is_dir && (more->normal || more->special)) {
+        error_set(
+            err, ERROR_JOB,
+            "add_tokens: %s has no tokenizer.json to which tokens can be added; save "
+            "one with transformers first",
+            path);
     } else if (is_dir) {
         tokenizer = open_source(path, err);
     } else {

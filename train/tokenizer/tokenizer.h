@@ -6,6 +6,7 @@
 
 #include "base/heartbeat.h"
 #include "base/text.h"
+#include "train/tokenizer/new_tokens.h"
 
 struct tokenizer;
 
@@ -19,6 +20,11 @@ struct token_list {
  * without it has tokenizer.model, tekken.json, or vocab.json and merges.txt, which are read
  * as transformers converts them. ERROR_DATA names unsupported features. */
 struct tokenizer *tokenizer_open(const char *path, struct error *err);
+/* The same, with tokens that tokenizer.json, which must exist, may not have. */
+struct tokenizer *tokenizer_open_with(const char *path, const struct new_tokens *more,
+                                      struct error *err);
+/* Return the members of "added_tokens" for those that it did not have; NULL: none. */
+const json_t *tokenizer_new_tokens(const struct tokenizer *tokenizer);
 /* Return whether a folder has one of these files. */
 bool tokenizer_exists(const char *dir);
 void tokenizer_close(struct tokenizer *tokenizer);
