@@ -24,8 +24,7 @@
 #include "train/estimate.h"
 #include "train/files/safetensors.h"
 #include "train/model/optimizer_table.h"
-#include "train/model/rope_scaling.h"
-#include "train/model/vocabulary_growth.h"
+#include "train/model/plan_config.h"
 
 /* The rule of each fault in document.h. */
 static const char *const fault_rules[] = {
@@ -173,6 +172,9 @@ static void read_model(struct analyzer *analyzer, const struct plan *plan)
                               .method = plan->method,
                               .stage = plan->stage,
                               .quantization_bit = plan->quantization_bit,
+                              .additional_target = plan->additional_target,
+                              .adapter_name_or_path = plan->adapter_name_or_path,
+                              .create_new_adapter = plan->create_new_adapter,
                               .resize_vocab = plan->resize_vocab,
                               .add_tokens = plan->add_tokens,
                               .add_special_tokens = plan->add_special_tokens };
@@ -191,8 +193,7 @@ static void read_model(struct analyzer *analyzer, const struct plan *plan)
     if (!path || !file_is_dir(path))
         return;
     model = arena_alloc(analyzer->arena, sizeof(*model));
-    if (rope_scaling_read_config(&how, path, analyzer->arena, model, &ignored) &&
-        vocabulary_grow(&how, path, analyzer->arena, model, &ignored))
+    if (plan_config_read(&how, path, analyzer->arena, model, &ignored))
         analyzer->model = model;
     else
         analyzer->model_error = config_error(analyzer, path, &ignored);

@@ -18,7 +18,7 @@
 #include "train/chat/chat.h"
 #include "train/dataset/dataset.h"
 #include "train/run.h"
-#include "train/model/rope_scaling.h"
+#include "train/model/plan_config.h"
 #include "train/model/vocabulary_growth.h"
 
 #include <sys/resource.h>
@@ -108,8 +108,7 @@ static bool check(const struct plan *plan, const struct data *data, struct error
     struct arena *arena = arena_new();
     struct model_config config;
     bool ok =
-        rope_scaling_read_config(plan, plan->model_name_or_path, arena, &config, err) &&
-        vocabulary_grow(plan, plan->model_name_or_path, arena, &config, err) &&
+        plan_config_read(plan, plan->model_name_or_path, arena, &config, err) &&
         run_check_data(plan, &config, &(struct run_data) { data->train, data->eval },
                        err) &&
         (!data->questions || run_check_questions(plan, &config, data->questions, err));

@@ -356,6 +356,7 @@ EXTRA_DIST += %D%/golden/feedback_loss.json %D%/golden/feedback_loss.py
 EXTRA_DIST += %D%/golden/token_losses.json %D%/golden/token_losses.py
 EXTRA_DIST += %D%/golden/distill.json %D%/golden/distill.py
 EXTRA_DIST += %D%/golden/mix.json %D%/golden/mix.py
+EXTRA_DIST += %D%/golden/saved_head.json %D%/golden/saved_head.py
 EXTRA_DIST += %D%/golden/sampling.json %D%/golden/sampling.py
 EXTRA_DIST += %D%/golden/schedule.json %D%/golden/schedule.py
 EXTRA_DIST += %D%/golden/similarity.json %D%/golden/similarity.py

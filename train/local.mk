@@ -166,6 +166,7 @@ libtrain_a_SOURCES += %D%/model/multimodal.c %D%/model/multimodal.h
 libtrain_a_SOURCES += %D%/model/optimizer.c %D%/model/optimizer.h
 libtrain_a_SOURCES += %D%/model/optimizer_table.c %D%/model/optimizer_table.h
 libtrain_a_SOURCES += %D%/model/parallel.c %D%/model/parallel.h
+libtrain_a_SOURCES += %D%/model/plan_config.c %D%/model/plan_config.h
 libtrain_a_SOURCES += %D%/model/quant_state.c %D%/model/quant_state.h
 libtrain_a_SOURCES += %D%/model/quantized_config.c %D%/model/quantized_config.h
 libtrain_a_SOURCES += %D%/model/rope.c %D%/model/rope.h

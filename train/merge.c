@@ -14,7 +14,7 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/merge_plan.h"
 #include "train/model/model.h"
-#include "train/model/rope_scaling.h"
+#include "train/model/plan_config.h"
 #include "train/model/vocabulary_growth.h"
 #include "train/model/shapes.h"
 
@@ -66,10 +66,8 @@ static bool open_model(struct merge *merge, struct error *err)
     };
 
     merge->arena = arena_new();
-    if (!rope_scaling_read_config(plan, plan->model_name_or_path, merge->arena,
-                                  &merge->config, err) ||
-        !vocabulary_grow(plan, plan->model_name_or_path, merge->arena, &merge->config,
-                         err))
+    if (!plan_config_read(plan, plan->model_name_or_path, merge->arena, &merge->config,
+                          err))
         return false;
     with.rounded_bytes = shapes_fp8_bytes(plan, &merge->config, options.rows_max);
     options.backend = merge->be = backend_open(&with, err);

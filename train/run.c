@@ -20,7 +20,7 @@
 #include "train/rollout.h"
 #include "train/model/attention_room.h"
 #include "train/model/parallel.h"
-#include "train/model/rope_scaling.h"
+#include "train/model/plan_config.h"
 #include "train/model/vocabulary_growth.h"
 #include "train/model/shapes.h"
 
@@ -602,9 +602,8 @@ bool run_open(struct run *run, struct error *err)
 
     run->arena = arena_new();
     if (!criterion_check(plan, NULL, err) ||
-        !rope_scaling_read_config(plan, plan->model_name_or_path, run->arena,
-                                  &run->config, err) ||
-        !vocabulary_grow(plan, plan->model_name_or_path, run->arena, &run->config, err) ||
+        !plan_config_read(plan, plan->model_name_or_path, run->arena, &run->config,
+                          err) ||
         !open_data(run, err))
         return false;
     return (plan->stage != STAGE_GRPO || !run->train || rollout_open(run, err)) &&

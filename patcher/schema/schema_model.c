@@ -88,7 +88,10 @@ static const struct key rows[] = {
           "layer must be matched in all blocks or in none." },
     { TS_USED("additional_target", KEY_LIST, NULL), .into = TS_FIELD(additional_target),
       .help = "modules, other than the adapters, whose weights are trained "
-              "completely and saved with the adapter" },
+              "completely and saved with the adapter",
+      .manual =
+          "A head that the model shares with its embeddings becomes a matrix of its own "
+          "if it is named, as in PEFT; embed_tokens alone trains both as one." },
     { TS_USED("use_dora", KEY_BOOL, "false"), .into = TS_FIELD(use_dora),
       .help = "DoRA: also train the norm of each row of the adapted weights",
       .manual =

@@ -13,7 +13,7 @@
 #include "runner/job/containment.h"
 #include "train/chat/chat.h"
 #include "train/generation/prompt.h"
-#include "train/model/rope_scaling.h"
+#include "train/model/plan_config.h"
 #include "train/model/vocabulary_growth.h"
 #include "train/model/shapes.h"
 
@@ -369,11 +369,8 @@ static bool run(struct generator *g, const struct machine *machine, struct error
         return false;
     apply_options(g);
     more = plan_new_tokens(plan);
-    if (!is_in_range(g, err) ||
-        !rope_scaling_read_config(plan, plan->model_name_or_path, g->target.arena,
-                                  &g->config, err) ||
-        !vocabulary_grow(plan, plan->model_name_or_path, g->target.arena, &g->config,
-                         err))
+    if (!is_in_range(g, err) || !plan_config_read(plan, plan->model_name_or_path,
+                                                  g->target.arena, &g->config, err))
         return false;
     g->tokenizer = chat_tokenizer_open(g->target.folder, NULL);
     if (!g->tokenizer)

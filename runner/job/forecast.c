@@ -11,8 +11,7 @@
 #include "base/file.h"
 #include "train/estimate.h"
 #include "train/evaluation_plan.h"
-#include "train/model/rope_scaling.h"
-#include "train/model/vocabulary_growth.h"
+#include "train/model/plan_config.h"
 #include "train/model/shapes.h"
 
 static bool read_model(const struct plan *plan, struct arena *arena,
@@ -24,8 +23,7 @@ static bool read_model(const struct plan *plan, struct arena *arena,
         return error_set(err, ERROR_JOB, "no model_name_or_path");
     if (!file_is_dir(dir))
         return error_set(err, ERROR_DATA, "%s does not exist here", dir);
-    return rope_scaling_read_config(plan, dir, arena, config, err) &&
-           vocabulary_grow(plan, dir, arena, config, err);
+    return plan_config_read(plan, dir, arena, config, err);
 }
 
 static void count_parameters(const struct plan *plan, const struct model_config *config,

@@ -11,8 +11,7 @@
 #include "runner/job/plan_json.h"
 #include "runner/output/report.h"
 #include "runner/output/report_json.h"
-#include "train/model/rope_scaling.h"
-#include "train/model/vocabulary_growth.h"
+#include "train/model/plan_config.h"
 
 /* The unchanged job and the inputs that the estimates of all rows share. */
 struct base_job {
@@ -45,9 +44,7 @@ static bool open_base(const struct inspection *inspection, const struct steps *s
     if (!dir || !file_is_dir(dir))
         return error_set(&base->why_not, ERROR_DATA, "%s does not exist here",
                          dir ? dir : "the model");
-    return rope_scaling_read_config(plan, dir, base->arena, &base->config,
-                                    &base->why_not) &&
-           vocabulary_grow(plan, dir, base->arena, &base->config, &base->why_not);
+    return plan_config_read(plan, dir, base->arena, &base->config, &base->why_not);
 }
 
 static const char *fit_word(const struct memory_use *use)

@@ -49,7 +49,7 @@ KINDS = {
     "modules_to_save": ({"target_modules": ["q_proj"], "modules_to_save": ["embed_tokens", "lm_head"]}, False, None),
     "saved norm": ({"target_modules": ["q_proj"], "modules_to_save": ["norm"]}, True, None),
     "tied, saved apart": ({"target_modules": ["q_proj"], "modules_to_save": ["embed_tokens", "lm_head"]}, True,
-                          "separately"),
+                          None),
     "one layer": ({"target_modules": ["q_proj"], "layers_to_transform": [1]}, False, "in 1 of 2 layers"),
     "one layer by name": ({"target_modules": ["layers.1.self_attn.q_proj"]}, False, "in 1 of 2 layers"),
     "rank_pattern": ({"target_modules": ["q_proj", "v_proj"], "rank_pattern": {"q_proj": 2}}, False, "rank_pattern"),

@@ -12,6 +12,7 @@
 #include "tests/unit/unit_prequantized.h"
 #include "train/chat/template_saving.h"
 #include "train/model/model_internal.h"
+#include "train/model/plan_config.h"
 #include "train/model/vocabulary_growth.h"
 #include "train/tokenizer/tokenizer.h"
 
@@ -38,6 +39,7 @@ static int read_golden(void **state)
     json_array_append_new(both, read_file("tests/golden/dora.json"));
     json_array_append_new(both, read_file("tests/golden/pissa.json"));
     json_array_append_new(both, read_file("tests/golden/new_tokens.json"));
+    json_array_append_new(both, read_file("tests/golden/saved_head.json"));
     *state = both;
     return 0;
 }
@@ -196,6 +198,10 @@ static void check_adapter(struct unit_model *u, const json_t *golden, const json
     u->plan.method = METHOD_LORA;
     u->plan.lora_rank = 99; /* the adapter's settings override the job's */
     u->plan.adapter_name_or_path = adapter;
+    if (!u->config.quantized.enabled)
+        unit_must(plan_config_read(&u->plan, u->plan.model_name_or_path, u->arena,
+                                   &u->config, &err),
+                  &err);
     unit_model_start(u, batch.rows, batch.sequences, 2);
     check_training(u, run, &batch);
     unit_must(model_save(u->model, saved, &err), &err);
@@ -422,6 +428,13 @@ static void test_pissa_matches_peft(void **state)
     check_pissa(json_array_get(*state, 4), "qwen2 some");
 }
 
+/* Embeddings and head are one matrix in the files, but not in the adapter. */
+static void test_saved_head_matches_peft(void **state)
+{
+    check_run(json_array_get(*state, 6), "both");
+    check_run(json_array_get(*state, 6), "head");
+}
+
 /* ---- New tokens ---- */
 
 static void check_ids(const struct tokenizer *tokenizer, const json_t *texts)
@@ -538,6 +551,7 @@ int main(void)
         cmocka_unit_test(test_dora_matches_peft),
         cmocka_unit_test(test_dora_over_4_bits_matches_peft),
         cmocka_unit_test(test_pissa_matches_peft),
+        cmocka_unit_test(test_saved_head_matches_peft),
         cmocka_unit_test(test_new_tokens_match_transformers),
     };
 

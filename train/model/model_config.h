@@ -53,7 +53,8 @@ struct model_config {
     bool has_local;
     /* 0 to below 1; dropout_keys */
     double embed_dropout, residual_dropout, attention_dropout;
-    bool tied; /* lm_head shares embed_tokens */
+    bool tied;   /* lm_head shares embed_tokens */
+    bool untied; /* only in the files: plan_config.h */
     bool qkv_bias, output_bias, mlp_bias, head_bias;
     /* torch_dtype / dtype; FORMAT_COUNT if absent */
     enum format dtype;

@@ -18,6 +18,12 @@
 /* Streams of the noise, after those of model_init_weights. */
 #define NOISE_STREAMS ((uint32_t)1 << 24)
 
+/* A head that was tied starts with the rows of the embeddings. */
+static size_t index_of(const struct model *m, const struct parameter *p)
+{
+    return (size_t)((m->config->untied ? m->embed : p) - m->parameters);
+}
+
 bool model_grows(const struct model *m, const struct parameter *p)
 {
     const struct shape_parameter *shape = &m->shapes.parameters[p - m->parameters];
@@ -81,7 +87,7 @@ static const double *mean_of(const struct model *m, const struct parameter *p,
 static void fill_new(const struct model *m, const struct parameter *p, size_t row,
                      const double *mean, float *out)
 {
-    uint32_t stream = (uint32_t)(p - m->parameters) + NOISE_STREAMS;
+    uint32_t stream = (uint32_t)index_of(m, p) + NOISE_STREAMS;
     double size = 1 / sqrt((double)p->cols);
 
     for (size_t j = 0; j < p->cols; j++)
@@ -113,8 +119,7 @@ bool model_read_grown(const struct model *m, const struct stored_tensor *t,
         if (is_new(m, row))
             fill_new(m, p, row, mean, out);
         else if (row >= stored.rows)
-            model_init_weights(m, (size_t)(p - m->parameters), row * p->cols, p->cols,
-                               out);
+            model_init_weights(m, index_of(m, p), row * p->cols, p->cols, out);
     }
     return true;
 }

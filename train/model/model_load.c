@@ -312,7 +312,7 @@ static bool is_ignored(const struct model *m, const char *name)
     for (size_t i = 0; architecture->ignored[i]; i++)
         if (text_ends(name, architecture->ignored[i]))
             return true;
-    return m->config->tied && is_weight_of(name, m->names.head);
+    return (m->config->tied || m->config->untied) && is_weight_of(name, m->names.head);
 }
 
 /* In the config.json of a model with towers, transformers 5 may write tie_word_embeddings
@@ -357,6 +357,8 @@ static bool check_extra_tensors(const struct model *m, struct error *err)
     size_t stored = safetensors_count(m->base_files), known = 0;
 
     for (size_t i = 0; i < m->shapes.count; i++) {
+        if (m->config->untied && m->shapes.parameters[i].module == MODULE_HEAD)
+            continue; /* it is that of the embeddings */
         known += model_find_tensor(m, m->shapes.parameters[i].name) != NULL;
         known += m->config->quantized.enabled
                      ? model_count_quant_tensors(m, &m->parameters[i])

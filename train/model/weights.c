@@ -79,17 +79,32 @@ void weights_name(const struct model_config *config, const struct text_names *na
         text_adds(out, name);
 }
 
+/* A head that is untied has the weights of the embeddings, even if the files have one. */
+static bool is_copied_head(const struct model_config *config, const char *name)
+{
+    const char *head = config->architecture->paths[MODULE_HEAD];
+
+    return config->untied && text_starts(name, head) &&
+           strcmp(name + strlen(head), ".weight") == 0;
+}
+
 const struct stored_tensor *weights_find(const struct safetensors *files,
                                          const struct text_names *names,
                                          const struct model_config *config,
                                          const char *name)
 {
     const struct stored_tensor *found;
-    struct text stored;
+    struct text embed, stored;
 
+    text_init(&embed, 0);
     text_init(&stored, 0);
+    if (is_copied_head(config, name)) {
+        text_addf(&embed, "%s.weight", config->architecture->paths[MODULE_EMBED]);
+        name = embed.data;
+    }
     weights_name(config, names, name, &stored);
     found = safetensors_find(files, stored.data);
+    text_clear(&embed);
     text_clear(&stored);
     return found;
 }
