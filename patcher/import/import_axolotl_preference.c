@@ -114,12 +114,14 @@ void import_axolotl_preference(struct importing *im)
 
     if (!rl || import_is_off(import_find(im, "rl")->value))
         return;
+    if (import_axolotl_reinforcement(im))
+        return;
     for (size_t i = 0; i < TS_COUNT(kinds); i++)
         if (strcmp(kinds[i][0], rl) == 0)
             loss = kinds[i][1];
     if (!loss) {
         import_refuse(im, ERROR_JOB, import_find(im, "rl")->value,
-                      "rl must be dpo, ipo, orpo or simpo, not %s", rl);
+                      "rl must be dpo, ipo, orpo, simpo, grpo or gdpo, not %s", rl);
         return;
     }
     if (strcmp(rl, "dpo") == 0)

@@ -5,7 +5,7 @@
 
 #include "patcher/import/import.h"
 
-#define IMPORT_LINES 80 /* upper bound of the keys that an import writes */
+#define IMPORT_LINES 112 /* upper bound of the keys that an import writes */
 
 /* One line of the job. */
 struct import_line {
@@ -122,6 +122,9 @@ bool import_copy(struct importing *im, const char *from, const char *to,
                  const char *note);
 void import_copies(struct importing *im, const struct import_copy *rows, size_t count);
 void import_groups(struct importing *im, const struct import_group *rows, size_t count);
+/* The same for the members of a map that have no outcome yet. */
+void import_groups_of(struct importing *im, const char *block,
+                      const struct import_group *rows, size_t count);
 
 /* ---- datasets ---- */
 
@@ -167,6 +170,8 @@ void import_data(struct importing *im, const char *key, const struct import_data
 bool import_axolotl(struct importing *im);
 /* Import rl: stage dpo with its loss, or an error; nothing if the key is missing. */
 void import_axolotl_preference(struct importing *im);
+/* Import rl: grpo or gdpo as stage grpo, or set an error; false: rl is something else. */
+bool import_axolotl_reinforcement(struct importing *im);
 /* Return the columns of a dataset's two answers as JSON in *columns, and whether their
  * names differ from the usual ones. */
 bool import_axolotl_answer_columns(struct importing *im, const struct node *map,

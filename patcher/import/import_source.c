@@ -278,16 +278,17 @@ void import_copies(struct importing *im, const struct import_copy *rows, size_t 
 }
 
 static void drop_entry(struct importing *im, const struct import_group *row,
-                       const struct entry *entry)
+                       const struct entry *entry, const char *prefix)
 {
     const char *why = import_idle_reason(entry->value, row->why);
     bool is_reason = why == row->why;
 
     import_add_outcome(
         im, entry,
-        &(struct import_key) { .name = entry->key->text,
-                               .outcome = is_reason ? row->outcome : IMPORT_IDLE,
-                               .why = why });
+        &(struct import_key) {
+            .name = arena_printf(im->arena, "%s%s", prefix, entry->key->text),
+            .outcome = is_reason ? row->outcome : IMPORT_IDLE,
+            .why = why });
 }
 
 /* Return whether a word of a table matches the key.  `liger_*` matches the prefix. */
@@ -317,7 +318,20 @@ void import_groups(struct importing *im, const struct import_group *rows, size_t
     for (size_t at = 0; at < root->count; at++)
         for (size_t i = 0; i < count; i++)
             if (group_matches(&rows[i], root->entries[at].key->text)) {
-                drop_entry(im, &rows[i], &root->entries[at]);
+                drop_entry(im, &rows[i], &root->entries[at], "");
                 break;
             }
+}
+
+void import_groups_of(struct importing *im, const char *block,
+                      const struct import_group *rows, size_t count)
+{
+    const struct entry *of = import_find(im, block);
+    const struct node *map = of ? node_value(of->value) : NULL;
+    const char *prefix = arena_printf(im->arena, "%s.", block);
+
+    for (size_t at = 0; map && map->kind == NODE_MAP && at < map->count; at++)
+        for (size_t i = 0; i < count && !import_has_outcome(im, &map->entries[at]); i++)
+            if (group_matches(&rows[i], map->entries[at].key->text))
+                drop_entry(im, &rows[i], &map->entries[at], prefix);
 }

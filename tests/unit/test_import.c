@@ -14,7 +14,11 @@ static void test_import_refuses_unsupported_training(void **state)
         uint32_t line;
         const char *word;
     } cases[] = {
-        { AXOLOTL "rl: kto\n", ERROR_JOB, 3, "must be dpo, ipo, orpo or simpo, not kto" },
+        { AXOLOTL "rl: kto\n", ERROR_JOB, 3,
+          "must be dpo, ipo, orpo, simpo, grpo or gdpo, not kto" },
+        { AXOLOTL "rl: grpo\ntrl:\n  reward_funcs: [rewards.format]\n", ERROR_JOB, 5,
+          "rewards.format is a function in Python" },
+        { AXOLOTL "rl: grpo\n", ERROR_JOB, 3, "without trl.reward_funcs has no reward" },
         { AXOLOTL "rl: dpo\ndpo_loss_type: [robust]\n", ERROR_JOB, 4, "dpo_loss_type" },
         { AXOLOTL "rl: dpo\nrl_beta: 0\n", ERROR_DATA, 4, "pref_beta" },
         { AXOLOTL "reward_model: true\n", ERROR_JOB, 3, "reward" },

@@ -318,6 +318,33 @@ static void test_import_keeps_the_preferences_of_axolotl(void **state)
     check_meanings(meanings, TS_COUNT(meanings));
 }
 
+#define AXOLOTL_REWARDED(rl, trl)                                               \
+    "base_model: m\nadapter: lora\nlora_r: 8\nlora_dropout: 0.1\nrl: " rl       \
+    "\ntrl: {reward_funcs: [trl.rewards.accuracy_reward]" trl "}\ndatasets: [{" \
+    "path: a/b, type: chat_template}]\nchat_template: chatml\n"
+
+static void test_import_keeps_the_rewards_of_axolotl(void **state)
+{
+    static const struct meaning meanings[] = {
+        { AXOLOTL_REWARDED("grpo", ""), "stage", "grpo" },
+        { AXOLOTL_REWARDED("grpo", ""), "reward_funcs", "answer" },
+        { AXOLOTL_REWARDED("grpo", ""), "lora_dropout", NULL },
+        { AXOLOTL_REWARDED("grpo", ", beta: 0.04"), "beta", "0.04" },
+        { AXOLOTL_REWARDED("grpo", ", beta: 0.04"), "pref_beta", NULL },
+        { AXOLOTL_REWARDED("grpo", ", num_generations: 4"), "num_generations", "4" },
+        { AXOLOTL_REWARDED("grpo", ", loss_type: bnpo"), "loss_type", "bnpo" },
+        { AXOLOTL_REWARDED("grpo", ", scale_rewards: false"), "scale_rewards", "none" },
+        { AXOLOTL_REWARDED("grpo", ", temperature: 0.7"), "temperature", "0.7" },
+        { AXOLOTL_REWARDED("grpo", ", use_vllm: true, vllm_mode: colocate"), "stage",
+          "grpo" },
+        { AXOLOTL_REWARDED("gdpo", ""), "multi_objective_aggregation",
+          "normalize_then_sum" },
+    };
+
+    (void)state;
+    check_meanings(meanings, TS_COUNT(meanings));
+}
+
 /* Check the entry of dataset_info.json for two answers under other names. */
 static void test_import_names_the_columns_of_pairs(void **state)
 {
@@ -560,6 +587,7 @@ int main(void)
         cmocka_unit_test(test_import_keeps_saving_and_evaluation_of_axolotl),
         cmocka_unit_test(test_import_names_the_data_of_axolotl),
         cmocka_unit_test(test_import_keeps_the_preferences_of_axolotl),
+        cmocka_unit_test(test_import_keeps_the_rewards_of_axolotl),
         cmocka_unit_test(test_import_names_the_columns_of_pairs),
         cmocka_unit_test(test_import_loses_no_text_of_axolotl),
         cmocka_unit_test(test_import_writes_the_defaults_of_torchtune),
