@@ -39,6 +39,7 @@ libpatcher_a_SOURCES += %D%/import/import_axolotl_batch.c
 libpatcher_a_SOURCES += %D%/import/import_axolotl_data.c
 libpatcher_a_SOURCES += %D%/import/import_axolotl_keys.c
 libpatcher_a_SOURCES += %D%/import/import_axolotl_packing.c
+libpatcher_a_SOURCES += %D%/import/import_axolotl_feedback.c
 libpatcher_a_SOURCES += %D%/import/import_axolotl_loss.c
 libpatcher_a_SOURCES += %D%/import/import_axolotl_preference.c
 libpatcher_a_SOURCES += %D%/import/import_axolotl_reinforcement.c

@@ -63,7 +63,7 @@ static struct step_scalars numbers_of(const struct autopsy *a, size_t index)
 /* Return the sequences per sample as users count them. */
 static size_t sequences_each(const struct autopsy *a)
 {
-    return a->run->plan->stage == STAGE_DPO ? 2 : 1;
+    return plan_prefers(a->run->plan) ? 2 : 1;
 }
 
 static int64_t sample_of(const struct autopsy *a, size_t sequence)

@@ -75,8 +75,9 @@ static bool is_measured(const struct plan *plan, enum metric_kind metric)
     if (plan->stage == STAGE_GRPO)
         return metric == METRIC_REWARD || metric == METRIC_ACCURACY ||
                metric == METRIC_ANSWER_RATE;
-    if (metric == METRIC_LOSS || plan->stage == STAGE_DPO)
-        return metric == METRIC_LOSS || (is_reward(metric) && metric != METRIC_REWARD);
+    if (metric == METRIC_LOSS || plan_prefers(plan))
+        return metric == METRIC_LOSS || metric == METRIC_REWARD_MARGIN ||
+               (metric == METRIC_REWARD_ACCURACY && plan->stage == STAGE_DPO);
     return !is_reward(metric) &&
            (plan->generation.on || (metric == METRIC_ACCURACY && plan->compute_accuracy));
 }
@@ -84,15 +85,22 @@ static bool is_measured(const struct plan *plan, enum metric_kind metric)
 /* Return the metrics of the stage, for messages. */
 static const char *names_of(const struct plan *plan)
 {
-    return plan->stage == STAGE_GRPO  ? "reward, accuracy or answer_rate"
-           : plan->stage == STAGE_DPO ? "loss, rewards/accuracies or rewards/margins"
-                                      : "loss, accuracy or answer_rate";
+    switch (plan->stage) {
+    case STAGE_GRPO:
+        return "reward, accuracy or answer_rate";
+    case STAGE_KTO:
+        return "loss or rewards/margins";
+    case STAGE_DPO:
+        return "loss, rewards/accuracies or rewards/margins";
+    default:
+        return "loss, accuracy or answer_rate";
+    }
 }
 
 static bool check_metric(const struct plan *plan, struct error *err)
 {
     const char *word = plan->metric_for_best_model;
-    bool prefers = plan->stage == STAGE_DPO;
+    bool prefers = plan_prefers(plan);
     const char *names = names_of(plan);
 
     if (!is_used(plan))

@@ -243,6 +243,8 @@ bool evaluation_measure(struct run *run, struct evaluation_parts *parts,
     };
     for (int i = 0; out->prefers && i < REWARDS; i++)
         out->rewards.values[i] = sums[SUM_REWARDS + i] / sums[SUM_WEIGHT];
+    out->rewards.feedback = run->plan->stage == STAGE_KTO;
+    rewards_divide(&out->rewards);
     if (run->rollout)
         out->rewards = rewards_of(sums);
     if (sums[SUM_RUNS] > 0) {

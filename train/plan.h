@@ -10,7 +10,7 @@
 #include "precision/memory.h"
 #include "precision/policy.h"
 
-enum stage { STAGE_SFT, STAGE_PT, STAGE_DISTILL, STAGE_DPO, STAGE_GRPO };
+enum stage { STAGE_SFT, STAGE_PT, STAGE_DISTILL, STAGE_DPO, STAGE_KTO, STAGE_GRPO };
 enum method { METHOD_LORA, METHOD_FULL, METHOD_FREEZE };
 enum schedule_kind {
     SCHEDULE_LINEAR,
@@ -81,10 +81,11 @@ struct distillation_settings {
     enum format format;                /* of most of its bytes, if config is known */
 };
 
-/* Settings of stage dpo: pairs of answers and the reference model. */
+/* Settings of stages dpo and kto: the loss and the reference model. */
 struct preference {
     enum preference_loss loss;
     double beta, ftx, label_smoothing, simpo_gamma;
+    double chosen_weight, rejected_weight; /* of stage kto */
     /* folders of ref_model; NULL: the model before training */
     const char *reference, *adapter;
 };
@@ -327,12 +328,18 @@ static inline bool plan_is_quantized(const struct plan *plan)
     return plan->quantization_bit == 4 && plan->method == METHOD_LORA && !plan->external;
 }
 
+/* Return whether samples are two sequences and the loss is op_preference's. */
+static inline bool plan_prefers(const struct plan *plan)
+{
+    return plan->stage == STAGE_DPO || plan->stage == STAGE_KTO;
+}
+
 /* Return whether the loss compares the model with a reference model. */
 static inline bool plan_has_reference(const struct plan *plan)
 {
     if (plan->stage == STAGE_GRPO)
         return plan->grpo.beta != 0;
-    return plan->stage == STAGE_DPO && plan->preference.loss != PREFERENCE_ORPO &&
+    return plan_prefers(plan) && plan->preference.loss != PREFERENCE_ORPO &&
            plan->preference.loss != PREFERENCE_SIMPO;
 }
 
@@ -354,7 +361,7 @@ static inline const char *plan_teacher_logits(const struct plan *plan)
 /* Return the sequences in a micro-batch of unpacked samples: a preference pair has 2. */
 static inline size_t plan_batch_sequences(const struct plan *plan)
 {
-    return (size_t)plan->per_device_train_batch_size * (plan->stage == STAGE_DPO ? 2 : 1);
+    return (size_t)plan->per_device_train_batch_size * (plan_prefers(plan) ? 2 : 1);
 }
 
 /* Return the rows of the longest sequence of a batch, as far as the plan knows: a sampled

@@ -427,7 +427,7 @@ static void describe(struct run *run)
 {
     const struct plan *plan = run->plan;
     const struct dataset *data = run->train ? run->train : run->eval;
-    bool prefers = plan->stage == STAGE_DPO;
+    bool prefers = plan_prefers(plan);
     char bytes[16];
 
     memory_text(plan->device.kind == DEVICE_CPU ? model_memory(run->model)->low
@@ -557,7 +557,7 @@ void run_rewards_text(const struct rewards *rewards, const char *prefix,
     char number[32];
 
     for (int i = 0; i < REWARDS; i++) {
-        if (rewards->names && isnan(rewards->values[i]))
+        if (!rewards_show(rewards, (enum reward)i))
             continue;
         run_number_text(rewards->values[i], number);
         text_addf(line, "'%s%s': %s, ", prefix,

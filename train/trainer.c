@@ -85,6 +85,7 @@ static void log_step(struct run *run)
 
     rewards_add(&metric.rewards, &progress->window_rewards,
                 1 / (double)progress->window_steps);
+    rewards_divide(&metric.rewards);
     run_number_text(metric.loss, number[0]);
     run_number_text(metric.grad_norm, number[1]);
     run_number_text(metric.learning_rate, number[2]);

@@ -258,8 +258,8 @@ static void read_type(struct reading *reading, const struct node *map,
     const struct entry *entry = node_find(map, "type");
     const struct node *value = entry ? node_value(entry->value) : NULL;
     const char *name = value && value->kind == NODE_SCALAR ? value->text : NULL;
-    const bool pairs = import_is_preference(im);
-    const struct type *type = type_of(name, pairs);
+    const bool pairs = import_is_preference(im), marks = import_is_feedback(im);
+    const struct type *type = type_of(name, pairs || marks);
     struct template_request *template_request =
         &reading->requests[reading->request_count++];
 
@@ -270,31 +270,34 @@ static void read_type(struct reading *reading, const struct node *map,
     if (value && value->kind == NODE_MAP) {
         if (pairs)
             import_axolotl_pair(im, value, NULL, set);
+        else if (marks)
+            import_axolotl_answer(im, value, NULL, set);
         else
             read_custom(im, value, set);
         report_type(reading, entry,
                     "Axolotl has a custom prompt; this job uses the template instead");
         return;
     }
-    if (!type) {
+    if (!type || (marks && !import_axolotl_answer(im, NULL, name, set))) {
         report_type(
             reading, entry,
             arena_printf(im->arena,
                          "Axolotl's type %s is not supported: write the records as %s",
                          name && *name ? name : "(none)",
-                         pairs ? "prompt, chosen and rejected"
-                               : "instruction and output, or as messages"));
+                         pairs   ? "prompt, chosen and rejected"
+                         : marks ? "prompt, completion and label"
+                                 : "instruction and output, or as messages"));
         return;
     }
     template_request->type = name;
     template_request->is_text = type->kind == KIND_TEXT;
     template_request->template_name = type->template_name;
     reading->texts += template_request->is_text;
-    if (type->kind == KIND_MESSAGES) {
+    if (type->kind == KIND_MESSAGES && !marks) {
         read_columns(im, map, set);
         read_chat(im, template_request);
     }
-    if (type->kind == KIND_PAIRS) {
+    if (type->kind == KIND_PAIRS && !marks) {
         import_axolotl_pair(im, map, name, set);
         if (!type->template_name)
             read_chat(im, template_request);

@@ -116,12 +116,18 @@ void import_axolotl_preference(struct importing *im)
         return;
     if (import_axolotl_reinforcement(im))
         return;
+    if (strcmp(rl, "kto") == 0) {
+        import_axolotl_feedback(im);
+        import_beta(im);
+        import_groups(im, groups, TS_COUNT(groups));
+        return;
+    }
     for (size_t i = 0; i < TS_COUNT(kinds); i++)
         if (strcmp(kinds[i][0], rl) == 0)
             loss = kinds[i][1];
     if (!loss) {
         import_refuse(im, ERROR_JOB, import_find(im, "rl")->value,
-                      "rl must be dpo, ipo, orpo, simpo, grpo or gdpo, not %s", rl);
+                      "rl must be dpo, ipo, orpo, simpo, kto, grpo or gdpo, not %s", rl);
         return;
     }
     if (strcmp(rl, "dpo") == 0)

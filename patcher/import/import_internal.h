@@ -181,6 +181,14 @@ bool import_axolotl_answer_columns(struct importing *im, const struct node *map,
 void import_axolotl_pair(struct importing *im, const struct node *map, const char *type,
                          struct import_data *set);
 void import_axolotl_data(struct importing *im);
+/* Return whether the stage is kto, whose records mark answers as good or bad. */
+bool import_is_feedback(const struct importing *im);
+/* Import rl: kto. */
+void import_axolotl_feedback(struct importing *im);
+/* Set the columns of a dataset for it: of a map of fields, or of a named type (custom
+ * NULL).  Return false for another type. */
+bool import_axolotl_answer(struct importing *im, const struct node *custom,
+                           const char *type, struct import_data *set);
 /* Import the losses DFT and EAFT. */
 void import_axolotl_loss(struct importing *im);
 /* Import micro_batch_size and the accumulation of a step. */

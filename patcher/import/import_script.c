@@ -46,7 +46,7 @@ static const struct unsupported {
 }, trainers[] = {
     { "Reward", "a reward model" },          { "PPO", "reinforcement learning" },
     { "GRPO", "reinforcement learning" },    { "RLOO", "reinforcement learning" },
-    { "KTO", "KTO" },                        { "OnlineDPO", "online DPO" },
+    { "OnlineDPO", "online DPO" },
     { "SentenceTransformer", "embeddings" }, { "PRM", "a reward model" },
 };
 
@@ -106,8 +106,9 @@ static void import_stage(struct importing *im)
     const struct script_facts *facts = script_facts_of(im->source);
     const struct entry *stage = import_find(im, "stage");
     bool dpo = stage && strcmp(stage->value->text, "dpo") == 0;
+    bool kto = stage && strcmp(stage->value->text, "kto") == 0;
 
-    import_set(im, "stage", dpo ? "dpo" : "sft", NULL);
+    import_set(im, "stage", dpo ? "dpo" : kto ? "kto" : "sft", NULL);
     if (stage)
         import_mark_carried(im, "stage", "stage");
     if (!facts->trainer_class || strcmp(facts->trainer_class, "Trainer") == 0)
@@ -320,6 +321,7 @@ static void import_defaults(struct importing *im)
 
     profile_view(trl ? TRAINER_TRL : TRAINER_TRANSFORMERS, &none,
                  !trl                       ? NULL
+                 : import_is_feedback(im)   ? "kto"
                  : import_find(im, "stage") ? "dpo"
                                             : "sft",
                  &view);

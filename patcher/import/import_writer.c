@@ -47,6 +47,8 @@ static const struct line_key {
     { "pref_ftx", NULL },
     { "dpo_label_smoothing", NULL },
     { "simpo_gamma", NULL },
+    { "kto_chosen_weight", NULL },
+    { "kto_rejected_weight", NULL },
     { "use_dft_loss", NULL },
     { "use_eaft_loss", NULL },
     { "eaft_alpha", NULL },

@@ -48,7 +48,7 @@ static void rule_unused_metric(struct rule_context *context)
         return;
     report_criterion(context);
     report_tag(context);
-    if (!plan->predict_with_generate || plan->generation.on || plan->stage == STAGE_DPO)
+    if (!plan->predict_with_generate || plan->generation.on || plan_prefers(plan))
         return; /* TS909 reports preference pairs */
     finding.message = plan->stage == STAGE_PT
                           ? "predict_with_generate has no effect: it answers questions, "

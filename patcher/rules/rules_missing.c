@@ -389,7 +389,7 @@ static struct finding *check_entry(struct rule_context *context, const char *key
 
     if (!dataset_lookup_find(lookup, name, &source, &err) ||
         (!context->plan->external &&
-         !dataset_source_check(&source, context->plan->stage == STAGE_DPO, &err)))
+         !dataset_source_check(&source, context->plan->stage, &err)))
         return report_missing(context, key, rule_error_text(context, &err), NULL);
     return check_source(context, key, &source);
 }

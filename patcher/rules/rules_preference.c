@@ -10,7 +10,7 @@
 
 static bool is_preference(const struct rule_context *context)
 {
-    return context->plan->stage == STAGE_DPO;
+    return plan_prefers(context->plan);
 }
 
 static void rule_reference_model(struct rule_context *context)
@@ -47,14 +47,17 @@ static void rule_reference_model(struct rule_context *context)
 static void report_unused_with_loss(struct rule_context *context, const char *key,
                                     const char *what)
 {
+    const bool feedback = context->plan->stage == STAGE_KTO;
+
     if (rule_entry(context, key))
         rule_report(context,
-                    &(struct finding) { .rule = "TS908",
-                                        .severity = SEVERITY_INFO,
-                                        .message = arena_printf(
-                                            context->arena,
-                                            "%s has no effect with pref_loss: %s, %s",
-                                            key, ref_model_loss(context->plan), what) },
+                    &(struct finding) {
+                        .rule = "TS908",
+                        .severity = SEVERITY_INFO,
+                        .message = arena_printf(context->arena,
+                                                "%s has no effect with %s: %s, %s", key,
+                                                feedback ? "stage" : "pref_loss",
+                                                ref_model_loss(context->plan), what) },
                     key);
 }
 
@@ -76,6 +79,10 @@ static void rule_unused_loss_keys(struct rule_context *context)
                     ref_model_loss(context->plan)),
                 .note = "remove it, or set it to 0" },
             "dpo_label_smoothing");
+    if (preference->loss == PREFERENCE_KTO) {
+        report_unused_with_loss(context, "pref_loss", "which has one loss");
+        report_unused_with_loss(context, "dpo_label_smoothing", "only with pairs");
+    }
     if (preference->loss != PREFERENCE_SIMPO)
         report_unused_with_loss(context, "simpo_gamma", "only with simpo");
     if (ref_model_of(context->plan) == REF_MODEL_NONE) {
@@ -140,13 +147,15 @@ static void report_ignored_key(struct rule_context *context,
         &(struct finding) {
             .rule = "TS909",
             .severity = external ? SEVERITY_ERROR : row->severity,
-            .message = external ? arena_printf(context->arena,
-                                               "LLaMA-Factory accepts %s only in stage "
-                                               "sft and rejects the job",
-                                               row->key)
-                                : arena_printf(context->arena,
-                                               "%s has no effect in stage dpo: %s",
-                                               row->key, row->why),
+            .message =
+                external ? arena_printf(context->arena,
+                                        "LLaMA-Factory accepts %s only in stage "
+                                        "sft and rejects the job",
+                                        row->key)
+                         : arena_printf(context->arena,
+                                        "%s has no effect in stage %s: %s", row->key,
+                                        context->plan->stage == STAGE_KTO ? "kto" : "dpo",
+                                        row->why),
             .note =
                 row->stops && !external ? "remove it: LLaMA-Factory rejects it" : NULL },
         row->key);
@@ -162,6 +171,26 @@ static void rule_dpo_ignored_keys(struct rule_context *context)
         if (is_on(context, ignored_keys[i].key) && (!external || ignored_keys[i].stops) &&
             (!ignored_keys[i].of_lora || context->plan->method == METHOD_LORA))
             report_ignored_key(context, &ignored_keys[i]);
+}
+
+static void rule_single_feedback(struct rule_context *context)
+{
+    const struct plan *plan = context->plan;
+
+    if (plan->stage != STAGE_KTO || plan->external ||
+        plan->per_device_train_batch_size > 1)
+        return;
+    rule_report(
+        context,
+        &(struct finding) {
+            .rule = "TS911",
+            .severity = SEVERITY_WARNING,
+            .message = "each micro-batch has one sample, from which stage kto estimates "
+                       "the divergence from the reference",
+            .note = "set per_device_train_batch_size to 2 or more, and "
+                    "gradient_accumulation_steps to less: TRL requires it" },
+        rule_entry(context, "per_device_train_batch_size") ? "per_device_train_batch_size"
+                                                           : "stage");
 }
 
 static const struct rule rows[] = {
@@ -214,6 +243,19 @@ static const struct rule rows[] = {
           "for it (target: external) the former are errors.",
       .source = "LLaMA-Factory hparams/parser.py: get_train_args; train/dpo/trainer.py; "
                 "data/processor/pairwise.py; TRL DPOConfig: disable_dropout" },
+    { .id = "TS911",
+      .title = "divergence of stage kto from a single sample",
+      .severity = SEVERITY_WARNING,
+      .target = RULE_NATIVE,
+      .run = rule_single_feedback,
+      .explain =
+          "KTO compares an answer with how much likelier answers have become on average "
+          "than they are for the reference. This average is estimated from the samples "
+          "of a micro-batch, each with the answer to another question. With one sample "
+          "the estimate is that of one answer, and the loss is as noisy. TRL refuses "
+          "such a job; LLaMA-Factory, whose example has a batch of 1, accepts it.",
+      .source = "TRL trainer/kto_trainer.py: KTOTrainer.__init__; LLaMA-Factory "
+                "examples/train_lora/qwen3_lora_kto.yaml" },
 };
 
 const struct rules rules_preference = { rows, TS_COUNT(rows) };

@@ -286,10 +286,10 @@ static void refuse_only_evaluates(struct rule_context *context)
                           "a job in stage grpo cannot only evaluate",
                           "set stage: sft with predict_with_generate: true to answer "
                           "questions, or train with eval_strategy");
-    else if (plan->stage == STAGE_DPO)
+    else if (plan_prefers(plan))
         refuse_evaluation(context,
                           rule_entry(context, "do_train") ? "do_train" : "do_predict",
-                          "a job in stage dpo cannot only evaluate: its rewards "
+                          "a job in stage dpo or kto cannot only evaluate: its rewards "
                           "compare the model with itself before training",
                           "set stage: sft to evaluate the model on chosen answers, or "
                           "train with eval_strategy");

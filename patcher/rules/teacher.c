@@ -247,6 +247,7 @@ static const struct second_model_names stage_names[] = {
     [STAGE_DISTILL] = { "teacher_model_name_or_path", "teacher_adapter_name_or_path",
                         "student", "teacher" },
     [STAGE_DPO] = { "ref_model", "ref_model_adapters", "model", "reference" },
+    [STAGE_KTO] = { "ref_model", "ref_model_adapters", "model", "reference" },
     [STAGE_GRPO] = { "ref_model", "ref_model_adapters", "model", "reference" },
 };
 
@@ -312,5 +313,7 @@ enum ref_model ref_model_of(const struct plan *plan)
 
 const char *ref_model_loss(const struct plan *plan)
 {
-    return schema_find("pref_loss")->values[plan->preference.loss];
+    return plan->preference.loss == PREFERENCE_KTO
+               ? "kto"
+               : schema_find("pref_loss")->values[plan->preference.loss];
 }

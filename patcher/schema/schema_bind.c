@@ -241,6 +241,13 @@ static void derive_token_loss(struct plan *plan)
         plan->label_smoothing = 0;
 }
 
+/* Stage kto has one loss, without what belongs to those of stage dpo (TS908). */
+static void derive_feedback(struct plan *plan)
+{
+    plan->preference.loss = PREFERENCE_KTO;
+    plan->preference.label_smoothing = plan->preference.simpo_gamma = 0;
+}
+
 /* The answers of stage grpo: sampled, and neither packed nor smoothed.  Dropout would make
  * their likelihoods differ from those that they were sampled with. */
 static void derive_answers(struct plan *plan)
@@ -278,7 +285,9 @@ static void derive(struct plan *plan)
     plan->request.has_frozen = plan->method != METHOD_FULL;
     plan->request.policy = plan->policy;
     derive_token_loss(plan);
-    if (plan->stage == STAGE_DPO && !plan->external)
+    if (plan->stage == STAGE_KTO)
+        derive_feedback(plan);
+    if (plan_prefers(plan) && !plan->external)
         derive_pairs(plan);
     if (plan->stage == STAGE_GRPO && !plan->external)
         derive_answers(plan);

@@ -6,7 +6,9 @@
 
 #define OWN_KERNELS "trainspool computes the same with its own"
 
-static const char *const stages[] = { "sft", "pt", "distill", "dpo", "grpo", NULL };
+static const char *const stages[] = {
+    "sft", "pt", "distill", "dpo", "kto", "grpo", NULL
+};
 static const struct advice stage_advice[] = {
     { "orpo", "use stage: dpo with pref_loss: orpo" },
     { NULL, NULL },
@@ -45,13 +47,13 @@ static const struct key rows[] = {
     { TS_USED("stage", KEY_ENUM, "sft"),
       .synonyms = "pretrain=pt pretraining=pt cpt=pt instruct=sft kd=distill "
                   "distillation=distill preference=dpo simpo=dpo ipo=dpo",
-      .values = stages, .into = TS_FIELD(stage), .rejects = "rm ppo kto orpo",
+      .values = stages, .into = TS_FIELD(stage), .rejects = "rm ppo orpo",
       .advice = stage_advice,
       .help = "what the job trains on: answers (sft), plain text (pt), answers and "
-              "a teacher's logits (distill), pairs of answers (dpo) or rewards of "
-              "sampled answers (grpo)",
-      .manual = "See DATA for the records of each stage, DISTILLATION for distill "
-                "PREFERENCES for dpo and REINFORCEMENT for grpo." },
+              "a teacher's logits (distill), pairs of answers (dpo), answers that are "
+              "marked as good or bad (kto) or rewards of sampled answers (grpo)",
+      .manual = "See DATA for the records of each stage, DISTILLATION for distill, "
+                "PREFERENCES for dpo and kto, and REINFORCEMENT for grpo." },
     { TS_USED("finetuning_type", KEY_ENUM, "lora"),
       .synonyms = "qlora=lora adapter=lora peft=lora sft=full fft=full",
       .values = methods, .into = TS_FIELD(method), .rejects = "oft",

@@ -168,21 +168,6 @@ static bool name_attention(struct script_value *value)
     return false;
 }
 
-/* Add what an argument of TRL means that a job says otherwise: SFTConfig(loss_type=).
- * Return whether it is such an argument. */
-static bool take_loss(struct script_rows *rows, const struct script_argument *argument)
-{
-    struct script_value value;
-
-    if (!rows->row->program || strcmp(rows->row->program, "sft") != 0 ||
-        !argument->name || strcmp(argument->name, "loss_type") != 0)
-        return false;
-    value = script_evaluate(rows->script, argument->value);
-    if (value.kind == SCRIPT_STRING && strcmp(value.text, "dft") == 0)
-        script_rows_add_fact(rows, "use_dft_loss", "true", argument->value);
-    return true;
-}
-
 void script_rows_add_argument(struct script_rows *rows, const char *key,
                               const struct script_argument *argument)
 {
@@ -211,6 +196,33 @@ void script_rows_add_argument(struct script_rows *rows, const char *key,
     name = script_rows_node(script, script_argument_keyword(argument), NODE_SCALAR, key);
     script_rows_add(rows, name, node,
                     &(struct script_item) { argument->holder, argument->written, at });
+}
+
+/* Add what an argument of TRL means that a job says otherwise: SFTConfig(loss_type=), and
+ * those of KTOConfig. Return whether it is such an argument. */
+static bool take_loss(struct script_rows *rows, const struct script_argument *argument)
+{
+    static const char *const names[][2] = {
+        { "beta", "pref_beta" },
+        { "desirable_weight", "kto_chosen_weight" },
+        { "undesirable_weight", "kto_rejected_weight" },
+    };
+    struct script_value value;
+
+    if (!rows->row->program || !argument->name)
+        return false;
+    for (size_t i = 0; strcmp(rows->row->program, "kto") == 0 && i < TS_COUNT(names); i++)
+        if (strcmp(argument->name, names[i][0]) == 0) {
+            script_rows_add_argument(rows, names[i][1], argument);
+            return true;
+        }
+    if (strcmp(rows->row->program, "sft") != 0 ||
+        strcmp(argument->name, "loss_type") != 0)
+        return false;
+    value = script_evaluate(rows->script, argument->value);
+    if (value.kind == SCRIPT_STRING && strcmp(value.text, "dft") == 0)
+        script_rows_add_fact(rows, "use_dft_loss", "true", argument->value);
+    return true;
 }
 
 void script_rows_take(void *context, const struct script_argument *argument)

@@ -75,15 +75,19 @@ static void add_preference(struct text *out, const struct plan *plan)
 {
     const struct preference *preference = &plan->preference;
 
-    if (plan->stage != STAGE_DPO || plan->external)
+    if (!plan_prefers(plan) || plan->external)
         return;
     text_addf(out, "  preference  %s, beta %g", ref_model_loss(plan), preference->beta);
     if (preference->loss == PREFERENCE_SIMPO)
         text_addf(out, ", gamma %g", preference->simpo_gamma);
+    if (preference->loss == PREFERENCE_KTO)
+        text_addf(out, ", weights %g (good) and %g (bad)", preference->chosen_weight,
+                  preference->rejected_weight);
     if (preference->label_smoothing > 0)
         text_addf(out, ", label smoothing %g", preference->label_smoothing);
     if (preference->ftx > 0)
-        text_addf(out, ", plus %g x cross-entropy of the chosen answer", preference->ftx);
+        text_addf(out, ", plus %g x cross-entropy of the %s answer", preference->ftx,
+                  preference->loss == PREFERENCE_KTO ? "good" : "chosen");
     text_adds(out, "\n              ");
     add_reference(out, plan);
     text_addc(out, '\n');

@@ -78,7 +78,7 @@ json_t *plan_json_preference(const struct plan *plan)
     const struct distillation_settings *second = &plan->kd;
     json_t *object;
 
-    if (plan->stage != STAGE_DPO)
+    if (!plan_prefers(plan))
         return json_null();
     object = json_object();
     json_object_set_new(object, "pref_loss", json_string(ref_model_loss(plan)));
@@ -86,6 +86,12 @@ json_t *plan_json_preference(const struct plan *plan)
     json_object_set_new(object, "pref_ftx", json_number(preference->ftx));
     json_object_set_new(object, "dpo_label_smoothing",
                         json_number(preference->label_smoothing));
+    if (plan->stage == STAGE_KTO) {
+        json_object_set_new(object, "kto_chosen_weight",
+                            json_number(preference->chosen_weight));
+        json_object_set_new(object, "kto_rejected_weight",
+                            json_number(preference->rejected_weight));
+    }
     json_object_set_new(object, "simpo_gamma", json_number(preference->simpo_gamma));
     json_object_set_new(object, "reference",
                         json_string(ref_model_names[ref_model_of(plan)]));

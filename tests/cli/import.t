@@ -54,12 +54,12 @@ expect "the JSON contains the job" sh -c 'jq -r .text <out | cmp -s - job.yaml |
 
 expect_status "a job as input gives 2" 2 "$trainspool" import job.yaml
 expect_error "the message has the position" 'job.yaml:[0-9]*:1: this is already a job'
-echo "rl: kto" >>was.yml
+echo "rl: ebft" >>was.yml
 expect_status "an unsupported method gives 1" 1 "$trainspool" import was.yml
-expect_error "the message has position and reason" 'was.yml:15:5: rl must be dpo, ipo, orpo, simpo, grpo or gdpo, not kto'
+expect_error "the message has position and reason" 'was.yml:15:5: rl must be dpo, ipo, orpo, simpo, kto, grpo or gdpo, not ebft'
 expect "no job is printed" test ! -s "$T/out"
 expect_status "--json of an unsupported method gives 1" 1 "$trainspool" import --json was.yml
-expect_output "the JSON has the error" '"error":"rl must be dpo, ipo, orpo, simpo, grpo or gdpo, not kto'
+expect_output "the JSON has the error" '"error":"rl must be dpo, ipo, orpo, simpo, kto, grpo or gdpo, not ebft'
 echo "tasks: [mmlu]
 model: {_component_: torchtune.models.llama2.llama2_7b}" >eval.yaml
 expect_status "a file that trains nothing gives 2" 2 "$trainspool" import eval.yaml

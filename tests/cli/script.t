@@ -191,6 +191,11 @@ expect "the script stays" cmp sft.py same.py
 expect_status "check accepts the job" 0 "$trainspool" check --device "A100 80GB" job.yaml
 expect_status "import --json lists every key" 0 "$trainspool" import --json sft.py
 expect "with its line" sh -c 'jq -e ".tool == \"Python\" and ([.keys[] | select(.key == \"cutoff_len\")][0].line == 11)" out'
+sed 's/SFT/KTO/; s/SFTTrainer/KTOTrainer/; s/loss_type="dft"/beta=0.2, desirable_weight=1.5/' sft.py >kto.py
+expect_status "import makes a job of KTOTrainer" 0 "$trainspool" import kto.py
+expect_output "with its stage" '^stage: kto$'
+expect_output "its beta" '^pref_beta: 0.2$'
+expect_output "its weights" '^kto_chosen_weight: 1.5$'
 expect_status "a script that trains a classifier is refused" 1 "$trainspool" import "$cases/bf16_on_turing.py"
 expect_error "with the reason" 'the script trains a classifier'
 

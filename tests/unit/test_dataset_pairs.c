@@ -123,6 +123,47 @@ static void test_dataset_pairs_are_two_sequences_each(void **state)
     dataset_close(dataset);
 }
 
+static void test_dataset_feedback_adds_the_answer_before(void **state)
+{
+    static const char *const expected[] = { "qA>A",  "qCCC>CCC",   "qqBB>BB\x9b",
+                                            "qqA>A", "qqqCCC>CCC", "qqqBB>BB" };
+    struct plan plan = plan_of("marked.jsonl");
+    struct batch batch = { 0 };
+    struct dataset *dataset;
+    uint32_t samples[8];
+    struct text got;
+
+    (void)state;
+    unit_write_string(
+        dir, "marked.jsonl",
+        "{\"prompt\": \"q\", \"completion\": \"A\", \"label\": true}\n"
+        "{\"prompt\": \"qq\", \"completion\": \"BB\", \"label\": false}\n"
+        "{\"prompt\": \"x\", \"completion\": \"X\", \"label\": 1}\n"
+        "{\"prompt\": \"qqq\", \"completion\": \"CCC\", \"kto_tag\": true}\n");
+    plan.stage = STAGE_KTO;
+    dataset = unit_dataset_open(&plan, SPLIT_TRAIN);
+    assert_non_null(strstr(dataset_note(dataset, 0), "neither true nor false"));
+    assert_int_equal(dataset_samples(dataset), 3);
+    assert_int_equal(dataset_positions_max(dataset), 6);
+    assert_int_equal(dataset_rows_max(dataset, 3), 2 + 4 + 4 + 3 + 6 + 5);
+    assert_int_equal(dataset_sequences_max(dataset, 3), 6);
+    assert_true(dataset_batch(dataset, 0, 0, 3, &batch));
+    assert_int_equal(batch.trained, 12);
+    assert_int_equal(dataset_trained(dataset, 0, 0, 1, 3), 12);
+    assert_float_equal(batch.weight, 3, 0);
+    assert_null(batch.weights);
+    text_init(&got, 0);
+    for (size_t run = 0; run < TS_COUNT(expected); run++) {
+        unit_dataset_run(&batch, run, &got);
+        assert_string_equal(got.data, expected[run]);
+    }
+    assert_int_equal(dataset_batch_samples(dataset, 0, 0, 3, samples, 8), 6);
+    assert_int_equal(samples[5], 5);
+    text_clear(&got);
+    batch_clear(&batch);
+    dataset_close(dataset);
+}
+
 /* Answers are compared, not generated: there is no question to answer. */
 static void test_dataset_pairs_have_no_questions(void **state)
 {
@@ -320,12 +361,21 @@ static void test_dataset_pairs_errors_have_a_position(void **state)
           "which stage: dpo compares" },
         { "pairs", "{\"prompt\": \"q\", \"chosen\": \"a\", \"rejected\": \"b\"}\n",
           STAGE_PT, 0, "dataset pairs has two answers" },
+        { "single", "{\"instruction\": \"q\", \"output\": \"a\"}\n", STAGE_KTO, 0,
+          "dataset single does not mark its answers as good or bad" },
+        { "marked", "{\"instruction\": \"q\", \"output\": \"a\"}\n", STAGE_SFT, 0,
+          "dataset marked marks its answers as good or bad (kto_tag), which is for "
+          "stage: kto" },
+        { "bad.jsonl", "{\"instruction\": \"q\", \"output\": \"a\"}\n", STAGE_KTO, 1,
+          "the record has no \"label\" and no \"kto_tag\"" },
     };
 
     (void)state;
     unit_write_string(
         dir, "dataset_info.json",
-        "{\"single\": {\"file_name\": \"bad.jsonl\"}, \"pairs\": {\"file_name\": "
+        "{\"single\": {\"file_name\": \"bad.jsonl\"}, \"marked\": {\"file_name\": "
+        "\"bad.jsonl\", \"columns\": {\"prompt\": \"instruction\", \"response\": "
+        "\"output\", \"kto_tag\": \"label\"}}, \"pairs\": {\"file_name\": "
         "\"bad.jsonl\", \"ranking\": true, \"columns\": {\"prompt\": \"prompt\", "
         "\"chosen\": \"chosen\", \"rejected\": \"rejected\"}}}");
     for (size_t i = 0; i < TS_COUNT(cases); i++) {
@@ -348,6 +398,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dataset_pairs_are_two_sequences_each),
+        cmocka_unit_test(test_dataset_feedback_adds_the_answer_before),
         cmocka_unit_test(test_dataset_pairs_have_no_questions),
         cmocka_unit_test(test_dataset_pairs_are_counted_as_one),
         cmocka_unit_test(test_dataset_pairs_are_shuffled_as_units),

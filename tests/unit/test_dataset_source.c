@@ -135,9 +135,9 @@ static void test_dataset_source_has_pairs_or_single_answers(void **state)
         struct error err = { 0 };
 
         find(cases[i].name, &sources);
-        assert_int_equal(dataset_source_check(&sources.list[0], false, &err),
+        assert_int_equal(dataset_source_check(&sources.list[0], STAGE_SFT, &err),
                          cases[i].single);
-        assert_int_equal(dataset_source_check(&sources.list[0], true, &err),
+        assert_int_equal(dataset_source_check(&sources.list[0], STAGE_DPO, &err),
                          cases[i].pairs);
         if (cases[i].single && cases[i].pairs)
             continue;

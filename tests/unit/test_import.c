@@ -14,8 +14,8 @@ static void test_import_refuses_unsupported_training(void **state)
         uint32_t line;
         const char *word;
     } cases[] = {
-        { AXOLOTL "rl: kto\n", ERROR_JOB, 3,
-          "must be dpo, ipo, orpo, simpo, grpo or gdpo, not kto" },
+        { AXOLOTL "rl: ebft\n", ERROR_JOB, 3,
+          "must be dpo, ipo, orpo, simpo, kto, grpo or gdpo, not ebft" },
         { AXOLOTL "rl: grpo\ntrl:\n  reward_funcs: [rewards.format]\n", ERROR_JOB, 5,
           "rewards.format is a function in Python" },
         { AXOLOTL "rl: grpo\n", ERROR_JOB, 3, "without trl.reward_funcs has no reward" },

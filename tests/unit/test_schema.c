@@ -418,6 +418,7 @@ static void test_schema_binds_the_loss_of_a_token(void **state)
         enum token_loss loss;
         double alpha, smoothing;
     } cases[] = {
+        { "stage: kto\nuse_dft_loss: true\n", TOKEN_LOSS_PLAIN, 1, 0 },
         { "label_smoothing_factor: 0.1\n", TOKEN_LOSS_PLAIN, 1, 0.1 },
         { "use_dft_loss: true\nlabel_smoothing_factor: 0.1\n", TOKEN_LOSS_DFT, 1, 0 },
         { "use_eaft_loss: true\neaft_alpha: 0.5\n", TOKEN_LOSS_EAFT, 0.5, 0 },

@@ -64,8 +64,8 @@ static void test_schema_reports_types_and_ranges(void **state)
           "polynomial, cosine_with_restarts, cosine_with_min_lr, warmup_stable_decay, "
           "inverse_sqrt or cosine_warmup_with_min_lr, not 'cosin'; did you mean cosine?" },
         { "lr_scheduler_type: reduce_lr_on_plateau\n", "TS707", NULL },
-        { "stage: kto\n", "TS707",
-          "stage must be sft, pt, distill, dpo or grpo, not kto" },
+        { "stage: ppo\n", "TS707",
+          "stage must be sft, pt, distill, dpo, kto or grpo, not ppo" },
         { "pref_loss: kto_pair\n", "TS707",
           "pref_loss must be sigmoid, hinge, ipo, orpo or simpo, not kto_pair" },
         { "pref_loss: dpo\n", "TS705",

@@ -1,5 +1,5 @@
 /*
- * tests/unit/test_trainer_preference.c - whole jobs of stage dpo: a real model learns to
+ * tests/unit/test_trainer_preference.c - whole jobs of stages dpo and kto: a real model learns to
  * prefer the chosen answers, resumes after an interruption, and has the same losses with
  * every memory layout.
  */
@@ -39,6 +39,27 @@ static char *folder_new(void)
                   "away from it.\"}\n",
                   who, what, who, who, what, who);
     }
+    assert_true(file_replace(name, text.data, text.len, 0644, NULL));
+    text_clear(&text);
+    free(name);
+    return dir;
+}
+
+/* Answers that are marked as good or bad, in place of the pairs. */
+static char *feedback_folder_new(void)
+{
+    static const char *const things[] = { "ball", "cat", "boat", "tree",
+                                          "dog",  "hat", "cake", "bird" };
+    char *dir = folder_new(), *name = path_join(dir, "pairs.jsonl");
+    struct text text;
+
+    text_init(&text, 0);
+    for (int i = 0; i < PAIRS; i++)
+        text_addf(&text,
+                  "{\"prompt\": \"Tom saw a %s. What did Tom do?\", \"completion\": "
+                  "\"Tom was %s the %s.\", \"label\": %s}\n",
+                  things[i % 8], i % 3 ? "happy and played with" : "sad and ran from",
+                  things[i % 8], i % 3 ? "true" : "false");
     assert_true(file_replace(name, text.data, text.len, 0644, NULL));
     text_clear(&text);
     free(name);
@@ -232,10 +253,21 @@ static void test_trainer_preference_layouts_agree(void **state)
     }
 }
 
-static void check_resume(const char *more, const char *weights, int64_t at)
+/* The same job in stage kto, which is as long a word. */
+static char *feedback_job_of(const char *more)
 {
-    char *one = folder_new(), *two = folder_new();
-    char *job = job_of(more), a[DIGEST_TEXT], b[DIGEST_TEXT];
+    char *job = job_of(more);
+
+    memcpy(strstr(job, "stage: dpo"), "stage: kto", strlen("stage: kto"));
+    return job;
+}
+
+static void check_resume(bool feedback, const char *more, const char *weights, int64_t at)
+{
+    char *one = feedback ? feedback_folder_new() : folder_new();
+    char *two = feedback ? feedback_folder_new() : folder_new();
+    char *job = feedback ? feedback_job_of(more) : job_of(more);
+    char a[DIGEST_TEXT], b[DIGEST_TEXT];
     struct training whole = { .dir = one, .job = job };
     struct training first = { .dir = two, .job = job, .stop_after = at };
     struct training second = { .dir = two, .job = job, .resume = true };
@@ -259,11 +291,17 @@ static void check_resume(const char *more, const char *weights, int64_t at)
 static void test_trainer_preference_resumed_is_uninterrupted(void **state)
 {
     (void)state;
-    check_resume("finetuning_type: full\nlearning_rate: 3.0e-4\nmax_steps: 7\n"
+    check_resume(false,
+                 "finetuning_type: full\nlearning_rate: 3.0e-4\nmax_steps: 7\n"
                  "logging_steps: 2\n",
                  "job.run/model.safetensors", 3);
-    check_resume("finetuning_type: lora\nlora_dropout: 0.1\nlearning_rate: 2.0e-3\n"
+    check_resume(false,
+                 "finetuning_type: lora\nlora_dropout: 0.1\nlearning_rate: 2.0e-3\n"
                  "max_steps: 6\nlogging_steps: 2\n",
+                 "job.run/adapter_model.safetensors", 3);
+    check_resume(true,
+                 "finetuning_type: lora\nlearning_rate: 2.0e-3\nmax_steps: 6\n"
+                 "logging_steps: 2\npref_ftx: 0.1\nkto_rejected_weight: 1.5\n",
                  "job.run/adapter_model.safetensors", 3);
 }
 
@@ -305,6 +343,31 @@ static void test_trainer_preference_is_evaluated(void **state)
     unit_dir_free(dir);
 }
 
+/* Good answers become likelier than bad ones, as in evaluations. */
+static void test_trainer_feedback_learns(void **state)
+{
+    static const char *const methods[] = { LORA, FULL };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(methods); i++) {
+        char *dir = feedback_folder_new(), keys[256], *job;
+        struct training training = { .dir = dir };
+
+        snprintf(keys, sizeof(keys),
+                 "%sval_size: 12\neval_strategy: steps\neval_steps: 7\n", methods[i]);
+        training.job = job = feedback_job_of(keys);
+        training_must(&training);
+        assert_true(fabs(training_value(&training, "'loss'", 0) - 0.5) < 1e-6);
+        assert_true(training_value(&training, "'kl'", 0) == 0);
+        assert_true(training_value(&training, "'eval_rewards/margins'", 0) == 0);
+        assert_true(training_value(&training, "'eval_rewards/margins'", 1) > 1);
+        assert_true(training_value(&training, "'eval_loss'", 1) < 0.2);
+        assert_null(strstr(training.logged, "accuracies"));
+        free(job);
+        unit_dir_free(dir);
+    }
+}
+
 /* ---- Data without pairs ---- */
 
 static void fails(const char *data, const char *text)
@@ -339,6 +402,7 @@ int main(void)
         cmocka_unit_test(test_trainer_preference_layouts_agree),
         cmocka_unit_test(test_trainer_preference_resumed_is_uninterrupted),
         cmocka_unit_test(test_trainer_preference_is_evaluated),
+        cmocka_unit_test(test_trainer_feedback_learns),
         cmocka_unit_test(test_trainer_preference_requires_pairs),
     };
 

@@ -64,7 +64,7 @@ void progress_rewards_json(const struct rewards *rewards, const char *prefix,
     char name[64];
 
     for (int i = 0; i < REWARDS; i++) {
-        if (rewards->names && isnan(rewards->values[i]))
+        if (!rewards_show(rewards, (enum reward)i))
             continue;
         snprintf(name, sizeof(name), "%s%s", prefix,
                  (rewards->names ? rewards->names : reward_names)[i]);
@@ -72,26 +72,73 @@ void progress_rewards_json(const struct rewards *rewards, const char *prefix,
     }
 }
 
-/* Read rewards of these names.  False if the object has none. */
-static bool rewards_read_named(const json_t *object, const char *prefix,
-                               const char *const *names, struct rewards *out)
+/* The share of good answers, for rewards_show of what an entry shows. */
+static double good_of(const json_t *object, const char *prefix)
 {
+    char chosen[64], rejected[64];
+
+    snprintf(chosen, sizeof(chosen), "%s%s", prefix, reward_names[REWARD_CHOSEN]);
+    snprintf(rejected, sizeof(rejected), "%s%s", prefix, reward_names[REWARD_REJECTED]);
+    return !json_object_get(object, chosen)     ? 0
+           : !json_object_get(object, rejected) ? 1
+                                                : 0.5;
+}
+
+/* Return the names of the rewards in an object; no other stage than grpo has the first. */
+static const char *const *names_of(const json_t *object, const char *prefix)
+{
+    char name[64];
+
+    snprintf(name, sizeof(name), "%s%s", prefix, sampled_names[SAMPLED_REWARD]);
+    return json_object_get(object, name) ? sampled_names : reward_names;
+}
+
+/* Read rewards.  False if the object has none. */
+static bool rewards_read(const json_t *object, const char *prefix, struct rewards *out)
+{
+    const char *const *names = names_of(object, prefix);
     char name[64];
     bool there = false;
 
+    out->names = names == sampled_names ? names : NULL;
     for (int i = 0; i < REWARDS; i++) {
+        out->values[i] = out->names || i < REWARD_KL ? NAN : 0;
+        if (!names[i])
+            continue;
         snprintf(name, sizeof(name), "%s%s", prefix, names[i]);
         there = there || json_object_get(object, name);
-        out->values[i] = number_of(object, name, NAN);
+        out->values[i] = number_of(object, name, out->values[i]);
+        out->feedback |= !out->names && i == REWARD_KL && json_object_get(object, name);
     }
-    out->names = names == sampled_names ? names : NULL;
+    if (out->feedback)
+        out->values[REWARD_GOOD] = good_of(object, prefix);
     return there;
 }
 
-static bool rewards_read(const json_t *object, const char *prefix, struct rewards *out)
+/* Sums of a window that is not complete: all of them. */
+static json_t *window_rewards_json(const struct rewards *rewards)
 {
-    return rewards_read_named(object, prefix, sampled_names, out) ||
-           rewards_read_named(object, prefix, reward_names, out);
+    const char *const *names = rewards->names ? rewards->names : reward_names;
+    json_t *object = json_object();
+
+    for (int i = 0; i < REWARDS; i++)
+        if (rewards->names ? rewards_show(rewards, (enum reward)i)
+                           : rewards->feedback || i < REWARD_KL)
+            json_object_set_new(object, names[i], json_number(rewards->values[i]));
+    return object;
+}
+
+static struct rewards window_rewards_read(const json_t *object)
+{
+    const char *const *names = names_of(object, "");
+    struct rewards rewards = { .names = names == sampled_names ? names : NULL };
+
+    for (int i = 0; i < REWARDS; i++)
+        if (names[i])
+            rewards.values[i] = number_of(object, names[i], rewards.names ? NAN : 0);
+    rewards.feedback =
+        !rewards.names && json_object_get(object, reward_names[REWARD_KL]) != NULL;
+    return rewards;
 }
 
 void progress_evaluation_json(const struct evaluation *evaluation, json_t *object)
@@ -295,12 +342,9 @@ static json_t *trainspool_state(const struct plan *plan, const struct progress *
         json_object_set_new(object, "window_ce", json_number(progress->window_ce));
         json_object_set_new(object, "window_kd", json_number(progress->window_kd));
     }
-    if (plan->stage >= STAGE_DPO) {
-        json_t *rewards = json_object();
-
-        progress_rewards_json(&progress->window_rewards, "", rewards);
-        json_object_set_new(object, "window_rewards", rewards);
-    }
+    if (plan->stage >= STAGE_DPO)
+        json_object_set_new(object, "window_rewards",
+                            window_rewards_json(&progress->window_rewards));
     json_object_set_new(object, "window_steps", json_integer(progress->window_steps));
     json_object_set_new(object, "best_metric", json_number(progress->best_metric));
     json_object_set_new(object, "best_step", json_integer(progress->best_step));
@@ -374,9 +418,7 @@ static bool state_read(const json_t *object, const char *name, struct progress *
         .best_metric = number_of(object, "best_metric", NAN),
         .best_step = json_get_int(object, "best_step", 0, name, &wrong),
     };
-    if (!rewards_read(json_object_get(object, "window_rewards"), "",
-                      &out->window_rewards))
-        out->window_rewards = (struct rewards) { 0 };
+    out->window_rewards = window_rewards_read(json_object_get(object, "window_rewards"));
     scaler_read(json_object_get(object, "scaler"), &out->scaler);
     out->ranks = ranks_read(object);
     attention_read(object, out);

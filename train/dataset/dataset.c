@@ -43,7 +43,7 @@ static bool lacks_end(const struct dataset_reading *reading, bool plain)
 /* Samples per record: a pair has two. */
 static size_t samples_per_record(const struct opening *open)
 {
-    return open->dataset->pairs ? 2 : 1;
+    return open->dataset->pairs && !open->dataset->feedback ? 2 : 1;
 }
 
 /* Find the template, and add notes about it for the user. */
@@ -91,7 +91,7 @@ static bool check_sources(const struct opening *open, struct error *err)
     const struct dataset_sources *sources = &open->reading.sources;
 
     for (size_t i = 0; i < sources->count; i++)
-        if (!dataset_source_check(&sources->list[i], open->dataset->pairs, err))
+        if (!dataset_source_check(&sources->list[i], open->plan->stage, err))
             return false;
     return dataset_mix_check(open->plan, sources->count, err);
 }
@@ -315,7 +315,9 @@ static struct dataset *open_data(struct opening open, struct error *err)
         return NULL;
     open.reading.arena = arena_new();
     open.dataset = memory_alloc(sizeof(struct dataset));
-    open.dataset->pairs = plan->stage == STAGE_DPO;
+    open.dataset->pairs = plan_prefers(plan);
+    open.dataset->feedback = plan->stage == STAGE_KTO;
+    open.dataset->cutoff_len = (size_t)plan->cutoff_len;
     open.dataset->seed = (uint64_t)(plan->data_seed >= 0 ? plan->data_seed : plan->seed);
     open.dataset->shuffled = split == SPLIT_TRAIN && !plan->disable_shuffling;
     open.dataset->drop_last =

@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/random.h"
+#include "train/dataset/dataset_feedback.h"
 #include "train/chat/template.h"
 
 size_t dataset_samples(const struct dataset *dataset)
@@ -20,6 +21,8 @@ static size_t row_tokens(const struct dataset *dataset, size_t row)
 {
     size_t tokens = 0;
 
+    if (dataset->feedback)
+        return dataset_feedback_tokens(dataset, row);
     for (size_t i = dataset->starts[row]; i < dataset->starts[row + 1]; i++)
         tokens += dataset->data->samples[dataset->members[i]].len;
     return tokens;
@@ -29,6 +32,8 @@ static size_t row_targets(const struct dataset *dataset, size_t row)
 {
     size_t targets = 0;
 
+    if (dataset->feedback)
+        return dataset_feedback_targets(dataset, row);
     for (size_t i = dataset->starts[row]; i < dataset->starts[row + 1]; i++)
         targets += dataset->data->samples[dataset->members[i]].targets;
     return targets;
@@ -48,7 +53,7 @@ static double row_weight(const struct dataset *dataset, size_t row)
 
 static size_t row_members(const struct dataset *dataset, size_t row)
 {
-    return dataset->starts[row + 1] - dataset->starts[row];
+    return dataset->feedback ? 2 : dataset->starts[row + 1] - dataset->starts[row];
 }
 
 size_t dataset_longest(const struct dataset *dataset)
@@ -69,6 +74,11 @@ size_t dataset_positions_max(const struct dataset *dataset)
 {
     size_t largest = 0;
 
+    for (size_t row = 0; dataset->feedback && row < dataset->rows; row++) {
+        size_t tokens = dataset_feedback_longest(dataset, row);
+
+        largest = tokens > largest ? tokens : largest;
+    }
     for (size_t i = 0; i < dataset->starts[dataset->rows]; i++) {
         size_t tokens = dataset->data->samples[dataset->members[i]].len;
 
@@ -258,6 +268,44 @@ static void add_sample(const struct dataset *dataset, const struct sample *sampl
     batch->offsets[++batch->sequences] = (int32_t)batch->rows;
 }
 
+/* Append a question with the answer to another one. */
+static void add_mismatch(const struct dataset_mismatch *other, struct batch *batch)
+{
+    size_t len = other->question_len + other->answer_len, at = batch->rows;
+    int32_t *tokens = batch->tokens + at, *targets = batch->targets + at;
+
+    for (size_t i = 0; i < len; i++) {
+        bool answers = i >= other->question_len;
+
+        tokens[i] = (int32_t)(answers ? other->answer[i - other->question_len]
+                                      : other->question[i]);
+        batch->positions[batch->rows++] = (int32_t)i;
+        targets[i] = LABEL_NONE;
+        if (answers && i > 0)
+            targets[i - 1] = tokens[i];
+    }
+    batch->longest = len > batch->longest ? len : batch->longest;
+    batch->sequences++;
+    batch->offsets[batch->sequences] = (int32_t)batch->rows;
+}
+
+/* Append the answer of a row of stage kto, and its question with another answer. */
+static void add_feedback(const struct dataset *dataset, size_t row, struct batch *batch)
+{
+    const struct sample *own = &dataset->data->samples[dataset->members[row]];
+    struct dataset_mismatch other = dataset_feedback_mismatch(dataset, row);
+    size_t at = batch->rows;
+
+    add_sample(dataset, own, batch);
+    for (size_t i = at; i < batch->rows; i++) /* not the end of the text */
+        if (batch->targets[i] >= 0)
+            batch->targets[i] = batch->tokens[i + 1];
+    if (!dataset_feedback_is_good(dataset, row))
+        batch->targets[batch->rows - 1] = TARGET_BAD;
+    add_mismatch(&other, batch);
+    batch->trained += dataset_feedback_targets(dataset, row) - own->targets;
+}
+
 bool dataset_batch(const struct dataset *dataset, uint64_t epoch, uint64_t index,
                    size_t batch_size, struct batch *out)
 {
@@ -271,14 +319,17 @@ bool dataset_batch(const struct dataset *dataset, uint64_t epoch, uint64_t index
         rows += row_tokens(dataset, row);
         sequences += row_members(dataset, row);
     }
-    batch_grow(out, rows, sequences, dataset->data->weighted);
+    batch_grow(out, rows, sequences, dataset->data->weighted && !dataset->feedback);
     out->rows = out->sequences = out->trained = out->longest = 0;
     out->weight = 0;
     out->offsets[0] = 0;
     for (size_t position = from; position < to; position++) {
         size_t row = row_at(dataset, epoch, position);
 
-        for (size_t i = dataset->starts[row]; i < dataset->starts[row + 1]; i++)
+        if (dataset->feedback)
+            add_feedback(dataset, row, out);
+        for (size_t i = dataset->starts[row];
+             !dataset->feedback && i < dataset->starts[row + 1]; i++)
             add_sample(dataset, &dataset->data->samples[dataset->members[i]], out);
         out->weight += row_weight(dataset, row);
     }
@@ -309,11 +360,13 @@ size_t dataset_batch_samples(const struct dataset *dataset, uint64_t epoch,
                              size_t room)
 {
     size_t *members = memory_resize(NULL, room + 1, sizeof(*members));
-    size_t count =
+    size_t rows =
         dataset_batch_questions(dataset, epoch, index, batch_size, members, room);
+    size_t each = dataset->feedback ? 2 : 1, count = 0;
 
-    for (size_t i = 0; i < count; i++)
-        out[i] = dataset->members[members[i]];
+    for (size_t i = 0; i < rows; i++)
+        for (size_t k = 0; k < each && count < room; k++)
+            out[count++] = (uint32_t)(each * dataset->members[members[i]] + k);
     free(members);
     return count;
 }

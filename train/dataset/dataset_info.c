@@ -34,6 +34,7 @@ static const struct part columns[] = {
     PART(messages, "conversations"),
     PART(chosen, NULL),
     PART(rejected, NULL),
+    PART(kto_tag, NULL),
 };
 
 static const struct part tags[] = {
@@ -53,7 +54,6 @@ static const struct {
     { "images", "images" },
     { "videos", "videos" },
     { "audios", "audio" },
-    { "kto_tag", "preference marks" },
 };
 
 /* Other keys that locate the data of an entry, and how to get the data. */

@@ -13,7 +13,7 @@ struct dataset_info {
 };
 
 /* Fail with ERROR_DATA, and what to do instead, for everything that is not supported:
- * other media, preference marks (KTO), data on a hub, loading scripts. */
+ * other media, data on a hub, loading scripts. */
 bool dataset_info_read(const struct dataset_info *info, const char *name,
                        const json_t *entry, struct dataset_source *out,
                        struct error *err);

@@ -26,6 +26,10 @@ struct dataset {
     size_t rows;
     /* each row has two members: the chosen and the rejected answer to a question */
     bool pairs;
+    /* stage kto: a row has one member, and makes two sequences (dataset_feedback.h); pairs
+     * is set, too */
+    bool feedback;
+    size_t cutoff_len;
     struct dataset_order *order;
     uint64_t seed;
     bool shuffled, drop_last;

@@ -205,9 +205,9 @@ const char *dataset_record_unread(const struct conversation *conversation, void 
 {
     const struct dataset_columns *columns = &conversation->columns;
     const char *const names[] = {
-        columns->prompt,   columns->query, columns->response, columns->history,
-        columns->system,   columns->tools, columns->messages, columns->chosen,
-        columns->rejected, kwargs_key,
+        columns->prompt,   columns->query,   columns->response, columns->history,
+        columns->system,   columns->tools,   columns->messages, columns->chosen,
+        columns->rejected, columns->kto_tag, kwargs_key,
     };
     const char *key = json_object_iter_key(iterator);
 
@@ -534,7 +534,9 @@ enum record_kind dataset_record_read(const struct dataset_source *source,
     struct reading reading = { &source->columns, record, out, why, err };
 
     conversation_clear(out);
-    if (!record_is_object(&reading) || !dataset_source_check(source, false, err) ||
+    if (!record_is_object(&reading) ||
+        !dataset_source_check(source, source->columns.kto_tag ? STAGE_KTO : STAGE_SFT,
+                              err) ||
         !record_note_columns(&reading))
         return RECORD_BROKEN;
     if (source->form == DATASET_DETECT)

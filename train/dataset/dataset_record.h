@@ -56,6 +56,12 @@ enum record_kind dataset_record_read_pair(const struct dataset_source *source,
                                           struct message *rejected, const char **why,
                                           struct error *err);
 
+/* Read a record for stage kto: a question, an answer, and whether it is good. */
+enum record_kind dataset_record_read_feedback(const struct dataset_source *source,
+                                              const json_t *record,
+                                              struct conversation *out, bool *good,
+                                              const char **why, struct error *err);
+
 /* The key at `iterator` of json_object_iter, if no part of the record was read from it;
  * NULL: it was, or it is empty. */
 const char *dataset_record_unread(const struct conversation *conversation,

@@ -299,7 +299,7 @@ enum record_kind dataset_record_read_pair(const struct dataset_source *source,
 
     pair.reading = (struct reading) { &pair.columns, record, out, why, err };
     conversation_clear(out);
-    if (!record_is_object(&pair.reading) || !dataset_source_check(source, true, err))
+    if (!record_is_object(&pair.reading) || !dataset_source_check(source, STAGE_DPO, err))
         return RECORD_BROKEN;
     kind = source->form == DATASET_DETECT
                ? read_detected(&pair)

@@ -126,12 +126,33 @@ bool dataset_lookup_find(struct dataset_lookup *lookup, const char *name,
                                       : find_named(lookup, name, out, err);
 }
 
-bool dataset_source_check(const struct dataset_source *source, bool pairs,
+/* Check the marks of stage kto. */
+static bool check_marks(const struct dataset_source *source, enum stage stage,
+                        struct error *err)
+{
+    if (!source->columns.kto_tag == (stage != STAGE_KTO))
+        return true;
+    if (stage == STAGE_KTO)
+        return error_set(err, ERROR_DATA,
+                         "%s: dataset %s does not mark its answers as good or bad, which "
+                         "stage: kto requires; name the column of true and false as "
+                         "kto_tag under columns",
+                         source->info, source->name);
+    return error_set(
+        err, ERROR_DATA,
+        "%s: dataset %s marks its answers as good or bad (kto_tag), which is "
+        "for stage: kto",
+        source->info, source->name);
+}
+
+bool dataset_source_check(const struct dataset_source *source, enum stage stage,
                           struct error *err)
 {
-    if (!source->info || source->ranking == pairs)
+    if (!source->info)
         return true;
-    if (pairs)
+    if (source->ranking == (stage == STAGE_DPO))
+        return check_marks(source, stage, err);
+    if (stage == STAGE_DPO)
         return error_set(
             err, ERROR_DATA,
             "%s: dataset %s has one answer per question, and stage: dpo compares two; "

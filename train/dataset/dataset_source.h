@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "train/plan.h"
 
 enum dataset_form {
     DATASET_DETECT, /* by the keys of each record */
@@ -20,6 +21,7 @@ struct dataset_columns {
     const char *role_tag, *content_tag;
     const char *user_tag, *assistant_tag, *observation_tag, *function_tag, *system_tag;
     const char *chosen, *rejected; /* preference data: the two answers */
+    const char *kto_tag;           /* whether the answer is good: true or false */
 };
 
 /* "train[10:-5]" or "train[10%:90%]" of Hugging Face datasets: a range of samples. */
@@ -60,10 +62,10 @@ void dataset_lookup_close(struct dataset_lookup *lookup);
 bool dataset_lookup_find(struct dataset_lookup *lookup, const char *name,
                          struct dataset_source *out, struct error *err);
 
-/* Check that the source suits stage dpo (pairs) or the other stages. This can only fail
+/* Check that the source suits the stage: dpo (pairs), kto (marks), others. This can only fail
  * for an entry of dataset_info.json: the kind of a file that is named directly is
  * detected from its records. ERROR_DATA. */
-bool dataset_source_check(const struct dataset_source *source, bool pairs,
+bool dataset_source_check(const struct dataset_source *source, enum stage stage,
                           struct error *err);
 
 /* Return whether the name is a file or a folder, and not an entry of

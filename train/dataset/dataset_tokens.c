@@ -52,6 +52,7 @@ struct encoder {
     struct template_tally tally;
     struct unread unread[MAX_UNREAD];
     size_t unread_count;
+    bool good;           /* the record of stage kto */
     size_t with_numbers; /* records */
 };
 
@@ -309,6 +310,9 @@ static bool add_conversation(struct encoder *encoder, bool *added, struct error 
     if (!encode(encoder, (size_t)encoder->plan->cutoff_len, &encoder->tally, err))
         return false;
     *added = has_target(encoder);
+    if (encoder->plan->stage == STAGE_KTO && !encoder->good) /* dataset_feedback.h */
+        for (size_t i = 0; i < encoder->ids.count; i++)
+            encoder->weights[i] = -encoder->weights[i];
     if (*added && encoder->reading->whole && !encode(encoder, 0, NULL, err))
         return false;
     if (*added)
@@ -374,6 +378,9 @@ static const char *json_remedy(const struct dataset_record *record,
 static enum record_kind read_json(struct encoder *encoder, const json_t *json,
                                   const char **why, struct error *err)
 {
+    if (encoder->plan->stage == STAGE_KTO)
+        return dataset_record_read_feedback(encoder->source, json, &encoder->conversation,
+                                            &encoder->good, why, err);
     return has_pairs(encoder)
                ? dataset_record_read_pair(encoder->source, json, &encoder->conversation,
                                           &encoder->rejected, why, err)

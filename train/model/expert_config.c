@@ -119,8 +119,7 @@ void expert_config_read(const json_t *root, const char *file, struct arena *aren
 /* LLaMA-Factory: 0 leaves it to config.json (model_utils/moe.py, configure_moe). */
 double expert_config_balance(const struct plan *plan, const struct model_config *config)
 {
-    if (config->experts == 0 || plan->generation.alone || plan->stage == STAGE_DPO ||
-        plan->stage == STAGE_DISTILL)
+    if (config->experts == 0 || plan->generation.alone || plan->stage >= STAGE_DISTILL)
         return 0;
     return plan->moe_aux_loss_coef > 0 ? plan->moe_aux_loss_coef
                                        : config->aux_coefficient;

@@ -167,7 +167,8 @@ struct model_losses model_losses(const struct model *student);
  * ---- Preferences, train/model/model_preference.c ----
  *
  * In stage dpo sequences 2p and 2p + 1 of a batch are two answers, the first of which was
- * chosen (struct op_preference).  They are compared with a reference: a frozen model on
+ * chosen (struct op_preference), in stage kto an answer and the one that estimates the
+ * divergence (kernels/ops_loss.h).  They are compared with a reference: a frozen model on
  * the same backend with a plan of its own, or, if adapters are trained, the model without
  * them.
  */
@@ -178,10 +179,12 @@ enum reward {
     REWARD_MARGIN,   /* chosen - rejected */
     REWARD_LOGP_CHOSEN,
     REWARD_LOGP_REJECTED, /* log-likelihoods; means over tokens for ipo, orpo, simpo */
+    REWARD_KL,            /* stage kto: the divergence from the reference */
+    REWARD_GOOD,          /* stage kto: 1 for a good answer */
     REWARDS
 };
 
-/* The same number of values in stage grpo: model_policy.c. */
+/* The values in stage grpo, of which there are fewer: model_policy.c. */
 enum sampled {
     SAMPLED_REWARD,
     SAMPLED_REWARD_STD,
@@ -192,10 +195,11 @@ enum sampled {
     SAMPLED
 };
 
-/* Sums or means over pairs or answers. */
+/* Sums or means over pairs, or over answers in stages kto and grpo. */
 struct rewards {
     double values[REWARDS];
     const char *const *names; /* NULL: reward_names */
+    bool feedback;            /* stage kto */
 };
 
 /* Names that LLaMA-Factory and TRL use in their logs: "rewards/chosen". */
@@ -203,6 +207,10 @@ extern const char *const reward_names[REWARDS];
 /* The same for stage grpo; there a value that was not measured is NaN. */
 extern const char *const sampled_names[REWARDS];
 
+/* In stage kto, make means over good and over bad answers of means over all. */
+void rewards_divide(struct rewards *rewards);
+/* Return whether a log shows this one: it was measured. */
+bool rewards_show(const struct rewards *rewards, enum reward reward);
 /* to += times * more */
 void rewards_add(struct rewards *to, const struct rewards *more, double times);
 

@@ -571,7 +571,7 @@ void model_compute_loss(const struct pass *pass)
         zero_gradients(pass);
     if (pass->model->plan->stage == STAGE_DISTILL)
         model_distill_loss(pass);
-    else if (pass->model->plan->stage == STAGE_DPO)
+    else if (plan_prefers(pass->model->plan))
         model_preference_loss(pass);
     else if (pass->model->plan->stage == STAGE_GRPO)
         model_policy_loss(pass);

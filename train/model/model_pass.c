@@ -289,7 +289,7 @@ bool model_evaluate(struct model *model, const struct batch *batch, double *loss
 
     if (!pass_open(model, batch, &pass, err))
         return false;
-    if (model->results[0].pairs && model->plan->stage == STAGE_DPO)
+    if (plan_prefers(model->plan))
         return evaluate_pairs(&pass, loss_sum, err);
     model_experts_expect_rows(&pass, counted);
     model_run_forward(&pass);

@@ -4,19 +4,63 @@
 
 #include "train/model/model.h"
 
+#include <math.h>
+
 #include "train/model/model_internal.h"
 
 const char *const reward_names[REWARDS] = {
-    [REWARD_CHOSEN] = "rewards/chosen",       [REWARD_REJECTED] = "rewards/rejected",
-    [REWARD_ACCURACY] = "rewards/accuracies", [REWARD_MARGIN] = "rewards/margins",
-    [REWARD_LOGP_CHOSEN] = "logps/chosen",    [REWARD_LOGP_REJECTED] = "logps/rejected",
+    [REWARD_CHOSEN] = "rewards/chosen",
+    [REWARD_REJECTED] = "rewards/rejected",
+    [REWARD_ACCURACY] = "rewards/accuracies",
+    [REWARD_MARGIN] = "rewards/margins",
+    [REWARD_LOGP_CHOSEN] = "logps/chosen",
+    [REWARD_LOGP_REJECTED] = "logps/rejected",
+    [REWARD_KL] = "kl",
+    [REWARD_GOOD] = "good",
 };
+
+void rewards_divide(struct rewards *rewards)
+{
+    double *values = rewards->values, good = values[REWARD_GOOD];
+
+    if (!rewards->feedback)
+        return;
+    values[REWARD_CHOSEN] /= good;
+    values[REWARD_LOGP_CHOSEN] /= good;
+    values[REWARD_REJECTED] /= 1 - good;
+    values[REWARD_LOGP_REJECTED] /= 1 - good;
+    values[REWARD_MARGIN] = values[REWARD_CHOSEN] - values[REWARD_REJECTED];
+}
+
+bool rewards_show(const struct rewards *rewards, enum reward reward)
+{
+    bool chosen = rewards->values[REWARD_GOOD] > 0,
+         rejected = rewards->values[REWARD_GOOD] < 1;
+
+    if (rewards->names)
+        return rewards->names[reward] && !isnan(rewards->values[reward]);
+    if (!rewards->feedback)
+        return reward < REWARD_KL;
+    switch (reward) {
+    case REWARD_CHOSEN:
+    case REWARD_LOGP_CHOSEN:
+        return chosen;
+    case REWARD_REJECTED:
+    case REWARD_LOGP_REJECTED:
+        return rejected;
+    case REWARD_MARGIN:
+        return chosen && rejected;
+    default:
+        return reward == REWARD_KL;
+    }
+}
 
 void rewards_add(struct rewards *to, const struct rewards *more, double times)
 {
     for (int i = 0; i < REWARDS; i++)
         to->values[i] += times * more->values[i];
     to->names = more->names ? more->names : to->names;
+    to->feedback |= more->feedback;
 }
 
 void model_set_reference(struct model *model, struct model *reference)
@@ -96,11 +140,30 @@ void model_preference_loss(const struct pass *pass)
                               .ftx = (float)p->ftx,
                               .smoothing = (float)p->label_smoothing,
                               .margin = (float)p->simpo_gamma,
+                              .chosen_weight = (float)p->chosen_weight,
+                              .rejected_weight = (float)p->rejected_weight,
                           });
     if (!pass->training)
         return;
     op.weights = weights;
     pass->ops->classifier(pass->be, &op);
+}
+
+static void sum_feedback(struct model *model, const float *answers, size_t count,
+                         double *loss_sum)
+{
+    double *values = model->rewards.values;
+
+    for (size_t i = 0; i < count; i++, answers += PREFERENCE_VALUES) {
+        bool good = answers[FEEDBACK_GOOD] > 0;
+
+        *loss_sum += answers[PREFERENCE_LOSS];
+        values[good ? REWARD_CHOSEN : REWARD_REJECTED] += answers[FEEDBACK_REWARD];
+        values[good ? REWARD_LOGP_CHOSEN : REWARD_LOGP_REJECTED] +=
+            answers[FEEDBACK_LOGP];
+        values[REWARD_KL] += answers[FEEDBACK_KL];
+        values[REWARD_GOOD] += good;
+    }
 }
 
 void model_sum_pairs(struct model *model, const float *pairs, size_t count,
@@ -112,6 +175,12 @@ void model_sum_pairs(struct model *model, const float *pairs, size_t count,
         model_sum_answers(model, pairs, count, loss_sum);
         return;
     }
+    model->rewards.feedback = model->plan->stage == STAGE_KTO;
+    if (model->rewards.feedback) {
+        sum_feedback(model, pairs, count, loss_sum);
+        return;
+    }
+
     for (size_t i = 0; i < count; i++, pairs += PREFERENCE_VALUES) {
         *loss_sum += pairs[PREFERENCE_LOSS];
         values[REWARD_CHOSEN] += pairs[PREFERENCE_CHOSEN];

@@ -349,7 +349,7 @@ static void dims_preference(struct shapes_builder *m, size_t sequences)
         m->dims[DIM_OLD] = plan_generation_uses(m->plan) > 1 ? m->dims[DIM_N] : 0;
         m->dims[DIM_REFERENCE] = plan_has_reference(m->plan) ? m->dims[DIM_N] : 0;
     }
-    if (m->plan->stage != STAGE_DPO)
+    if (!plan_prefers(m->plan))
         return;
     m->dims[DIM_PAIR_WINDOW] = m->dims[DIM_WINDOW];
     m->dims[DIM_PAIRS] = shapes_times(m, sequences / 2, PREFERENCE_VALUES);
