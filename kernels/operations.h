@@ -75,6 +75,8 @@
     X(adamw_8bit, 7, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)     \
     X(lion, 4, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)           \
     X(lion_8bit, 5, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)      \
-    X(adafactor, 6, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)
+    X(adafactor, 6, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)      \
+    X(muon_begin, 3, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)     \
+    X(muon_end, 3, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)
 
 #endif

@@ -67,6 +67,29 @@ struct op_adafactor {
     uint64_t seed, first;
 };
 
+/*
+ * The begin of a step of Muon, Jordan et al., "Muon: An optimizer for hidden layers in neural
+ * networks", 2024; the caller then orthogonalizes x:
+ *   g = grad_scale * grad;  m = momentum m + g;  u = g + momentum m
+ *   x = u / (norm(u) + 1e-7), the norm of all elements
+ * grad fp32, m any format, x any format, contiguous, the same number of elements.
+ */
+struct op_muon_begin {
+    struct tensor x, grad, m;
+    double momentum, grad_scale;
+    const struct step_scalars *numbers;
+};
+
+/* Its end:  w -= lr * decay * w;  w -= lr * scale * x;  copy = w.  x any format. */
+struct op_muon_end {
+    struct tensor w, x, copy;
+    double lr, scale, decay;
+    int64_t step;
+    const struct step_scalars *numbers;
+    bool stochastic;
+    uint64_t seed, first;
+};
+
 /* Lion with the moment in 8 bits, as above. */
 struct op_lion_8bit {
     struct tensor w, grad, m, m_absmax, copy;

@@ -195,7 +195,8 @@ struct plan {
 
     /* optimizer and schedule */
     int optimizer; /* index into optimizer_names, train/model/optimizer_table.h */
-    int optim;     /* the same, but the name in the job: another one of this optimizer */
+    bool use_muon;
+    int optim; /* the same, but the name in the job: another one of this optimizer */
     double learning_rate, weight_decay, adam_beta1, adam_beta2, adam_epsilon;
     double label_smoothing;
     double neftune_alpha; /* of the noise on embeddings; 0: none */

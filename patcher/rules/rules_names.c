@@ -75,9 +75,12 @@ static void check_device(struct rule_context *context)
 /* Report the layers in the job at which a run would fail, or its optimizer. */
 static void check_layers(struct rule_context *context)
 {
-    static const char *const keys[] = { "lora_target", "additional_target",
+    static const char *const keys[] = { "lora_target",
+                                        "additional_target",
                                         "freeze_trainable_modules",
-                                        "freeze_trainable_layers", "optim" };
+                                        "freeze_trainable_layers",
+                                        "optim",
+                                        "use_muon" };
     const struct proposal to = rule_proposal(context);
     struct plan plan = *context->plan;
     struct error err = { 0 };

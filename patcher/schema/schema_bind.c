@@ -268,10 +268,18 @@ static void derive_answers(struct plan *plan)
     plan->generation.slots = slots < MAX_SLOTS ? slots : MAX_SLOTS;
 }
 
+/* LLaMA-Factory, train/trainer_utils.py: create_custom_optimizer */
+static int optimizer_index(const struct plan *plan)
+{
+    if (plan->use_muon && !(plan->method == METHOD_LORA && plan->loraplus_lr_ratio > 0))
+        return optimizer_find("muon");
+    return optimizer_first_name(plan->optim);
+}
+
 /* Set fields that depend on several keys.  Is called again after a key has changed. */
 static void derive(struct plan *plan)
 {
-    plan->optimizer = optimizer_first_name(plan->optim);
+    plan->optimizer = optimizer_index(plan);
     if (plan->save_total_limit < 0) /* keep all, as in transformers */
         plan->save_total_limit = 0;
     if (!plan->output_dir)

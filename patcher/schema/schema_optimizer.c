@@ -176,7 +176,15 @@ static const struct key rows[] = {
     TS_IGNORED_ENUM("switch_mode", badam_orders, "ascending", "BAdam setting"),
     TS_REJECTED("use_adam_mini", KEY_BOOL, "false", NULL, "the Adam-mini optimizer",
                 NULL),
-    TS_REJECTED("use_muon", KEY_BOOL, "false", NULL, "the Muon optimizer", NULL),
+    { TS_USED("use_muon", KEY_BOOL, "false"), .into = TS_FIELD(use_muon),
+      .help =
+          "update matrices other than embeddings and the head by Muon instead of optim",
+      .manual =
+          "The momentum (0.95, Nesterov) of a matrix is made orthogonal in five steps of a "
+          "quintic iteration, in the format of the matmuls, and scaled by 0.2 times the "
+          "root of the longer side. Other parameters are updated by AdamW. weight_decay "
+          "applies to all. As in LLaMA-Factory, LoRA+ takes precedence; several ranks are "
+          "not supported." },
 
     TS_ALIAS("use_adammini", "use_adam_mini", NULL),
 };

@@ -125,6 +125,20 @@ def adafactor():
     return made
 
 
+def muon():
+    """LLaMA-Factory's Muon in float32 instead of bfloat16; LLAMAFACTORY names its source."""
+    sys.path.insert(0, os.path.join(os.environ["LLAMAFACTORY"], "src/llamafactory/third_party"))
+    from muon.muon import Muon
+
+    torch.Tensor.bfloat16 = torch.Tensor.float
+    made = {}
+    for name, rows, cols in (("wide", 24, 40), ("tall", 40, 24)):
+        parameter, optimizer = steps(lambda p: Muon(lr=0.01, wd=0.1, muon_params=p), rows, cols)
+        made[name] = {"w": reals(parameter)[::7],
+                      "momentum": reals(optimizer.state[parameter]["momentum_buffer"])[::7]}
+    return made
+
+
 def maps():
     """The maps of codes, with and without signs, as float32."""
     from bitsandbytes import functional
@@ -133,7 +147,7 @@ def maps():
             for name, signed in (("signed", True), ("unsigned", False))}
 
 
-CASES = [maps, adamw_8bit, lion_8bit, lion, adafactor]
+CASES = [maps, adamw_8bit, lion_8bit, lion, adafactor, muon]
 
 
 def main():

@@ -6,6 +6,7 @@
 
 #include "base/size.h"
 #include "tests/unit/unit_optimizers.h"
+#include "train/model/optimizer_muon.h"
 
 OPERATION(adafactor)
 
@@ -120,11 +121,116 @@ static void test_adafactor_steps_are_the_same_with_any_threads(void **state)
     machines_memory_free(numbers);
 }
 
+/* An update by Muon, with everything that it reads. */
+struct muon_case {
+    struct operand w, grad, m, scratch, copy;
+    struct plan plan;
+    struct step_scalars *scalars;
+    struct optimizer_update update;
+};
+
+static void muon_open(struct muon_case *c, size_t rows, size_t cols)
+{
+    size_t scratch = optimizer_muon_scratch(rows, cols);
+
+    *c = (struct muon_case) {
+        .w = operand_filled(FORMAT_FP32, 1, rows * cols, 0),
+        .grad = operand_filled(FORMAT_FP32, 1, rows * cols, 0),
+        .m = operand_filled(FORMAT_FP32, 1, rows * cols, 0),
+        .scratch = operand_padded(FORMAT_FP32, 1, scratch, 0),
+        .copy = operand_filled(FORMAT_BF16, 1, rows * cols, 0),
+        .plan = { .weight_decay = 0.1 },
+        .scalars = machines_memory(sizeof(*c->scalars)),
+    };
+    golden_fill(&c->w, 100);
+}
+
+static void muon_close(struct muon_case *c)
+{
+    struct operand *all[] = { &c->w, &c->grad, &c->m, &c->scratch, &c->copy };
+
+    for (size_t i = 0; i < TS_COUNT(all); i++)
+        operand_clear(all[i]);
+    machines_memory_free(c->scalars);
+}
+
+static void muon_run(struct muon_case *c, struct backend *be, size_t rows, size_t cols)
+{
+    struct error err = { 0 };
+
+    c->update = (struct optimizer_update) {
+        .plan = &c->plan,
+        .w = tensor_of(c->w.tensor.data, FORMAT_FP32, rows, cols),
+        .grad = tensor_of(c->grad.tensor.data, FORMAT_FP32, rows, cols),
+        .copy = tensor_of(c->copy.tensor.data, FORMAT_BF16, rows, cols),
+        .moments = { c->m.tensor, { 0 }, c->scratch.tensor },
+        .lr_factor = 1,
+        .scalars = c->scalars,
+    };
+    machine_enter(be);
+    for (int step = 0; step < GOLDEN_STEPS; step++) {
+        golden_fill(&c->grad, (uint64_t)step + 1);
+        *c->scalars = (struct step_scalars) { .learning_rate = golden_rates[step],
+                                              .factor = 1,
+                                              .step = step + 1,
+                                              .finite = 1 };
+        optimizer_muon_update(be, &c->update);
+        assert_true(be->ops->sync(be, &err));
+    }
+    operand_read(&c->w);
+    operand_read(&c->m);
+    operand_read(&c->copy);
+}
+
+static void test_muon_steps_are_those_of_llamafactory(void **state)
+{
+    struct machines *machines = *state;
+    json_t *row = golden_case("muon");
+
+    for (size_t k = 0; k < machines->count; k++)
+        for (int tall = 0; tall < 2; tall++) {
+            const json_t *wanted = json_object_get(row, tall ? "tall" : "wide");
+            size_t rows = tall ? 40 : 24, cols = tall ? 24 : 40;
+            struct muon_case c;
+
+            muon_open(&c, rows, cols);
+            muon_run(&c, machines->backends[k], rows, cols);
+            golden_near(json_object_get(wanted, "w"), c.w.real, 7, 64);
+            golden_near(json_object_get(wanted, "momentum"), c.m.real, 7, 16);
+            for (size_t i = 0; i < c.w.numbers; i++)
+                assert_true(fabs(c.copy.real[i] - c.w.real[i]) <=
+                            0x1p-8 * fabs(c.w.real[i]));
+            memcpy(c.w.initial, c.w.block, c.w.bytes);
+            memcpy(c.m.initial, c.m.block, c.m.bytes);
+            c.scalars->finite = 0;
+            optimizer_muon_update(machines->backends[k], &c.update);
+            machines->backends[k]->ops->sync(machines->backends[k], NULL);
+            assert_memory_equal(c.w.initial, c.w.block, c.w.bytes);
+            assert_memory_equal(c.m.initial, c.m.block, c.m.bytes);
+            muon_close(&c);
+        }
+    json_decref(row);
+}
+
+/* Names as in transformers: LLaMA-Factory, train/trainer_utils.py. */
+static void test_muon_updates_matrices_of_blocks(void **state)
+{
+    (void)state;
+    assert_true(optimizer_muon_applies("model.layers.0.mlp.up_proj.weight", 2));
+    assert_true(optimizer_muon_applies(
+        "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight", 2));
+    assert_false(optimizer_muon_applies("model.norm.weight", 1));
+    assert_false(optimizer_muon_applies("model.embed_tokens.weight", 2));
+    assert_false(optimizer_muon_applies("lm_head.weight", 2));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_adafactor_steps_are_those_of_transformers),
         cmocka_unit_test(test_adafactor_steps_are_the_same_with_any_threads),
+        cmocka_unit_test(test_muon_steps_are_those_of_llamafactory),
+        cmocka_unit_test(test_muon_updates_matrices_of_blocks),
     };
 
     return cmocka_run_group_tests(tests, machines_open, machines_close);

@@ -72,7 +72,7 @@ static struct tensor moment_of(const struct parameter *p, size_t moment)
 {
     const struct shape_moment *kept = &p->moments[moment];
 
-    if (kept->each == 1 && kept->count > 0)
+    if (kept->count == p->rows * p->cols)
         return tensor_of(NULL, kept->format, p->rows, p->cols);
     return tensor_of(NULL, kept->format, 1, kept->count);
 }
@@ -92,8 +92,9 @@ static size_t list_sources(struct model *model, const struct safetensors *weight
             struct tensor tensor =
                 is_weight ? parameter->weight : moment_of(parameter, kept);
 
-            if (is_weight ? stored && stored->format == tensor.format
-                          : kept >= model_moments(model) || tensor.cols == 0)
+            if (is_weight
+                    ? stored && stored->format == tensor.format
+                    : kept >= model_moments(model) || tensor.cols == 0 || !suffixes[kept])
                 continue;
             sources[count++] = (struct tensor_source) {
                 .name = arena_printf(arena, "%s%s", parameter->name,
@@ -311,13 +312,14 @@ static bool load_moments(struct model *model, struct parameter *parameter,
                          const struct safetensors *kept, struct error *err)
 {
     for (size_t i = 0; i < model_moments(model); i++) {
-        const struct stored_tensor *stored =
-            find_stored(kept, parameter, model_optimizer(model)->suffixes[i]);
+        const char *suffix = model_optimizer(model)->suffixes[i];
         struct tensor moment = moment_of(parameter, i);
+        const struct stored_tensor *stored;
         struct wide wide;
 
-        if (moment.cols == 0)
+        if (moment.cols == 0 || !suffix)
             continue;
+        stored = find_stored(kept, parameter, suffix);
         if (!check_stored(stored, moment, parameter->name, err) ||
             !wide_open(stored, moment, &wide, err))
             return false;

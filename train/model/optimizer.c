@@ -119,7 +119,8 @@ static void update_whole(struct model *model, const struct sequence *sequence)
     if (u.copy.data)
         u.copy = p->copy;
     for (size_t i = 0; i < optimizer_of(u.plan)->moments; i++)
-        u.moments[i] = model_moment(model, (enum moment)i, p, p->at, p->rows * p->cols);
+        u.moments[i] = model_moment(model, (enum moment)i, p, p->at,
+                                    p->moments[i].count * p->moments[i].each);
     optimizer_of(u.plan)->update(model_backend(model), &u);
 }
 

@@ -6,8 +6,10 @@
 
 #include <string.h>
 
+#include "base/size.h"
 #include "base/text.h"
 #include "kernels/backend.h"
+#include "train/model/optimizer_muon.h"
 
 static void update_adamw(struct backend *be, const struct optimizer_update *u)
 {
@@ -131,6 +133,18 @@ static void update_sgd(struct backend *be, const struct optimizer_update *u)
     be->ops->sgd(be, &op);
 }
 
+/* Its AdamW decays all weights, as it does itself. */
+static void update_muon(struct backend *be, const struct optimizer_update *u)
+{
+    struct optimizer_update other = *u;
+
+    other.decay = u->plan->weight_decay;
+    if (u->moments[MOMENT_2].data)
+        update_adamw(be, &other);
+    else
+        optimizer_muon_update(be, u);
+}
+
 /* In the order of torch 2.6. */
 static const struct torch_setting adamw_settings[] = {
     { .name = "betas", .value = TORCH_BETAS },
@@ -197,6 +211,15 @@ static const struct optimizer adafactor = {
     .update_bytes = 24,
     .update = update_adafactor,
 };
+static const struct optimizer muon = {
+    .moments = 3,
+    .kinds = { MOMENT_AS_WEIGHT, MOMENT_NOT_MUON, MOMENT_SCRATCH },
+    .suffixes = { ".momentum", ".moment2", NULL },
+    .divides = true,
+    .whole = true,
+    .update_bytes = 40,
+    .update = update_muon,
+};
 static const struct optimizer sgd = { .update_bytes = 12,
                                       .torch_settings = sgd_settings,
                                       .update = update_sgd };
@@ -226,24 +249,42 @@ static const struct optimizer sgd = { .update_bytes = 12,
     X("adafactor", adafactor, true, TORCH_OTHER)         \
     X("adamw_anyprecision", adamw, false, TORCH_OTHER)
 
+#define KEYS(X) X("muon", muon, true, TORCH_OTHER)
+
 #define NAME(name, row, exact, torch) name,
 #define ROW(name, row, exact, torch)  { &row, exact, torch },
 
 const char *const optimizer_names[] = { OPTIMIZERS(NAME) NULL };
+const char *const optimizer_keys[] = { KEYS(NAME) NULL };
 
-/* In the order of optimizer_names. */
+/* In the order of optimizer_names, then of optimizer_keys. */
 static const struct {
     const struct optimizer *optimizer;
     bool exact;
     enum torch_variant torch;
-} rows[] = { OPTIMIZERS(ROW) };
+} rows[] = { OPTIMIZERS(ROW) KEYS(ROW) };
 
 int optimizer_find(const char *name)
 {
     for (int i = 0; optimizer_names[i]; i++)
         if (strcmp(optimizer_names[i], name) == 0)
             return i;
+    for (int i = 0; optimizer_keys[i]; i++)
+        if (strcmp(optimizer_keys[i], name) == 0)
+            return (int)TS_COUNT(optimizer_names) - 1 + i;
     return -1;
+}
+
+bool optimizer_has_key(int index)
+{
+    return index >= (int)TS_COUNT(optimizer_names) - 1;
+}
+
+const char *optimizer_name(int index)
+{
+    return optimizer_has_key(index)
+               ? optimizer_keys[index - ((int)TS_COUNT(optimizer_names) - 1)]
+               : optimizer_names[index];
 }
 
 int optimizer_first_name(int index)

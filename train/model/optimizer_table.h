@@ -22,6 +22,10 @@ enum moment_kind {
     MOMENT_ROWS,   /* fp32 for each row of a matrix */
     MOMENT_COLUMNS,
     MOMENT_VECTORS, /* fp32 for each weight of a vector; none of a matrix */
+    /* an element per weight, in the format of the trained weights, of parameters without
+     * orthogonal updates: optimizer_muon.h */
+    MOMENT_NOT_MUON,
+    MOMENT_SCRATCH, /* of orthogonal updates, in the format of matmuls; not a state */
 };
 
 /* bitsandbytes: optim/optimizer.py, min_8bit_size */
@@ -61,8 +65,9 @@ struct torch_setting {
 struct optimizer {
     size_t moments; /* up to MOMENTS_MAX */
     enum moment_kind kinds[MOMENTS_MAX];
-    const char *suffixes[MOMENTS_MAX]; /* of their tensors in a checkpoint */
-    bool divides;                      /* by a moment, plus adam_epsilon */
+    /* of their tensors in a checkpoint; scratch has none */
+    const char *suffixes[MOMENTS_MAX];
+    bool divides; /* by a moment, plus adam_epsilon */
     /* an update reads a whole parameter, which ranks do not divide then */
     bool whole;
     /* moved per float32 weight: it, its gradient and its moments are read, all but the
@@ -77,7 +82,10 @@ struct optimizer {
  * index into it. */
 extern const char *const optimizer_names[];
 
-/* Return the index of a name, or -1. */
+/* Optimizers that have a key of their own, use_NAME, and no name in `optim`. */
+extern const char *const optimizer_keys[];
+
+/* Return the index of a name, or of an optimizer with a key, or -1. */
 int optimizer_find(const char *name);
 /* Return the first name of the same optimizer, as an index. */
 int optimizer_first_name(int index);
@@ -88,6 +96,9 @@ bool optimizer_is_exact(int index);
 bool optimizer_is_paged(int index);
 enum torch_variant optimizer_torch_variant(int index);
 const struct optimizer *optimizer_of(const struct plan *plan);
+/* Return the name of an index, and whether it is one of optimizer_keys. */
+const char *optimizer_name(int index);
+bool optimizer_has_key(int index);
 /* Return whether some of its moments are codes, in blocks that ranks do not divide. */
 bool optimizer_has_codes(const struct optimizer *optimizer);
 

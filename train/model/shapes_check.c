@@ -75,9 +75,10 @@ static bool check_plan(const struct plan *plan, const struct architecture *a,
             "the adapter first (export_dir)");
     if (optimizer_of(plan)->whole && plan_ranks(plan) > 1 && !plan->external)
         return error_set(err, ERROR_JOB,
-                         "optim: %s cannot be combined with several ranks, which divide "
-                         "the weights that it updates together",
-                         optimizer_names[plan->optim]);
+                         "%s%s cannot be combined with several ranks, which divide the "
+                         "weights that it updates together",
+                         optimizer_has_key(plan->optimizer) ? "use_" : "optim: ",
+                         optimizer_name(plan->optimizer));
     return plan->method != METHOD_FREEZE || check_freeze(plan, a, err);
 }
 

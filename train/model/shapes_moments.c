@@ -6,6 +6,7 @@
 
 #include "base/size.h"
 #include "precision/dynamic_map.h"
+#include "train/model/optimizer_muon.h"
 #include "train/model/shapes_internal.h"
 
 size_t shapes_trained_alignment(const struct shapes_builder *m)
@@ -145,12 +146,50 @@ static void place_apart(struct shapes_builder *m, enum moment moment)
         s->moment_starts[moment][i] = at;
 }
 
+static void place_not_muon(struct shapes_builder *m, enum moment moment)
+{
+    struct shapes *s = m->out;
+    size_t bytes = format_info(s->trainable)->bytes, at = 0;
+
+    for (size_t i = 0; i < s->count; i++) {
+        struct shape_parameter *p = &s->parameters[i];
+
+        if (!p->trainable || optimizer_muon_applies(p->name, p->rank))
+            continue;
+        p->moments[moment] =
+            (struct shape_moment) { at, 1, p->rows * p->cols, s->trainable };
+        at += size_round(p->rows * p->cols * bytes, SHAPES_ALIGNMENT);
+    }
+    for (size_t i = 1; i <= plan_ranks(m->plan); i++)
+        s->moment_starts[moment][i] = at;
+}
+
+/* One update runs at a time. */
+static void place_scratch(struct shapes_builder *m, enum moment moment)
+{
+    struct shapes *s = m->out;
+    size_t most = 0;
+
+    for (size_t i = 0; i < s->count; i++) {
+        struct shape_parameter *p = &s->parameters[i];
+        size_t count = optimizer_muon_scratch(p->rows, p->cols);
+
+        if (!p->trainable || !optimizer_muon_applies(p->name, p->rank))
+            continue;
+        p->moments[moment] = (struct shape_moment) { 0, 1, count, s->compute };
+        most = count > most ? count : most;
+    }
+    for (size_t i = 1; i <= plan_ranks(m->plan); i++)
+        s->moment_starts[moment][i] = most * format_info(s->compute)->bytes;
+}
+
 void shapes_place_moments(struct shapes_builder *m)
 {
     static void (*const place[])(struct shapes_builder * m, enum moment moment) = {
         [MOMENT_AS_WEIGHT] = place_as_weight, [MOMENT_CODES] = place_codes,
         [MOMENT_ABSMAX] = place_absmax,       [MOMENT_ROWS] = place_apart,
         [MOMENT_COLUMNS] = place_apart,       [MOMENT_VECTORS] = place_apart,
+        [MOMENT_NOT_MUON] = place_not_muon,   [MOMENT_SCRATCH] = place_scratch,
     };
     const struct optimizer *optimizer = optimizer_of(m->plan);
     struct shapes *s = m->out;
