@@ -10,7 +10,7 @@
 #include "train/estimate.h"
 #include "train/teacher/teacher_plan.h"
 
-enum { ROWS = 64, SEQUENCES = 6, WORDS = 29 };
+enum { ROWS = 64, SEQUENCES = 6, WORDS = 29, STEPS = 4, NUMBERS = 1 << 15 };
 
 /* Two models with initial weights of different size: one is trained, and either is its
  * reference. */
@@ -21,6 +21,7 @@ enum { ROWS = 64, SEQUENCES = 6, WORDS = 29 };
     " \"initializer_range\": " range ", \"tie_word_embeddings\": false}"
 static const char config_text[] = CONFIG("0.4");
 static char *base, *other; /* folders */
+static const struct estimate_data data = { .rows = ROWS, .sequences = SEQUENCES };
 
 /* A model and its reference, if there is one. */
 struct model_pair {
@@ -357,7 +358,17 @@ static void run_steps(const struct plan *plan, struct outcome *out, size_t steps
         unit_batch_free(&window[i]);
 }
 
-enum { STEPS = 4 };
+static struct device need_gpu(void)
+{
+    struct device gpu;
+    char note[256] = "";
+
+    if (backend_devices("cuda:0", &gpu, 1, note, sizeof(note)) == 0 || !gpu.runnable) {
+        print_message("# SKIP no GPU: %s\n", note);
+        skip();
+    }
+    return gpu;
+}
 
 static void check_on(const struct device *gpu, size_t i)
 {
@@ -380,16 +391,93 @@ static void check_on(const struct device *gpu, size_t i)
 
 static void test_preference_on_a_gpu_matches_the_cpu(void **state)
 {
-    struct device gpu;
-    char note[256] = "";
+    struct device gpu = need_gpu();
 
     (void)state;
-    if (backend_devices("cuda:0", &gpu, 1, note, sizeof(note)) == 0 || !gpu.runnable) {
-        print_message("# SKIP no GPU: %s\n", note);
-        skip();
-    }
     for (size_t i = 0; i <= 2 * PREFERENCE_SIMPO + 1; i++)
         check_on(&gpu, i);
+}
+
+/* ---- Sampled answers ---- */
+
+static struct plan plan_for_answers(enum method method, bool reuses)
+{
+    struct plan plan = plan_for(method, PREFERENCE_SIGMOID);
+
+    plan.stage = STAGE_GRPO;
+    plan.generation.temperature = 0.8;
+    plan.grpo = (struct reinforcement) { .num_iterations = reuses ? 2 : 1,
+                                         .beta = 0.2,
+                                         .epsilon = 0.05,
+                                         .epsilon_high = 0.1,
+                                         .corrects_kl = true };
+    return plan;
+}
+
+/* Train on six answers, twice if the first losses are kept. */
+static void run_answers(const struct plan *plan, struct outcome *out)
+{
+    static const float advantages[] = { 1, -1, 0.5f, 0, -0.25f, 2 },
+                       factors[] = { 1, 0.5f, 1, 1, 0.25f, 1 };
+    struct batch b = three_pairs();
+    float old[ROWS] = { 0 };
+    struct error err = { 0 };
+    struct model_pair model_pair;
+
+    models_open(&model_pair, plan, false, 2);
+    fill_adapters(&model_pair.u);
+    unit_must(model_policy_losses(model_pair.u.model, &b, old, &err), &err);
+    for (int i = 0; i < 2; i++) {
+        struct step_scalars numbers = unit_numbers(&model_pair.u, 6, i + 1);
+
+        numbers.learning_rate = 1e-2;
+        model_begin(model_pair.u.model, &numbers);
+        model_set_policy(model_pair.u.model, &b,
+                         &(struct model_policy) { advantages, factors, old });
+        unit_must(model_train(model_pair.u.model, &b, (uint64_t)i, &err), &err);
+        optimizer_step(model_pair.u.model, &model_pair.u.plan);
+        unit_must(model_end(model_pair.u.model, &numbers, &out[i].loss, &err), &err);
+        out[i].norm = numbers.norm;
+        out[i].rewards = model_rewards(model_pair.u.model);
+    }
+    models_close(&model_pair);
+    unit_batch_free(&b);
+}
+
+static void test_answers_on_a_gpu_match_the_cpu(void **state)
+{
+    struct device gpu = need_gpu();
+
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        struct plan plan = plan_for_answers(i % 2 ? METHOD_LORA : METHOD_FULL, i > 1);
+        struct outcome cpu[2], other_way[2];
+
+        run_answers(&plan, cpu);
+        plan.device = gpu;
+        run_answers(&plan, other_way);
+        for (size_t k = 0; k < 2; k++) {
+            unit_assert_near("loss", other_way[k].loss, cpu[k].loss, 1e-4);
+            unit_assert_near("norm", other_way[k].norm, cpu[k].norm, 1e-3);
+        }
+    }
+}
+
+/* The estimate is the memory that is allocated, to the byte, with the cache of slots. */
+static void test_answers_memory_matches_the_estimate(void **state)
+{
+    struct plan plan = plan_for_answers(METHOD_LORA, true);
+    struct memory_use estimate;
+    struct error err = { 0 };
+    struct model_pair m;
+
+    (void)state;
+    plan.generation =
+        (struct generation) { .on = true, .slots = 3, .max_new_tokens = 12 };
+    models_open(&m, &plan, true, 2);
+    unit_must(estimate_memory(&m.u.plan, &m.u.config, &data, &estimate, &err), &err);
+    assert_int_equal(estimate.total, model_memory(m.u.model)->low);
+    models_close(&m);
 }
 
 /* ---- The same bits ---- */
@@ -411,8 +499,6 @@ static size_t gradients_of(const struct plan *plan, int threads, float *out, siz
     unit_batch_free(&b);
     return gradients.cols;
 }
-
-enum { NUMBERS = 1 << 15 };
 
 static void test_preference_is_deterministic(void **state)
 {
@@ -454,8 +540,6 @@ static void check_full_batches(struct unit_model *u, uint64_t less)
 /* The estimate is the memory that is allocated, to the byte. */
 static void test_preference_memory_matches_the_estimate(void **state)
 {
-    static const struct estimate_data data = { .rows = ROWS, .sequences = SEQUENCES };
-
     (void)state;
     for (size_t i = 0; i < 4; i++) {
         struct plan plan = plan_for(i % 2 ? METHOD_LORA : METHOD_FULL,
@@ -506,6 +590,8 @@ int main(void)
         cmocka_unit_test(test_preference_windows_add_up),
         cmocka_unit_test(test_preference_gradient_matches_the_loss),
         cmocka_unit_test(test_preference_on_a_gpu_matches_the_cpu),
+        cmocka_unit_test(test_answers_on_a_gpu_match_the_cpu),
+        cmocka_unit_test(test_answers_memory_matches_the_estimate),
         cmocka_unit_test(test_preference_is_deterministic),
         cmocka_unit_test(test_preference_memory_matches_the_estimate),
     };
