@@ -537,7 +537,7 @@ static void test_shapes_keep_inputs_if_they_are_free(void **state)
     plan.cutoff_len = 4096;
     config.vocab_size = 128256;
     s = made();
-    assert_true(s.keeps[0] && s.keeps[STACKS - 1]);
+    assert_true(s.keeps[STACK_QKV] && s.keeps[STACK_DOWN]);
     plan.device.available = s.total;
     assert_false(made().keeps[0]);
     assert_int_equal(made().buffers[BUFFER_LOGITS].rows, s.buffers[BUFFER_LOGITS].rows);

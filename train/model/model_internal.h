@@ -219,8 +219,8 @@ struct model {
 
     /* files of the base, open as long as frozen weights may have to be saved */
     struct safetensors *base_files;
-    struct text_names names;    /* how base_files names tensors */
-    bool fused_experts;         /* files have one tensor for the matrices of all experts */
+    struct text_names names; /* how base_files names tensors */
+    bool fused_experts;      /* files have one tensor for the matrices of all experts */
     struct safetensors *merged; /* adapter merged into the base: create_new_adapter */
     struct lora merged_lora;
     double *growth[2];      /* means of the rows of head and embeddings: model_growth.c */
