@@ -17,7 +17,7 @@
 /* One tensor of the folder being built; all are in an arena. */
 struct unit_tensor {
     const char *name, *dtype; /* "F32" */
-    size_t rank, shape[2], bytes;
+    size_t rank, shape[3], bytes;
     char *data;
 };
 
@@ -59,7 +59,7 @@ static inline char *unit_tensor_add(struct unit_saving *s, const char *name,
     size_t bytes = rows * (cols ? cols : 1) * safetensors_dtype_bytes(dtype);
 
     *t = (struct unit_tensor) {
-        arena_strdup(s->arena, name), dtype, cols ? 2 : 1, { rows, cols }, bytes, NULL
+        arena_strdup(s->arena, name), dtype, cols ? 2 : 1, { rows, cols, 0 }, bytes, NULL
     };
     t->data = arena_alloc(s->arena, bytes);
     return t->data;
@@ -82,7 +82,11 @@ static inline enum module unit_module_in_4_bits(const struct unit_saving *s,
         (s->how->plain && strstr(name, s->how->plain)))
         return MODULES;
     for (enum module i = 0; i < MODULES; i++)
-        if (a->paths[i] && module_is_linear(i) && architecture_is_named(a, i, name, len))
+        if (a->paths[i] && module_is_linear(i) &&
+            (architecture_is_named(a, i, name, len) ||
+             (module_is_of_experts(i) && strstr(name, ".experts.") &&
+              strncmp(name + len - strlen(architecture_leaf(a, i)),
+                      architecture_leaf(a, i), strlen(architecture_leaf(a, i))) == 0)))
             return i;
     return MODULES;
 }
@@ -190,7 +194,13 @@ static inline void unit_save_tensor(struct unit_saving *s, const struct stored_t
         unit_add_codes(s, t->name, turns ? turned : x, turns ? cols : rows,
                        turns ? rows : cols);
     else
-        memcpy(unit_tensor_add(s, t->name, "F32", rows, cols), x, numbers * sizeof(*x));
+        memcpy(unit_tensor_add(s, t->name, "F32", rows,
+                               t->rank == 3 ? cols * t->shape[2] : cols),
+               x, numbers * sizeof(*x));
+    if (t->rank == 3) {
+        s->list[s->count - 1].rank = 3;
+        memcpy(s->list[s->count - 1].shape, t->shape, 3 * sizeof(*t->shape));
+    }
     free(x);
     free(turned);
     free(narrow);
@@ -215,13 +225,14 @@ static inline void unit_write_tensors(const struct unit_saving *s, const char *d
     for (size_t i = 0; i < s->count; i++) {
         const struct unit_tensor *t = &s->list[i];
 
-        sources[i] = (struct tensor_source) { .name = t->name,
-                                              .dtype = t->dtype,
-                                              .rank = t->rank,
-                                              .shape = { t->shape[0], t->shape[1] },
-                                              .read = unit_read_tensor,
-                                              .context = s->list,
-                                              .index = i };
+        sources[i] =
+            (struct tensor_source) { .name = t->name,
+                                     .dtype = t->dtype,
+                                     .rank = t->rank,
+                                     .shape = { t->shape[0], t->shape[1], t->shape[2] },
+                                     .read = unit_read_tensor,
+                                     .context = s->list,
+                                     .index = i };
     }
     if (!safetensors_write(name, sources, s->count, &err))
         fail_msg("%s", err.text);

@@ -35,7 +35,8 @@ static bool split(struct safetensors *set, size_t place, size_t count,
     if (from.rank != 3 || from.shape[0] != parts->experts || from.shape[1] == 0 ||
         from.shape[1] % count != 0 || from.shape[2] == 0)
         return error_set(err, ERROR_DATA,
-                         "%s: %s must have the shape [%zu, a multiple of %zu, .. ]",
+                         "%s: %s has another shape, config.json requires [%zu, a "
+                         "multiple of %zu, ..]",
                          from.file, from.name, parts->experts, count);
     text_init(&name, 0);
     for (size_t i = 0; i < parts->experts * count; i++) {

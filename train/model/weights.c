@@ -202,6 +202,20 @@ bool weights_split_experts(struct safetensors *files, const struct model_config 
     return ok;
 }
 
+/* Of experts that files only have in one tensor, name that. */
+static bool report_missing(const char *dir, const struct model_config *config,
+                           const struct shape_parameter *p, struct error *err)
+{
+    const struct architecture *a = config->architecture;
+
+    if (!module_is_of_experts(p->module) || !a->experts.only_tensors)
+        return error_set(err, ERROR_DATA, "%s: the tensor %s is missing", dir, p->name);
+    return error_set(err, ERROR_DATA, "%s: the tensor %s%zu.%s is missing", dir,
+                     a->blocks, p->layer,
+                     p->module == MODULE_EXPERT_DOWN ? a->experts.down_tensor
+                                                     : a->experts.gate_up_tensor);
+}
+
 static bool check(const char *dir, const struct safetensors *files,
                   const struct model_config *config, const struct shapes *shapes,
                   struct error *err)
@@ -218,8 +232,7 @@ static bool check(const char *dir, const struct safetensors *files,
         const struct stored_tensor *t = weights_find(files, &names, config, p->name);
 
         if (!t)
-            return error_set(err, ERROR_DATA, "%s: the tensor %s is missing", dir,
-                             p->name);
+            return report_missing(dir, config, p, err);
         if (!weights_fit(t, &expected, err))
             return false;
     }
