@@ -148,10 +148,11 @@ static void take_a(const struct product *product, const struct matmul_part *part
 static bool has_b(const struct product *product, const struct matmul_part *part,
                   struct panels *panels)
 {
-    if (panels->number == product->number && panels->column == part->first &&
-        panels->k == part->k)
+    uint64_t number = product->number;
+
+    if (panels->number == number && panels->column == part->first && panels->k == part->k)
         return true;
-    panels->number = product->number;
+    panels->number = number;
     panels->column = part->first;
     panels->k = part->k;
     return false;

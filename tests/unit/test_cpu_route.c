@@ -412,7 +412,7 @@ static void test_route_orders_ties_and_nan(void **state)
     static const struct shape s = { .rows = 4, .experts = 8, .chosen = 3 };
     static const float logits[4][8] = {
         { 1, 2, 1, 2, 1, 1, 1, 1 },
-        { 0, 0, 0, 0, 0, -0.0f, 0, 0 },
+        { -0.0f, 0, 0, 0, 0, 0, 0, 0 },
         { 5, NAN, 5, 6, NAN, 5, 5, 5 },
         { -INFINITY, INFINITY, 0, 1, 0, 0, 0, 0 },
     };
