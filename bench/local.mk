@@ -1,6 +1,6 @@
 # make bench: tables of matmuls, other operations, training steps, and the time from drop to start.
 
-bench_programs = %D%/bench_check %D%/bench_cuda_attention %D%/bench_ops %D%/bench_matmul \
+bench_programs = %D%/bench_check %D%/bench_cuda_attention %D%/bench_experts %D%/bench_ops %D%/bench_matmul \
 	%D%/bench_start %D%/bench_status %D%/bench_tokenizer %D%/bench_train
 if HAVE_CUDA
 bench_programs += %D%/bench_cuda_matmul %D%/bench_cuda_ops
@@ -11,6 +11,7 @@ EXTRA_DIST += %D%/attention_order.py
 EXTRA_DIST += %D%/gpu_floors.py
 EXTRA_DIST += %D%/growth.py
 EXTRA_DIST += %D%/peer_check.py
+EXTRA_DIST += %D%/peer_experts.py
 EXTRA_DIST += %D%/peer_llmc.py
 EXTRA_DIST += %D%/peer_tokenizers.py
 EXTRA_DIST += %D%/peer_torch.py
@@ -36,6 +37,8 @@ bench_bench_cuda_ops_SOURCES = %D%/bench_cuda_ops.c %D%/gpu_ops.c %D%/gpu_ops.h 
 	%D%/target.c %D%/target.h
 bench_bench_cuda_ops_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 bench_bench_cuda_ops_LDADD = $(BENCH_LIBS)
+bench_bench_experts_SOURCES = %D%/bench_experts.c %D%/target.c %D%/target.h
+bench_bench_experts_LDADD = $(BENCH_LIBS)
 bench_bench_ops_SOURCES = %D%/bench_ops.c
 bench_bench_ops_LDADD = $(BENCH_LIBS)
 bench_bench_matmul_SOURCES = %D%/bench_matmul.c %D%/rate.c %D%/rate.h %D%/target.c %D%/target.h
@@ -55,6 +58,9 @@ bench: $(bin_PROGRAMS) $(bench_programs)
 	%D%/bench_matmul
 	@echo
 	%D%/bench_ops
+	@echo
+	%D%/bench_experts
+	$${PYTHON:-python3} $(srcdir)/%D%/peer_experts.py %D%/bench_experts
 	@echo
 	%D%/bench_train
 	@echo
