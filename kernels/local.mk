@@ -58,6 +58,7 @@ libkernels_a_SOURCES += %D%/tensor.c %D%/tensor.h
 operations_of_an_isa =
 operations_of_an_isa += %D%/cpu/cpu_activation.c
 operations_of_an_isa += %D%/cpu/cpu_adafactor.c
+operations_of_an_isa += %D%/cpu/cpu_adam_mini.c
 operations_of_an_isa += %D%/cpu/cpu_adamw.c
 operations_of_an_isa += %D%/cpu/cpu_attention.c
 operations_of_an_isa += %D%/cpu/cpu_attention_backward.c
@@ -103,6 +104,7 @@ endif
 if HAVE_CUDA
 libkernels_a_SOURCES += %D%/cuda/activation.cu %D%/cuda/activation.cuh
 libkernels_a_SOURCES += %D%/cuda/adafactor.cu
+libkernels_a_SOURCES += %D%/cuda/adam_mini.cu
 libkernels_a_SOURCES += %D%/cuda/adamw.cu
 libkernels_a_SOURCES += %D%/cuda/attention.cu
 libkernels_a_SOURCES += %D%/cuda/attention_plain.cu %D%/cuda/attention_plain.cuh

@@ -77,6 +77,7 @@
     X(lion_8bit, 5, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)      \
     X(adafactor, 6, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)      \
     X(muon_begin, 3, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)     \
-    X(muon_end, 3, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)
+    X(muon_end, 3, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)       \
+    X(adam_mini, 5, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)
 
 #endif

@@ -90,6 +90,22 @@ struct op_muon_end {
     uint64_t seed, first;
 };
 
+/*
+ * Adam-mini, Zhang et al., "Adam-mini: Use Fewer Learning Rates To Gain More", 2024: AdamW
+ * whose second moment is that of a block of consecutive elements,
+ *   v = b2 v + (1 - b2) mean over the block of g^2
+ * v (1, elements / block) fp32; m fp32 or the format of w; the rest as in struct op_adamw.
+ */
+struct op_adam_mini {
+    struct tensor w, grad, m, v, copy;
+    size_t block;
+    double lr, beta1, beta2, eps, decay, grad_scale;
+    int64_t step;
+    const struct step_scalars *numbers;
+    bool stochastic;
+    uint64_t seed, first;
+};
+
 /* Lion with the moment in 8 bits, as above. */
 struct op_lion_8bit {
     struct tensor w, grad, m, m_absmax, copy;

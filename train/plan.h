@@ -195,7 +195,7 @@ struct plan {
 
     /* optimizer and schedule */
     int optimizer; /* index into optimizer_names, train/model/optimizer_table.h */
-    bool use_muon;
+    bool use_muon, use_adam_mini;
     int optim; /* the same, but the name in the job: another one of this optimizer */
     double learning_rate, weight_decay, adam_beta1, adam_beta2, adam_epsilon;
     double label_smoothing;

@@ -13,8 +13,9 @@
  * in at most PARTS blocks. */
 enum { SUM_THREADS = 256, COLUMNS = 32, PARTS = 512 };
 
-/* Blocks of the pass over rows. */
-static const size_t MOST_ROWS = 1 << 15, MOST_PARTS = PARTS;
+/* Blocks per multiprocessor of the pass over rows. */
+enum { SUM_BLOCKS = 8 };
+static const size_t MOST_PARTS = PARTS;
 
 /* In the launcher's scratch: what later kernels of the step read. */
 struct progress {
@@ -169,8 +170,7 @@ static cudaError_t launch_moments(const struct cuda_launch *to, const factored &
     if (f.v) {
         status = launch(to->stream, find_elements, dim3(parts), threads, 0, f, p);
     } else {
-        status = launch(to->stream, find_rows,
-                        dim3((unsigned)(f.rows < MOST_ROWS ? f.rows : MOST_ROWS)),
+        status = launch(to->stream, find_rows, blocks_for(to, f.rows, SUM_BLOCKS),
                         threads, room, f, p);
         if (status == cudaSuccess)
             status = launch(to->stream, find_columns,

@@ -80,7 +80,8 @@ static void check_layers(struct rule_context *context)
                                         "freeze_trainable_modules",
                                         "freeze_trainable_layers",
                                         "optim",
-                                        "use_muon" };
+                                        "use_muon",
+                                        "use_adam_mini" };
     const struct proposal to = rule_proposal(context);
     struct plan plan = *context->plan;
     struct error err = { 0 };

@@ -271,7 +271,11 @@ static void derive_answers(struct plan *plan)
 /* LLaMA-Factory, train/trainer_utils.py: create_custom_optimizer */
 static int optimizer_index(const struct plan *plan)
 {
-    if (plan->use_muon && !(plan->method == METHOD_LORA && plan->loraplus_lr_ratio > 0))
+    if (plan->method == METHOD_LORA && plan->loraplus_lr_ratio > 0)
+        return optimizer_first_name(plan->optim);
+    if (plan->use_adam_mini)
+        return optimizer_find("adam_mini");
+    if (plan->use_muon)
         return optimizer_find("muon");
     return optimizer_first_name(plan->optim);
 }

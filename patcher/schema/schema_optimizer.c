@@ -174,8 +174,14 @@ static const struct key rows[] = {
     TS_IGNORED("start_block", KEY_INT, NULL, "BAdam setting"),
     TS_IGNORED("switch_block_every", KEY_INT, "50", "BAdam setting"),
     TS_IGNORED_ENUM("switch_mode", badam_orders, "ascending", "BAdam setting"),
-    TS_REJECTED("use_adam_mini", KEY_BOOL, "false", NULL, "the Adam-mini optimizer",
-                NULL),
+    { TS_USED("use_adam_mini", KEY_BOOL, "false"), .into = TS_FIELD(use_adam_mini),
+      .help = "use Adam-mini instead of optim: AdamW with one second moment per block",
+      .manual =
+          "As in the package adam_mini: a block is a head of queries or keys, a row of "
+          "other matrices, or a whole vector; biases have a second moment per weight. "
+          "Queries and keys whose elements are no multiple of a head's, such as most "
+          "adapters, have blocks of rows. LoRA+ takes precedence; several ranks are not "
+          "supported." },
     { TS_USED("use_muon", KEY_BOOL, "false"), .into = TS_FIELD(use_muon),
       .help =
           "update matrices other than embeddings and the head by Muon instead of optim",

@@ -9,7 +9,7 @@ and a few large.  Moments in 8 bits are written as the hexadecimal text of their
 bitsandbytes are found by its default implementation, as on a GPU: its CPU library looks them up in a
 table of 65536 steps.
 
-Requires torch, transformers, bitsandbytes and lion_pytorch.
+Requires torch, transformers, bitsandbytes, lion_pytorch and adam_mini.
 """
 import json
 import os
@@ -139,6 +139,28 @@ def muon():
     return made
 
 
+def adam_mini():
+    """A head of queries has 64 elements, a row of the MLP 16."""
+    from adam_mini import Adam_mini
+
+    sizes = {"q_proj.weight": (24, 16), "mlp.up_proj.weight": (24, 16), "norm.weight": (1, 384),
+             "q_proj.bias": (1, 384)}
+    made = {}
+    for name, (rows, cols) in sizes.items():
+        start = elements(100, rows, cols, 1.0)
+        parameter = torch.nn.Parameter(start if rows > 1 else start.reshape(-1))
+        optimizer = Adam_mini(named_parameters=[(name, parameter)], lr=0.01, betas=(0.9, 0.99),
+                              eps=1e-8, weight_decay=0.1, dim=16, n_heads=4, verbose=False)
+        for step in range(STEPS):
+            optimizer.param_groups[0]["lr"] = RATES[step]
+            parameter.grad = elements(step + 1, rows, cols, 1.0).reshape(parameter.shape)
+            optimizer.step()
+        state = optimizer.state[parameter]
+        made[name] = {"w": reals(parameter)[::7],
+                      "v": reals(state["v"] if "bias" in name else state["vmean"])}
+    return made
+
+
 def maps():
     """The maps of codes, with and without signs, as float32."""
     from bitsandbytes import functional
@@ -147,7 +169,7 @@ def maps():
             for name, signed in (("signed", True), ("unsigned", False))}
 
 
-CASES = [maps, adamw_8bit, lion_8bit, lion, adafactor, muon]
+CASES = [maps, adamw_8bit, lion_8bit, lion, adafactor, muon, adam_mini]
 
 
 def main():

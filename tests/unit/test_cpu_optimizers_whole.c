@@ -6,9 +6,17 @@
 
 #include "base/size.h"
 #include "tests/unit/unit_optimizers.h"
+#include "train/model/optimizer_mini.h"
 #include "train/model/optimizer_muon.h"
 
+/* Emulated GPUs are slow and alike. */
+static size_t tried(const struct machines *machines)
+{
+    return machines->slow ? 1 : machines->count;
+}
+
 OPERATION(adafactor)
+OPERATION(adam_mini)
 
 /* A matrix has moments of rows and columns, a vector has one per weight. */
 struct factored_case {
@@ -71,7 +79,7 @@ static void test_adafactor_steps_are_those_of_transformers(void **state)
     struct machines *machines = *state;
     json_t *row = golden_case("adafactor");
 
-    for (size_t k = 0; k < machines->count; k++)
+    for (size_t k = 0; k < tried(machines); k++)
         for (size_t rows = 1; rows <= 70; rows += 69) {
             const json_t *wanted = json_object_get(row, rows > 1 ? "matrix" : "vector");
             struct factored_case c;
@@ -96,7 +104,7 @@ static void test_adafactor_steps_are_the_same_with_any_threads(void **state)
     struct machines *machines = *state;
     struct step_scalars *numbers = machines_memory(sizeof(*numbers));
 
-    for (size_t k = 0; k < machines->count; k++) {
+    for (size_t k = 0; k < tried(machines); k++) {
         size_t rows = machines->slow ? 37 : 467;
         struct factored_case a, b;
 
@@ -187,7 +195,7 @@ static void test_muon_steps_are_those_of_llamafactory(void **state)
     struct machines *machines = *state;
     json_t *row = golden_case("muon");
 
-    for (size_t k = 0; k < machines->count; k++)
+    for (size_t k = 0; k < tried(machines); k++)
         for (int tall = 0; tall < 2; tall++) {
             const json_t *wanted = json_object_get(row, tall ? "tall" : "wide");
             size_t rows = tall ? 40 : 24, cols = tall ? 24 : 40;
@@ -224,6 +232,64 @@ static void test_muon_updates_matrices_of_blocks(void **state)
     assert_false(optimizer_muon_applies("lm_head.weight", 2));
 }
 
+static void check_mini(struct machines *machines, size_t machine, const char *name,
+                       const json_t *wanted)
+{
+    enum { ROWS = 24, COLS = 16, COUNT = ROWS * COLS, HEAD = COLS * COLS / 4 };
+    struct backend *be = machines->backends[machine];
+    bool is_vector = strstr(name, "norm") || strstr(name, "bias");
+    struct operand w = operand_filled(FORMAT_FP32, 1, COUNT, 0);
+    struct operand grad = operand_filled(FORMAT_FP32, 1, COUNT, 0);
+    struct operand m = operand_filled(FORMAT_FP32, 1, COUNT, 0);
+    struct operand v = operand_filled(FORMAT_FP32, 1, COUNT, 0);
+    struct operand copy = operand_filled(FORMAT_BF16, 1, COUNT, 0);
+    struct op_adam_mini op = {
+        .w = w.tensor,
+        .grad = grad.tensor,
+        .m = m.tensor,
+        .v = v.tensor,
+        .copy = copy.tensor,
+        .block = optimizer_mini_block(name, is_vector ? 1 : 2, COLS, HEAD, COUNT),
+        .beta1 = 0.9,
+        .beta2 = 0.99,
+        .eps = 1e-8,
+        .decay = is_vector ? 0 : 0.1,
+        .grad_scale = 1,
+    };
+
+    assert_int_equal(COUNT / op.block, json_array_size(json_object_get(wanted, "v")));
+    golden_fill(&w, 100);
+    for (int step = 0; step < GOLDEN_STEPS; step++) {
+        golden_fill(&grad, (uint64_t)step + 1);
+        op.lr = golden_rates[step];
+        op.step = step + 1;
+        machine_run(be, run_adam_mini, &op);
+    }
+    operand_read(&w);
+    operand_read(&v);
+    operand_read(&copy);
+    golden_near(json_object_get(wanted, "w"), w.real, 7, 32);
+    golden_near(json_object_get(wanted, "v"), v.real, 1, 32);
+    for (size_t i = 0; i < COUNT; i++)
+        assert_true(fabs(copy.real[i] - w.real[i]) <= 0x1p-8 * fabs(w.real[i]));
+    operand_clear(&w);
+    operand_clear(&grad);
+    operand_clear(&m);
+    operand_clear(&v);
+    operand_clear(&copy);
+}
+
+static void test_adam_mini_steps_are_those_of_its_package(void **state)
+{
+    struct machines *machines = *state;
+    json_t *golden = golden_case("adam_mini"), *wanted;
+    const char *name;
+
+    json_object_foreach(golden, name, wanted) for (size_t k = 0; k < tried(machines); k++)
+        check_mini(machines, k, name, wanted);
+    json_decref(golden);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -231,6 +297,7 @@ int main(void)
         cmocka_unit_test(test_adafactor_steps_are_the_same_with_any_threads),
         cmocka_unit_test(test_muon_steps_are_those_of_llamafactory),
         cmocka_unit_test(test_muon_updates_matrices_of_blocks),
+        cmocka_unit_test(test_adam_mini_steps_are_those_of_its_package),
     };
 
     return cmocka_run_group_tests(tests, machines_open, machines_close);

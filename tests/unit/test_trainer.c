@@ -155,6 +155,7 @@ static void test_trainer_resumed_optimizers_are_uninterrupted(void **state)
         "optim: lion_8bit\npure_bf16: true\n",
         "optim: adafactor\nbf16: true\n",
         "use_muon: true\nbf16: true\n",
+        "use_adam_mini: true\n",
     };
 
     (void)state;

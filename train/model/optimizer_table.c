@@ -145,6 +145,32 @@ static void update_muon(struct backend *be, const struct optimizer_update *u)
         optimizer_muon_update(be, u);
 }
 
+static void update_adam_mini(struct backend *be, const struct optimizer_update *u)
+{
+    const struct plan *plan = u->plan;
+    const size_t count = u->w.rows * u->w.cols, means = u->moments[MOMENT_2].cols;
+    const struct op_adam_mini op = {
+        .w = u->w,
+        .grad = u->grad,
+        .m = u->moments[MOMENT_1],
+        .v = u->moments[MOMENT_2],
+        .copy = u->copy,
+        .block = count / means,
+        .lr = u->lr_factor,
+        .beta1 = plan->adam_beta1,
+        .beta2 = plan->adam_beta2,
+        .eps = plan->adam_epsilon,
+        .decay = u->decay,
+        .grad_scale = 1,
+        .numbers = u->scalars,
+        .stochastic = plan->precision.mode == MODE_BF16_PURE,
+        .seed = (uint64_t)plan->seed,
+        .first = u->first,
+    };
+
+    be->ops->adam_mini(be, &op);
+}
+
 /* In the order of torch 2.6. */
 static const struct torch_setting adamw_settings[] = {
     { .name = "betas", .value = TORCH_BETAS },
@@ -220,6 +246,16 @@ static const struct optimizer muon = {
     .update_bytes = 40,
     .update = update_muon,
 };
+/* Suffixes are the names in the state of the package adam_mini. */
+static const struct optimizer adam_mini = {
+    .moments = 2,
+    .kinds = { MOMENT_AS_WEIGHT, MOMENT_MEANS },
+    .suffixes = { ".m", ".vmean" },
+    .divides = true,
+    .whole = true,
+    .update_bytes = 24,
+    .update = update_adam_mini,
+};
 static const struct optimizer sgd = { .update_bytes = 12,
                                       .torch_settings = sgd_settings,
                                       .update = update_sgd };
@@ -249,7 +285,9 @@ static const struct optimizer sgd = { .update_bytes = 12,
     X("adafactor", adafactor, true, TORCH_OTHER)         \
     X("adamw_anyprecision", adamw, false, TORCH_OTHER)
 
-#define KEYS(X) X("muon", muon, true, TORCH_OTHER)
+#define KEYS(X)                                  \
+    X("adam_mini", adam_mini, true, TORCH_OTHER) \
+    X("muon", muon, true, TORCH_OTHER)
 
 #define NAME(name, row, exact, torch) name,
 #define ROW(name, row, exact, torch)  { &row, exact, torch },

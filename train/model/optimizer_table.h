@@ -25,6 +25,7 @@ enum moment_kind {
     /* an element per weight, in the format of the trained weights, of parameters without
      * orthogonal updates: optimizer_muon.h */
     MOMENT_NOT_MUON,
+    MOMENT_MEANS,   /* fp32 for each block of optimizer_mini.h */
     MOMENT_SCRATCH, /* of orthogonal updates, in the format of matmuls; not a state */
 };
 

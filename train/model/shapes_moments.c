@@ -6,6 +6,7 @@
 
 #include "base/size.h"
 #include "precision/dynamic_map.h"
+#include "train/model/optimizer_mini.h"
 #include "train/model/optimizer_muon.h"
 #include "train/model/shapes_internal.h"
 
@@ -146,6 +147,26 @@ static void place_apart(struct shapes_builder *m, enum moment moment)
         s->moment_starts[moment][i] = at;
 }
 
+static void place_means(struct shapes_builder *m, enum moment moment)
+{
+    struct shapes *s = m->out;
+    size_t head = m->dims[DIM_C] * m->dims[DIM_C] / m->config->heads, at = 0;
+
+    for (size_t i = 0; i < s->count; i++) {
+        struct shape_parameter *p = &s->parameters[i];
+        size_t count = p->rows * p->cols, each;
+
+        if (!p->trainable)
+            continue;
+        each = optimizer_mini_block(p->name, p->rank, p->cols, head, count);
+        p->moments[moment] =
+            (struct shape_moment) { at, each, count / each, FORMAT_FP32 };
+        at += size_round(count / each * sizeof(float), SHAPES_ALIGNMENT);
+    }
+    for (size_t i = 1; i <= plan_ranks(m->plan); i++)
+        s->moment_starts[moment][i] = at;
+}
+
 static void place_not_muon(struct shapes_builder *m, enum moment moment)
 {
     struct shapes *s = m->out;
@@ -189,7 +210,8 @@ void shapes_place_moments(struct shapes_builder *m)
         [MOMENT_AS_WEIGHT] = place_as_weight, [MOMENT_CODES] = place_codes,
         [MOMENT_ABSMAX] = place_absmax,       [MOMENT_ROWS] = place_apart,
         [MOMENT_COLUMNS] = place_apart,       [MOMENT_VECTORS] = place_apart,
-        [MOMENT_NOT_MUON] = place_not_muon,   [MOMENT_SCRATCH] = place_scratch,
+        [MOMENT_MEANS] = place_means,         [MOMENT_NOT_MUON] = place_not_muon,
+        [MOMENT_SCRATCH] = place_scratch,
     };
     const struct optimizer *optimizer = optimizer_of(m->plan);
     struct shapes *s = m->out;
