@@ -4,6 +4,7 @@ nobase_dist_pkgdata_DATA += %D%/samples/2-lora.yaml
 nobase_dist_pkgdata_DATA += %D%/samples/3-full.yaml
 nobase_dist_pkgdata_DATA += %D%/samples/4-distill.yaml
 nobase_dist_pkgdata_DATA += %D%/samples/5-prefer.yaml
+nobase_dist_pkgdata_DATA += %D%/samples/6-reinforce.yaml
 nobase_dist_pkgdata_DATA += %D%/samples/README.md
 nobase_dist_pkgdata_DATA += %D%/samples/models/units-1m/config.json
 nobase_dist_pkgdata_DATA += %D%/samples/models/units-1m/tokenizer.json
