@@ -191,8 +191,8 @@ static void test_trainer_rollout_matches_trl(void **state)
 
 static json_t *four_prompts(void)
 {
-    return json_pack("[s, s, s, s]", "What did the kettle do?", "Tell me about Tom.",
-                     "Count.", "Was Lily happy?");
+    return json_pack("[s, s, s, s]", "What did the kettle do?", "Who is Tom?", "Count.",
+                     "Was Lily happy?");
 }
 
 /* Open a folder with the prompts and return the text of a job there. */
