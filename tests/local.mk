@@ -601,6 +601,7 @@ EXTRA_DIST += %D%/differential/adapters.py
 EXTRA_DIST += %D%/differential/axolotl_files.py
 EXTRA_DIST += %D%/differential/recipe_files.py
 EXTRA_DIST += %D%/coverage.py
+EXTRA_DIST += %D%/coverage_run.py
 EXTRA_DIST += %D%/differential/differential.py
 EXTRA_DIST += %D%/differential/conversations.py
 EXTRA_DIST += %D%/differential/made.py
@@ -814,4 +815,9 @@ coverage: trainspool
 	@$${PYTHON-python3} -B '$(top_srcdir)/%D%/coverage.py' $(if $(NAMES),--names '$(NAMES)') \
 	    $(if $(REFUSED),--refused) ./trainspool '$(abs_top_srcdir)/../shared/corpus' || test $$? = 77
 
-.PHONY: coverage differential fuzz mutate soak
+# Train each of these files for one step, with a tiny model of its architecture; ONLY is a part of their paths.
+coverage-run: trainspool trainspool-train
+	@$${PYTHON-python3} -B '$(top_srcdir)/%D%/coverage_run.py' $(if $(ONLY),--only '$(ONLY)') \
+	    ./trainspool '$(abs_top_srcdir)' '$(abs_top_srcdir)/../shared' || test $$? = 77
+
+.PHONY: coverage coverage-run differential fuzz mutate soak

@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""Train each accepted training file of other people for one step, with a tiny model of its architecture.
+
+    coverage_run.py [--device NAME] [--only WORD] TRAINSPOOL SOURCE SHARED
+
+SOURCE is the source tree, whose table of names (train/model/model_names.c) gives the architecture of a model
+that a file names; a file whose model has no known name gets a Llama.  SHARED has the folders corpus and data.
+The model, the data, the device and the sizes of a job are replaced, and it gets one step; everything else is
+the file's.  The weights of the tiny models are random.  Counts runs by architecture and lists failures.
+"""
+import argparse
+import collections
+import fnmatch
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from coverage import TOOLS, check_file, training_files
+
+COMMON = {"vocab_size": 512, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+          "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 512,
+          "bos_token_id": 1, "eos_token_id": 2, "tie_word_embeddings": False}
+LAYER_NORM = {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 512, "n_inner": 128, "rotary_dim": 16}
+EXTRA = {
+    "gemma2": {"query_pre_attn_scalar": 16, "sliding_window": 32, "attn_logit_softcapping": 50.0,
+               "final_logit_softcapping": 30.0},
+    "gemma3_text": {"query_pre_attn_scalar": 16, "sliding_window": 32, "sliding_window_pattern": 2},
+    "gpt2": LAYER_NORM, "gptj": LAYER_NORM,
+    "gpt_neo": {"num_layers": 2, "num_heads": 4, "window_size": 32},
+    "phi3": {"pad_token_id": 0},
+    "phi": {"partial_rotary_factor": 0.5},
+    "falcon": {"new_decoder_architecture": False, "multi_query": True, "parallel_attn": True},
+    "mistral": {"sliding_window": None},
+}
+TEXT_OF = {"gemma3": "gemma3_text", "mistral3": "mistral", "qwen2_vl": "qwen2", "qwen2_5_vl": "qwen2",
+           "qwen3_vl": "qwen3", "llava": "llama", "llava_next": "llama"}
+SETTINGS = ("trainspool.device=cpu", "trainspool.threads=1", "max_steps=1", "per_device_train_batch_size=1",
+            "gradient_accumulation_steps=1", "per_device_eval_batch_size=1", "cutoff_len=64", "max_samples=8",
+            "eval_strategy=no", "eval_on_start=false", "load_best_model_at_end=false", "early_stopping_steps=null",
+            "save_strategy=no", "val_size=0", "trainspool.preflight=no", "warmup_steps=0")
+DATA = {
+    "sft": [{"instruction": f"Say {i}.", "input": "", "output": f"It is {i}."} for i in range(8)],
+    "pt": [{"text": f"There was a number, and it was {i}."} for i in range(64)],
+    "dpo": [{"prompt": f"Say {i}.", "chosen": f"It is {i}.", "rejected": "No."} for i in range(8)],
+}
+DATA |= {"distill": DATA["sft"], "grpo": DATA["sft"]}
+
+
+def name_table(source):
+    with open(os.path.join(source, "train/model/model_names.c"), encoding="utf-8") as file:
+        text = file.read()
+    return re.findall(r'\{ "([^"]+)", "([^"]+)" \}', text.replace('" ACTIVE "', "-a[0-9]*b"))
+
+
+def type_of(table, name):
+    name = name.strip("'\"/ ").split("/")[-1].lower()
+    for pattern, kind in table:
+        if fnmatch.fnmatchcase(name, pattern):
+            return TEXT_OF.get(kind, kind)
+    return "llama"
+
+
+def value_of(job, key):
+    found = re.search(rf"^{key}:[ \t]*([^#\n]+)", job, re.M)
+    return found.group(1).strip().strip("'\"") if found else ""
+
+
+def run(program, *words, cwd):
+    return subprocess.run([program, *words], capture_output=True, text=True, check=False, cwd=cwd, timeout=300)
+
+
+def make_model(program, shared, kind, folder):
+    """Write a random model of an architecture, by a step of almost no size; return the error."""
+    where = os.path.join(folder, kind)
+    start = where + "-start"
+    if os.path.isdir(where):
+        return ""
+    if os.path.isdir(start):
+        return "no tiny model of this architecture"
+    shutil.copytree(os.path.join(shared, "data/stories260K/hf"), start,
+                    ignore=shutil.ignore_patterns("*.safetensors", "config.json", "generation_config.json"))
+    with open(os.path.join(start, "config.json"), "w", encoding="utf-8") as out:
+        json.dump(COMMON | {"model_type": kind} | EXTRA.get(kind, {}), out)
+    with open(os.path.join(folder, f"{kind}.yaml"), "w", encoding="utf-8") as out:
+        out.write(f"model_name_or_path: {start}\nstage: pt\nfinetuning_type: full\ntrain_from_scratch: true\n"
+                  f"dataset: pt.jsonl\nlearning_rate: 1.0e-30\nmax_steps: 1\ncutoff_len: 32\nsave_strategy: 'no'\n"
+                  f"output_dir: {where}\ntrainspool:\n  device: cpu\n  threads: 1\n")
+    done = run(program, "run", "--no-patch", f"{kind}.yaml", cwd=folder)
+    return "" if done.returncode == 0 else "tiny model: " + last_line(done)
+
+
+def last_line(done):
+    lines = [line for line in (done.stdout + "\n" + done.stderr).splitlines() if line.strip()]
+    errors = [line for line in lines if re.search(r"error\[|error:", line)]
+    return (errors[:1] or lines[-1:] or [""])[0][:300]
+
+
+def train(program, shared, table, tool, path, folder):
+    """Return the architecture and the error of one file."""
+    job = os.path.join(folder, "job.yaml")
+    shutil.rmtree(os.path.join(folder, "job.run"), ignore_errors=True)
+    if os.path.exists(job):
+        os.remove(job)  # an import replaces no file
+    with open(path, "rb") as source:
+        text = source.read()
+    if tool == "llamafactory" and not re.search(rb"^train_dataset:", text, re.M):
+        with open(job, "wb") as out:
+            out.write(text)
+    else:
+        done = run(program, "import", "-o", job, path, cwd=folder)
+        if done.returncode != 0:
+            return "none", "import: " + last_line(done)
+    with open(job, encoding="utf-8") as file:
+        text = file.read()
+    kind = type_of(table, value_of(text, "model_name_or_path"))
+    error = make_model(program, shared, kind, folder)
+    if error:
+        return kind, error
+    stage = value_of(text, "stage") or "sft"
+    sets = [*SETTINGS, f"model_name_or_path={os.path.join(folder, kind)}", f"dataset={stage}.jsonl",
+            f"output_dir={os.path.join(folder, 'out')}"]
+    for key, value in (("teacher_model_name_or_path", kind), ("ref_model", kind)):
+        if value_of(text, key):
+            sets.append(f"{key}={os.path.join(folder, value)}")
+    words = [word for one in sets for word in ("--set", one)]
+    shutil.rmtree(os.path.join(folder, "out"), ignore_errors=True)
+    done = run(program, "run", *words, "job.yaml", cwd=folder)
+    return kind, "" if done.returncode == 0 else last_line(done)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--only", default="")
+    parser.add_argument("--device", default="H100")
+    parser.add_argument("trainspool")
+    parser.add_argument("source")
+    parser.add_argument("shared")
+    args = parser.parse_args()
+    program, shared = os.path.abspath(args.trainspool), os.path.abspath(args.shared)
+    corpus, table = os.path.join(shared, "corpus"), name_table(args.source)
+    good, total = collections.Counter(), collections.Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        for stage, records in DATA.items():
+            with open(os.path.join(folder, f"{stage}.jsonl"), "w", encoding="utf-8") as out:
+                out.writelines(json.dumps(record) + "\n" for record in records)
+        for tool in TOOLS:
+            for path in training_files(corpus, tool):
+                if args.only not in path or check_file(program, args.device, tool, path):
+                    continue
+                kind, error = train(program, shared, table, tool, path, folder)
+                total[kind] += 1
+                good[kind] += not error
+                if error:
+                    print(f"{os.path.relpath(path, corpus)}: {kind}: {error}", flush=True)
+    if not total:
+        print("coverage: the corpus has no accepted file")
+        return 77
+    print("| architecture | ran | of |\n|---|---|---|")
+    for kind, count in sorted(total.items()):
+        print(f"| {kind} | {good[kind]} | {count} |")
+    print(f"| all | {good.total()} | {total.total()} |")
+    return 0 if good == total else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
