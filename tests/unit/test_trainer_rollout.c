@@ -94,6 +94,31 @@ static void check_step(struct run *run, const json_t *wanted, size_t step)
     p->window_rewards = (struct rewards) { 0 };
 }
 
+/* Texts that are not the answers of the run leave none. */
+static void check_damaged(struct rollout *r)
+{
+    static const char *const texts[] = {
+        "",
+        "[]",
+        "{\"generation\": 0, \"answers\": []}",
+        "{\"generation\": 0, \"answers\": [3, 3, 3, 3, 3, 3, 3, 3]}",
+        "{\"generation\": 0, \"answers\": [{\"question\": 1, \"ids\": [-1], \"end\": 0, "
+        "\"old\": [1], \"parts\": [1]}, 1, 1, 1, 1, 1, 1, 1]}",
+        "{\"generation\": 0, \"answers\": [{\"question\": 9, \"ids\": [], \"end\": 0, "
+        "\"old\": [], \"parts\": [1]}, 1, 1, 1, 1, 1, 1, 1]}",
+        "{\"generation\": 0, \"answers\": [{\"question\": 1, \"ids\": [5], \"end\": 7, "
+        "\"old\": [1], \"parts\": [1]}, 1, 1, 1, 1, 1, 1, 1]}",
+    };
+
+    for (size_t i = 0; i < TS_COUNT(texts); i++) {
+        struct error err = { 0 };
+
+        assert_false(rollout_read(r, texts[i], strlen(texts[i]), "answers.json", &err));
+        assert_int_equal(err.code, ERROR_DATA);
+        assert_int_equal(r->generation, -1);
+    }
+}
+
 /* Run the steps of a golden run with its answers. */
 static void follow(const struct plan *plan, const json_t *golden)
 {
@@ -104,6 +129,7 @@ static void follow(const struct plan *plan, const json_t *golden)
     struct error err = { 0 };
 
     unit_must(run_open(&run, &err), &err);
+    check_damaged(run.rollout);
     for (size_t i = 0; i < json_array_size(curve); i++) {
         give_answers(&run, json_object_get(golden, "generations"), (int64_t)i);
         unit_must(step_run(&run, &err), &err);
@@ -178,6 +204,77 @@ static void test_trainer_rollout_matches_trl(void **state)
         try_run(golden, names[i]);
     json_decref(golden);
     free(file);
+}
+
+/* ---- Rewards ---- */
+
+static struct plan rewarded(const char *rewards, const char *weights)
+{
+    return (struct plan) { .stage = STAGE_GRPO,
+                           .answer_marker = "####",
+                           .grpo = { .rewards = rewards,
+                                     .weights = weights,
+                                     .pattern = "[0-9]+ kg",
+                                     .max_completion_length = 10,
+                                     .punish_cache = 4,
+                                     .num_generations = 2 } };
+}
+
+static void test_rewards_of_an_answer(void **state)
+{
+    static const struct {
+        const char *text;
+        size_t tokens;
+        double parts[4];
+    } cases[] = {
+        { "That is\n#### 12", 6, { 1, 1, 0, 0 } },
+        { "#### 12.0\nor 12 kg", 7, { 1, 1, 1, -0.25 } },
+        { "12 kg", 8, { 0, 0, 1, -0.5 } },
+        { "#### 13", 10, { 0, 1, 0, -1 } },
+    };
+    struct plan plan = rewarded("answer, format,pattern, length", "1, 0.5, 2, 4");
+    struct error err = { 0 };
+    struct reward_rule *rule = reward_rule_new(&plan, NULL, &err);
+
+    (void)state;
+    unit_must(rule != NULL, &err);
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        const double *p = cases[i].parts;
+        struct scored scored =
+            reward_judge(rule, &(struct reward_answer) { .text = cases[i].text,
+                                                         .len = strlen(cases[i].text),
+                                                         .expected = "2 x 6 #### 12",
+                                                         .expected_len = 13,
+                                                         .tokens = cases[i].tokens });
+
+        for (size_t k = 0; k < 4; k++)
+            assert_true(scored.parts[k] == p[k]);
+        assert_true(fabs(scored.sum - (p[0] + p[1] / 2 + 2 * p[2] + 4 * p[3])) < 1e-12);
+    }
+    reward_rule_free(rule);
+}
+
+static void test_rewards_that_are_wrong(void **state)
+{
+    static const struct {
+        const char *rewards, *weights, *key;
+    } cases[] = {
+        { "", NULL, "reward_funcs" },
+        { "answer, python", NULL, "reward_funcs" },
+        { "answer, length", "1", "reward_weights" },
+        { "answer", "one", "reward_weights" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct plan plan = rewarded(cases[i].rewards, cases[i].weights);
+        struct error err = { 0 };
+        const char *key;
+
+        assert_null(reward_rule_new(&plan, &key, &err));
+        assert_int_equal(err.code, ERROR_JOB);
+        assert_string_equal(key, cases[i].key);
+    }
 }
 
 /* ---- The same bits ---- */
@@ -334,6 +431,8 @@ static void test_trainer_rollout_learns_to_be_rewarded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rewards_of_an_answer),
+        cmocka_unit_test(test_rewards_that_are_wrong),
         cmocka_unit_test(test_trainer_rollout_matches_trl),
         cmocka_unit_test(test_trainer_rollout_does_not_depend_on_threads),
         cmocka_unit_test(test_trainer_rollout_resumes_with_the_same_bits),
