@@ -98,7 +98,8 @@ void ending_describe(const struct ending *ending, const struct ending_run *run,
         text_addf(out, "%s; trainspool run --resume continues from there",
                   ending->reason);
     else if (plan_merges(plan))
-        text_addf(out, "done: merged, model in %s", plan->export_dir);
+        text_addf(out, "done: %s, model in %s",
+                  plan->adapter_name_or_path ? "merged" : "exported", plan->export_dir);
     else if (plan_only_evaluates(plan))
         text_addf(out, "done: evaluated, results in %s", plan->output_dir);
     else if (!run->advanced)

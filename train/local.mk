@@ -184,6 +184,7 @@ libtrain_a_SOURCES += %D%/model/shapes_moments.c
 libtrain_a_SOURCES += %D%/model/shapes_windows.c
 libtrain_a_SOURCES += %D%/model/singular.c %D%/model/singular.h
 libtrain_a_SOURCES += %D%/model/vocabulary_growth.c %D%/model/vocabulary_growth.h
+libtrain_a_SOURCES += %D%/model/weight_shards.c %D%/model/weight_shards.h
 libtrain_a_SOURCES += %D%/model/weights.c %D%/model/weights.h
 
 libtrain_a_SOURCES += %D%/teacher/distillation.c %D%/teacher/distillation.h

@@ -93,8 +93,13 @@ static void describe(const struct merge *merge)
     };
 
     log_line(options->log, LOG_INFO, "device: %s", facts.backend);
-    log_line(options->log, LOG_INFO, "merge: adapter %s into model %s, without training",
-             merge->plan.adapter_name_or_path, merge->plan.model_name_or_path);
+    if (merge->plan.adapter_name_or_path)
+        log_line(options->log, LOG_INFO,
+                 "merge: adapter %s into model %s, without training",
+                 merge->plan.adapter_name_or_path, merge->plan.model_name_or_path);
+    else
+        log_line(options->log, LOG_INFO, "export: model %s, without training",
+                 merge->plan.model_name_or_path);
     if (options->opened)
         options->opened(options->context, &facts);
 }
@@ -104,11 +109,12 @@ static bool write_model(const struct merge *merge, struct error *err)
     const struct trainer_options *options = merge->options;
 
     if (!heartbeat_tick(options->heartbeat))
-        return error_set(err, ERROR_STOPPED,
-                         "stopped before the merged model was written");
+        return error_set(err, ERROR_STOPPED, "stopped before the model was written");
     if (!checkpoint_export(merge->model, &merge->plan, err))
         return false;
-    log_line(options->log, LOG_INFO, "done: merged, model in %s", merge->plan.export_dir);
+    log_line(options->log, LOG_INFO, "done: %s, model in %s",
+             merge->plan.adapter_name_or_path ? "merged" : "exported",
+             merge->plan.export_dir);
     return true;
 }
 

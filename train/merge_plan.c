@@ -9,8 +9,10 @@ struct plan merge_plan(const struct plan *plan)
 
     least.stage = STAGE_SFT;
     least.kd = (struct distillation_settings) { 0 };
-    least.generation = (struct generation) { 0 };
-    least.quantization_bit = 0; /* the merged weights come from the files */
+    least.generation = (struct generation) { .alone = !plan->adapter_name_or_path };
+    if (!plan->adapter_name_or_path)
+        least.method = METHOD_LORA; /* without an adapter: no weight is trained */
+    least.quantization_bit = 0;     /* the merged weights come from the files */
     least.per_device_train_batch_size = least.per_device_eval_batch_size = 1;
     least.gradient_accumulation_steps = least.cutoff_len = least.ranks = 1;
     return least;

@@ -10,6 +10,9 @@
 #include "precision/memory.h"
 #include "precision/policy.h"
 
+/* The format of an export without training; auto: that of the files. */
+enum infer_dtype { INFER_AUTO, INFER_FLOAT16, INFER_BFLOAT16, INFER_FLOAT32 };
+
 enum stage { STAGE_SFT, STAGE_PT, STAGE_DISTILL, STAGE_DPO, STAGE_KTO, STAGE_GRPO };
 enum method { METHOD_LORA, METHOD_FULL, METHOD_FREEZE };
 enum schedule_kind {
@@ -235,6 +238,8 @@ struct plan {
     bool overwrite_output_dir;
     const char *resume_from_checkpoint; /* NULL: none; "true": the last one */
     const char *export_dir;
+    int64_t export_size; /* upper bound of a file, in GB; 0: none */
+    enum infer_dtype infer_dtype;
     enum choice do_train;     /* auto: not given */
     bool do_eval, do_predict; /* used by jobs that do not train */
 
@@ -281,11 +286,12 @@ struct plan {
     struct memory_use memory;
 };
 
-/* Return whether the run only merges an adapter into its model, without training. */
+/* Return whether the run only writes the model to export_dir, with the adapter merged if
+ * there is one, without training. */
 static inline bool plan_merges(const struct plan *plan)
 {
-    return plan->export_dir && plan->adapter_name_or_path && !plan->dataset &&
-           plan->do_train != CHOICE_YES && !plan->external;
+    return plan->export_dir && !plan->dataset && plan->do_train != CHOICE_YES &&
+           !plan->external && (plan->adapter_name_or_path || !plan->eval_dataset);
 }
 
 /* Return whether a job that does not train computes the loss.  transformers turns do_eval

@@ -289,8 +289,11 @@ static void refuse_only_evaluates(struct rule_context *context)
     else if (plan_prefers(plan))
         refuse_evaluation(context,
                           rule_entry(context, "do_train") ? "do_train" : "do_predict",
-                          "a job in stage dpo or kto cannot only evaluate: its rewards "
-                          "compare the model with itself before training",
+                          plan->stage == STAGE_KTO
+                              ? "a job in stage kto cannot only evaluate: its rewards "
+                                "compare the model with itself before training"
+                              : "a job in stage dpo cannot only evaluate: its rewards "
+                                "compare the model with itself before training",
                           "set stage: sft to evaluate the model on chosen answers, or "
                           "train with eval_strategy");
     else if (plan->do_predict && plan->stage == STAGE_PT)

@@ -175,8 +175,7 @@ static const struct key rows[] = {
                "trainspool never runs code from a model folder"),
     { TS_USED("do_train", KEY_BOOL, NULL),
       .help = "train the model; false is allowed only in a job that evaluates "
-              "(do_eval, do_predict) or merges an adapter, with export_dir, "
-              "adapter_name_or_path and no dataset",
+              "(do_eval, do_predict) or writes the model, with export_dir and no dataset",
       .manual = "By default, a job with dataset is trained and a job without it is a "
                 "merge: see MODELS." },
     { TS_USED("do_eval", KEY_BOOL, "false"), .into = TS_FIELD(do_eval), .untrained = true,

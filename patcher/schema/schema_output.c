@@ -82,9 +82,13 @@ static const struct key rows[] = {
               "base model's files",
       .manual =
           "This also holds with quantization_bit. Existing files of other models in "
-          "that folder are kept as FILE.old-1. With adapter_name_or_path and "
-          "without dataset, the job only merges: see MODELS." },
-    TS_IGNORED("export_size", KEY_INT, "5", "maximum size of an exported file, in GB"),
+          "that folder are kept as FILE.old-1. Without dataset, the job "
+          "trains nothing: it merges adapter_name_or_path, or writes the model as it is, "
+          "in the format of infer_dtype. See MODELS." },
+    { TS_USED("export_size", KEY_INT, "5"), .min = 1, .max = TS_NO_MAX,
+      .into = TS_FIELD(export_size),
+      .help = "maximum size of an exported file, in GB (10^9 bytes): a larger model is "
+              "written to several files with an index" },
     TS_IGNORED_ENUM("export_device", devices, "cpu", "device that computes the export"),
     TS_REJECTED("export_legacy_format", KEY_BOOL, "false", NULL, "export to .bin files",
                 "only safetensors files are written"),
@@ -96,7 +100,7 @@ static const struct key rows[] = {
     TS_IGNORED("export_quantization_maxlen", KEY_INT, "1024",
                "setting of a quantized export"),
     TS_REJECTED("export_hub_model_id", KEY_TEXT, NULL, NULL, "upload of the export",
-                NO_NETWORK),
+                UPLOAD "EXPORT_DIR"),
     TS_IGNORED("plot_loss", KEY_BOOL, "false", "report.html always has the curves"),
     TS_IGNORED("logging_nan_inf_filter", KEY_BOOL, "false", "NaN is always logged"),
     TS_REPORTED("logging_dir", "TS610", KEY_PATH, NULL,
@@ -170,7 +174,7 @@ static const struct key rows[] = {
     TS_IGNORED("ignore_data_skip", KEY_BOOL, "false",
                "a resumed run always continues exactly where it stopped"),
     TS_REJECTED("push_to_hub", KEY_BOOL, "false", NULL, "upload of checkpoints",
-                NO_NETWORK),
+                UPLOAD "OUTPUT_DIR"),
     TS_IGNORED("hub_model_id", KEY_TEXT, NULL, "upload setting"),
     TS_ALIAS("push_to_hub_model_id", "hub_model_id", "TS609"),
     TS_REPORTED("push_to_hub_organization", "TS609", KEY_TEXT, NULL, "upload setting"),

@@ -85,7 +85,10 @@ static const struct key rows[] = {
     TS_IGNORED("fp8_backend", KEY_TEXT, "auto", "library that computes fp8"),
     TS_LAUNCH("fp8_enable_fsdp_float8_all_gather", KEY_BOOL, "false", NULL,
               "FSDP all-gather in 8 bits"),
-    TS_IGNORED_ENUM("infer_dtype", plain_dtypes, "auto", "number format of inference"),
+    { TS_USED("infer_dtype", KEY_ENUM, "auto"), .values = plain_dtypes,
+      .into = TS_FIELD(infer_dtype),
+      .help = "number format of a model that is exported without training; auto is that "
+              "of its files" },
     TS_IGNORED("upcast_layernorm", KEY_BOOL, "false",
                "norms are always computed in float32"),
     TS_IGNORED("upcast_lmhead_output", KEY_BOOL, "false",

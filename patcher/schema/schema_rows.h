@@ -87,5 +87,8 @@
 
 #define ONE_DEVICE "to train on several GPUs of this machine, use trainspool: {ranks: N}"
 #define NO_NETWORK "trainspool downloads and uploads nothing"
+/* followed by the folder */
+#define UPLOAD \
+    "trainspool uploads nothing: remove it, and after the run use hf upload NAME "
 
 #endif

@@ -200,9 +200,13 @@ static void add_precision(struct text *out, const struct plan *plan)
 /* Shown for a merge instead of training. */
 static void add_merge(struct text *out, const struct plan *plan)
 {
-    text_adds(out, "  merge       ");
-    report_visible(out, plan->adapter_name_or_path);
-    text_adds(out, " into the model, written to ");
+    if (plan->adapter_name_or_path) {
+        text_adds(out, "  merge       ");
+        report_visible(out, plan->adapter_name_or_path);
+        text_adds(out, " into the model, written to ");
+    } else {
+        text_adds(out, "  export      the model, written to ");
+    }
     report_visible(out, plan->export_dir);
     text_adds(out, "; nothing is trained\n");
 }

@@ -61,7 +61,37 @@ expect_output "the message asks for a dataset" 'TS713.*dataset is not given'
 merge "adapter_name_or_path: adapter" >alone.yaml
 expect_status "a job without export_dir fails" 1 "$trainspool" run alone.yaml
 expect_output "the message asks for a dataset without export_dir" 'TS713.*dataset is not given'
-merge "export_dir: again" >base.yaml
-expect_status "a job without an adapter fails" 1 "$trainspool" run base.yaml
 expect "these jobs export nothing" test ! -e again
+
+# Without an adapter, the model is written as it is, in the format of infer_dtype.
+merge "export_dir: again" >base.yaml
+expect_status "check accepts the export of a model" 0 "$trainspool" check base.yaml
+expect_status "plan of an export succeeds" 0 "$trainspool" plan base.yaml
+expect_output "the plan describes the export" 'export      the model, written to again; nothing is trained$'
+expect_status "run of an export succeeds" 0 "$trainspool" run base.yaml
+expect_output "the output names the exported model" 'base.yaml: done: exported, model in again$'
+cat >same.py <<'END'
+import json, struct, sys
+def read(name):
+    data = open(name + "/model.safetensors", "rb").read()
+    size = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + size])
+    header.pop("__metadata__", None)
+    return {name: (each["dtype"], data[8 + size:][slice(*each["data_offsets"])])
+            for name, each in header.items()}
+before, after = read(sys.argv[1]), read(sys.argv[2])
+if sys.argv[3] == "same":
+    sys.exit(before != after)
+sys.exit(set(before) != set(after) or {each[0] for each in after.values()} != {sys.argv[3]})
+END
+expect "the tensors are those of the model" python3 same.py "$model" again same
+expect "the tokenizer is copied, too" cmp "$model/tokenizer.json" again/tokenizer.json
+merge "export_dir: again" "infer_dtype: bfloat16" >base.yaml
+expect_status "an export in bfloat16 succeeds" 0 "$trainspool" run base.yaml
+expect "all tensors are bfloat16" python3 same.py "$model" again BF16
+expect "config.json says so" grep -q '"torch_dtype": *"bfloat16"' again/config.json
+expect_status "generate with the exported model succeeds" 0 "$trainspool" generate again -p "Tom" --max-new-tokens 3
+merge "export_dir: pushed" "export_hub_model_id: me/model" >push.yaml
+expect_status "an upload is refused" 1 "$trainspool" run push.yaml
+expect_output "with the command that does it" 'hf upload NAME EXPORT_DIR'
 plan

@@ -3,9 +3,12 @@
 #include "config.h"
 
 #include "train/files/safetensors.h"
+#include "train/model/weight_shards.h"
 
 #include <unistd.h>
 
+#include "base/file.h"
+#include "base/json.h"
 #include "base/size.h"
 #include "tests/unit/unit.h"
 
@@ -293,10 +296,57 @@ static void test_safetensors_reads_shards(void **state)
     unit_dir_free(dir);
 }
 
+/* Tensors of 24, 4 and 0 bytes; a limit below the first one does not divide it. */
+static void test_weight_shards_divide_by_size(void **state)
+{
+    static const struct {
+        uint64_t limit;
+        const char *first; /* file of the first tensor, and of the others */
+        const char *others;
+    } cases[] = {
+        { 0, "model.safetensors", "model.safetensors" },
+        { 28, "model.safetensors", "model.safetensors" },
+        { 27, "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors" },
+        { 4, "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        char *dir = unit_dir_new(),
+             *index = path_join(dir, "model.safetensors.index.json");
+        struct error err = { 0 };
+        struct safetensors *set;
+        json_t *json;
+
+        assert_true(
+            weight_shards_write(dir, sources, TS_COUNT(sources), cases[i].limit, &err));
+        set = safetensors_open(dir, "model", false, &err);
+        assert_non_null(set);
+        assert_int_equal(safetensors_count(set), TS_COUNT(sources));
+        assert_true(text_ends(safetensors_find(set, "a.weight")->file, cases[i].first));
+        assert_true(text_ends(safetensors_find(set, "b")->file, cases[i].others));
+        assert_true(text_ends(safetensors_find(set, "none")->file, cases[i].others));
+        assert_memory_equal(safetensors_find(set, "a.weight")->data, numbers,
+                            sizeof(numbers));
+        assert_int_equal(file_exists(index), i >= 2);
+        if (i >= 2) {
+            json = json_read_file(index, 4096, &err);
+            assert_int_equal(json_integer_value(json_object_get(
+                                 json_object_get(json, "metadata"), "total_size")),
+                             28);
+            json_decref(json);
+        }
+        safetensors_close(set);
+        free(index);
+        unit_dir_free(dir);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_safetensors_writes_and_reads_back),
+        cmocka_unit_test(test_weight_shards_divide_by_size),
         cmocka_unit_test(test_safetensors_failed_write_leaves_nothing),
         cmocka_unit_test(test_safetensors_refuses_hostile_headers),
         cmocka_unit_test(test_safetensors_refuses_lengths_that_lie),

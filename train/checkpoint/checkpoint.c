@@ -539,7 +539,28 @@ bool checkpoint_publish(struct model *model, const struct plan *plan, struct err
     return ok;
 }
 
+/* Return the number of a file, which a replaced file does not keep; 0: there is none. */
+static uint64_t file_number(const char *name)
+{
+    struct stat st;
+
+    return lstat(name, &st) == 0 ? (uint64_t)st.st_ino : 0;
+}
+
+/* A model in one file and one in several are different files: move aside the one that an
+ * earlier export left, which programs would read. */
 bool checkpoint_export(struct model *model, const struct plan *plan, struct error *err)
 {
-    return publish(model, plan->export_dir, plan, model_export, err);
+    char *forms[] = { path_join(plan->export_dir, "model.safetensors"),
+                      path_join(plan->export_dir, "model.safetensors.index.json") };
+    const uint64_t before[] = { file_number(forms[0]), file_number(forms[1]) };
+    bool ok = publish(model, plan->export_dir, plan, model_export, err);
+    const uint64_t after[] = { file_number(forms[0]), file_number(forms[1]) };
+
+    for (size_t i = 0; i < 2; i++) {
+        if (ok && before[i] && after[i] == before[i] && after[!i] != before[!i])
+            ok = move_aside(forms[i], err);
+        free(forms[i]);
+    }
+    return ok;
 }

@@ -18,7 +18,10 @@
 #include "train/model/companion_files.h"
 #include "train/model/model_internal.h"
 #include "train/model/model_pissa.h"
+#include "train/model/weight_shards.h"
 #include "train/model/weights.h"
+
+#define GIGABYTE UINT64_C(1000000000) /* as transformers counts max_shard_size */
 
 static bool write_text(const char *dir, const char *name, const char *data, size_t len,
                        struct error *err)
@@ -27,30 +30,6 @@ static bool write_text(const char *dir, const char *name, const char *data, size
     bool ok = file_replace(path, data, len, 0666, err);
 
     free(path);
-    return ok;
-}
-
-/* Write a temporary file next to the old one first: the old one may be mapped, or be the
- * last good one. */
-static bool write_tensors(const char *dir, const char *name,
-                          const struct tensor_source *sources, size_t count,
-                          struct error *err)
-{
-    char *target = path_join(dir, name), *temporary;
-    struct text text;
-    bool ok;
-
-    text_init(&text, 0);
-    text_addf(&text, "%s/.%s.tmp", dir, name);
-    temporary = text_detach(&text, NULL);
-    walk_unlink(temporary);
-    ok = safetensors_write(temporary, sources, count, err);
-    if (ok && walk_rename(temporary, target) != 0) {
-        ok = error_errno(err, "cannot rename %s", temporary);
-        walk_unlink(temporary);
-    }
-    free(temporary);
-    free(target);
     return ok;
 }
 
@@ -182,9 +161,14 @@ static bool add_adapter(const struct model *m, const struct model_rows *rows,
  * trained. */
 static enum format base_format(const struct model *m, const char *name)
 {
+    static const enum format requested[] = { [INFER_FLOAT16] = FORMAT_FP16,
+                                             [INFER_BFLOAT16] = FORMAT_BF16,
+                                             [INFER_FLOAT32] = FORMAT_FP32 };
     enum format frozen = m->plan->precision.frozen;
     const struct stored_tensor *t = m->base_files ? model_find_tensor(m, name) : NULL;
 
+    if (plan_merges(m->plan) && m->plan->infer_dtype != INFER_AUTO)
+        return requested[m->plan->infer_dtype];
     if (m->plan->method == METHOD_LORA)
         return t ? t->format : FORMAT_FP32;
     return frozen == FORMAT_FP16 || frozen == FORMAT_BF16 ? frozen : FORMAT_FP32;
@@ -406,7 +390,9 @@ static bool save_whole(const struct model *m, const char *dir, bool exported,
         count += add_towers(m, sources + count);
     if (merged)
         format = base_format(m, m->embed->name);
-    ok = write_tensors(dir, "model.safetensors", sources, count, err) &&
+    ok = (exported ? weight_shards_write(dir, sources, count,
+                                         (uint64_t)m->plan->export_size * GIGABYTE, err)
+                   : weight_file_write(dir, "model.safetensors", sources, count, err)) &&
          write_config(m, dir, format, err) &&
          write_companions(m, dir, false, exported, err);
     arena_free(arena);
@@ -514,7 +500,7 @@ static bool save_adapter(const struct model *m, const char *dir, bool converted,
                           arena_printf(arena, "base_model.model.%s.weight",
                                        m->config->architecture->paths[MODULE_HEAD]));
     }
-    ok = write_tensors(dir, "adapter_model.safetensors", sources, count, err) &&
+    ok = weight_file_write(dir, "adapter_model.safetensors", sources, count, err) &&
          write_adapter_config(m, dir, converted, err) &&
          write_companions(m, dir, true, false, err);
     arena_free(arena);
