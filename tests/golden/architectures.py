@@ -242,7 +242,7 @@ ADAPTERS = {
 }
 
 
-# Models that transformers does not have: a Llama with other names is equivalent.
+# Models that transformers does not have: a Llama, or a Qwen 2, with other names is equivalent.
 RENAMED = {
     "internlm2": ("internlm2", {"bias": False}, {}),
     "internlm2-biased": ("internlm2", {"bias": True, "rope_theta": 100.0},
@@ -250,6 +250,7 @@ RENAMED = {
                              "rope_type": "default", "rope_theta": 100.0}}),
     "internlm3": ("internlm3", {"qkv_bias": True, "bias": True, "head_dim": 8},
                   {"attention_bias": True, "mlp_bias": True, "head_dim": 8}),
+    "mimo": ("mimo", {"attention_bias": True, "head_dim": 6, "num_nextn_predict_layers": 1}, {}),
 }
 
 
@@ -539,7 +540,8 @@ def split(tensor, config):
 
 def renamed_case(name, model_type, values, llama_values, batch):
     label = internlm2_name if model_type == "internlm2" else str
-    config = transformers.LlamaConfig(**(LLAMA | {"pad_token_id": 0}), **llama_values)
+    kind = transformers.Qwen2Config if model_type == "mimo" else transformers.LlamaConfig
+    config = kind(**(LLAMA | {"pad_token_id": 0}), **llama_values)
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
     named, shapes, norms = dict(model.named_parameters()), {}, {}
     for n, p in named.items():

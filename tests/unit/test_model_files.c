@@ -411,6 +411,91 @@ static void test_model_config_has_the_dtype_of_the_files(void **state)
     unit_dir_free(to);
 }
 
+static const uint16_t extra[] = { 1, 2, 0x8000, 0x7fc1, 5, 6 };
+
+/* Tensor 0 is the extra one, the others are those of a file. */
+static bool read_with_extra(const void *context, size_t index, void *to,
+                            struct error *err)
+{
+    const struct stored_tensor *t = index > 0 ? safetensors_at(context, index - 1) : NULL;
+
+    (void)err;
+    memcpy(to, t ? t->data : extra, t ? t->bytes : sizeof(extra));
+    return true;
+}
+
+/* Add a tensor in bf16 to the model in a folder. */
+static void add_extra(const char *dir, const char *name)
+{
+    struct error err = { 0 };
+    struct safetensors *set = safetensors_open(dir, "model", false, &err);
+    char *file = path_join(dir, "model.safetensors"), *old = path_join(dir, "new");
+    struct tensor_source sources[64];
+    size_t count;
+
+    unit_must(set != NULL, &err);
+    count = safetensors_count(set);
+    assert_true(count < TS_COUNT(sources));
+    for (size_t i = 0; i <= count; i++) {
+        const struct stored_tensor *t = i > 0 ? safetensors_at(set, i - 1) : NULL;
+
+        sources[i] = (struct tensor_source) { .name = t ? t->name : name,
+                                              .format = t ? t->format : FORMAT_BF16,
+                                              .rank = t ? t->rank : 2,
+                                              .shape = { 2, 3 },
+                                              .read = read_with_extra,
+                                              .context = set,
+                                              .index = i };
+        if (t)
+            memcpy(sources[i].shape, t->shape, t->rank * sizeof(*t->shape));
+    }
+    unit_must(safetensors_write(old, sources, count + 1, &err), &err);
+    safetensors_close(set);
+    assert_int_equal(rename(old, file), 0);
+    free(file);
+    free(old);
+}
+
+static void check_extra(const char *dir, const char *name)
+{
+    struct error err = { 0 };
+    struct safetensors *set = safetensors_open(dir, "model", false, &err);
+    const struct stored_tensor *t;
+
+    unit_must(set != NULL, &err);
+    t = safetensors_find(set, name);
+    assert_true(t && t->format == FORMAT_BF16 && t->bytes == sizeof(extra));
+    assert_memory_equal(t->data, extra, sizeof(extra));
+    safetensors_close(set);
+}
+
+/* Layers that predict further tokens are neither trained nor lost. */
+static void test_model_keeps_tensors_that_it_does_not_use(void **state)
+{
+    static const char name[] = "model.mtp_layers.0.input_proj.weight";
+    char *dir = base_new("{\"model_type\": \"mimo\", \"vocab_size\": 50, "
+                         "\"hidden_size\": 24, \"intermediate_size\": 36, "
+                         "\"num_hidden_layers\": 2, \"num_attention_heads\": 4}",
+                         1);
+    char *to = unit_dir_new();
+    struct unit_model u;
+    struct error err = { 0 };
+
+    (void)state;
+    add_extra(dir, name);
+    for (int lora = 0; lora < 2; lora++) {
+        u = lora ? open_lora(dir) : open_base(dir);
+        start(&u);
+        train_some(&u);
+        unit_must(lora ? model_export(u.model, to, &err) : model_save(u.model, to, &err),
+                  &err);
+        unit_model_stop(&u);
+        check_extra(to, name);
+    }
+    unit_dir_free(dir);
+    unit_dir_free(to);
+}
+
 static bool read_zeros(const void *context, size_t index, void *to, struct error *err)
 {
     (void)context, (void)err;
@@ -527,6 +612,7 @@ int main(void)
         cmocka_unit_test(test_model_merges_large_matrices),
         cmocka_unit_test(test_model_adapter_files_have_peft_names),
         cmocka_unit_test(test_model_adapter_of_a_tied_head_has_both_copies),
+        cmocka_unit_test(test_model_keeps_tensors_that_it_does_not_use),
         cmocka_unit_test(test_model_config_has_the_dtype_of_the_files),
         cmocka_unit_test(test_model_rejects_other_tensors),
         cmocka_unit_test(test_model_rejects_tokens_outside_its_vocabulary),

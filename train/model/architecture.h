@@ -179,6 +179,8 @@ struct architecture {
     const enum module *order;
     /* ends of additional names in older files; NULL ends the list */
     const char *const *ignored;
+    /* prefix of tensors that are not used, but saved with the whole model; NULL: none */
+    const char *kept;
     const struct config_keys *keys;
 
     enum norm_kind norm;

@@ -36,9 +36,11 @@ static const char *const copied[] = {
     /* the code of models that transformers does not have */
     "configuration_internlm2.py",
     "configuration_internlm3.py",
+    "configuration_mimo.py",
     "configuration_minicpm.py",
     "modeling_internlm2.py",
     "modeling_internlm3.py",
+    "modeling_mimo.py",
     "modeling_minicpm.py",
     "tokenization_internlm2.py",
     "tokenization_internlm2_fast.py",

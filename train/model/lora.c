@@ -91,8 +91,8 @@ static void add_escaped(struct text *out, const char *string)
     }
 }
 
-/* A regular expression for the whole names of layers: towers have layers with the same last
- * parts of names, which a list would adapt, too. */
+/* A regular expression for the whole names of layers: towers, and other layers that are not
+ * used, have the same last parts of names, which a list would adapt, too. */
 static json_t *pattern_of(const struct architecture *a, const bool *marks)
 {
     const char *separator = "";
@@ -117,8 +117,8 @@ static json_t *pattern_of(const struct architecture *a, const bool *marks)
 
 static json_t *targets_of(const struct lora *lora, const struct architecture *a)
 {
-    return a->has_towers ? pattern_of(a, lora->adapted)
-                         : names_of(a, lora->adapted, true);
+    return a->has_towers || a->kept ? pattern_of(a, lora->adapted)
+                                    : names_of(a, lora->adapted, true);
 }
 
 /* PEFT ties embedding and head, and warns unless it is asked to, if one of them has a

@@ -309,6 +309,8 @@ static bool is_ignored(const struct model *m, const char *name)
 
     if (m->config->multimodal && multimodal_is_tower(m->config->multimodal, name))
         return true;
+    if (architecture->kept && text_starts(name, architecture->kept))
+        return true;
     for (size_t i = 0; architecture->ignored[i]; i++)
         if (text_ends(name, architecture->ignored[i]))
             return true;
@@ -495,7 +497,8 @@ bool model_load(struct model *model, struct error *err)
         ok && model_load_trained_adapter(&l, err) && model->be->ops->sync(model->be, err);
     free(l.values);
     free(l.packed);
-    if (model->plan->method == METHOD_FULL && !model->config->multimodal) {
+    if (model->plan->method == METHOD_FULL && !model->config->multimodal &&
+        !model->config->architecture->kept) {
         safetensors_close(model->base_files);
         model->base_files = NULL;
     }

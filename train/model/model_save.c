@@ -265,6 +265,14 @@ static bool read_tower(const void *context, size_t index, void *to, struct error
     return true;
 }
 
+static bool is_kept(const struct model *m, const char *name)
+{
+    const char *kept = m->config->architecture->kept;
+
+    return m->config->multimodal ? multimodal_is_tower(m->config->multimodal, name)
+                                 : kept && text_starts(name, kept);
+}
+
 /* Add the tensors that are not part of the text model, as the files have them; returns how
  * many. */
 static size_t add_towers(const struct model *m, struct tensor_source *sources)
@@ -274,7 +282,7 @@ static size_t add_towers(const struct model *m, struct tensor_source *sources)
     for (size_t i = 0; i < safetensors_count(m->base_files); i++) {
         const struct stored_tensor *t = safetensors_at(m->base_files, i);
 
-        if (!multimodal_is_tower(m->config->multimodal, t->name))
+        if (!is_kept(m, t->name))
             continue;
         sources[count] = (struct tensor_source) { .name = t->name,
                                                   .format = t->format,
@@ -363,7 +371,8 @@ static bool save_whole(const struct model *m, const char *dir, bool exported,
                        struct error *err)
 {
     bool merged = exported && m->plan->method == METHOD_LORA;
-    size_t stored = m->config->multimodal ? safetensors_count(m->base_files) : 0;
+    bool keeps = m->config->multimodal || m->config->architecture->kept;
+    size_t stored = keeps && m->base_files ? safetensors_count(m->base_files) : 0;
     struct tensor_source *sources =
         memory_alloc((m->shapes.count + stored) * sizeof(*sources));
     struct arena *arena = arena_new();
