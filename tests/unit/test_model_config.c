@@ -611,6 +611,8 @@ static void test_model_config_rejects(void **state)
           "alibi is not supported" },
         { "{\"model_type\": \"falcon\", " SIZES ", \"hidden_dropout\": 0.1}",
           "hidden_dropout is not supported; set it to 0" },
+        { "{\"model_type\": \"olmo\", " SIZES ", \"clip_qkv\": 8.0}",
+          "clip_qkv is not supported" },
         { "{\"model_type\": \"falcon\", " SIZES ", \"num_ln_in_parallel_attn\": 3}",
           "num_ln_in_parallel_attn must be 1 or 2, not 3" },
         { "{\"model_type\": \"gptj\", " GPT2 ", \"rotary_dim\": 18}",

@@ -80,6 +80,7 @@ enum norm_kind {
     NORM_LAYER,       /* (x - mean) / deviation * w + b */
     NORM_LAYER_1,     /* (x - mean) / deviation * (1 + w) + b */
     NORM_LAYER_PLAIN, /* (x - mean) / deviation * w */
+    NORM_LAYER_BARE,  /* (x - mean) / deviation: norms without parameters */
 };
 
 /* Layout of a matrix, or a bias, in a file. */

@@ -20,9 +20,9 @@ extern const char *const llama_ignored[];
 extern const enum module llama_order[];
 
 /* Common to Llama and its many descendants. */
-#define LLAMA_ENDS                                                       \
-    [MODULE_EMBED] = "model.embed_tokens", [MODULE_NORM] = "model.norm", \
-    [MODULE_HEAD] = "lm_head"
+#define LLAMA_ENDS_WITHOUT_NORM \
+    [MODULE_EMBED] = "model.embed_tokens", [MODULE_HEAD] = "lm_head"
+#define LLAMA_ENDS  LLAMA_ENDS_WITHOUT_NORM, [MODULE_NORM] = "model.norm"
 #define LLAMA_FRAME LLAMA_ENDS, [MODULE_NORM1] = "input_layernorm"
 #define LLAMA_QKV                                                     \
     [MODULE_Q] = "self_attn.q_proj", [MODULE_K] = "self_attn.k_proj", \

@@ -287,6 +287,19 @@ static bool take_memory(struct model *m, struct error *err)
             : "");
 }
 
+static void fill_ones(struct model *m)
+{
+    const struct shape_buffer *b = &m->shapes.buffers[BUFFER_ONES];
+    float *ones;
+
+    if (b->step == 0)
+        return;
+    ones = arena_array(m->arena, b->cols, sizeof(*ones));
+    for (size_t i = 0; i < b->cols; i++)
+        ones[i] = 1;
+    m->be->ops->upload(m->be, m->buffers + b->at, ones, b->cols * sizeof(*ones));
+}
+
 struct model *model_new(const struct model_options *options, struct error *err)
 {
     struct model *m = memory_alloc(sizeof(*m));
@@ -306,6 +319,7 @@ struct model *model_new(const struct model_options *options, struct error *err)
     lay_out(m);
     if (m->be->ops->begin)
         make_padded_batch(m);
+    fill_ones(m);
     if (!model_rope_open(m, err))
         goto fail;
     model_expect_attention(m);

@@ -79,14 +79,16 @@ static void copy_residual_backward(const struct pass *pass,
 static void apply_norm_backward(const struct pass *pass, const struct norm *norm,
                                 struct op_rmsnorm_backward op)
 {
-    if (!norm->weight) {
+    const struct architecture *a = pass->model->config->architecture;
+
+    if (!norm->weight && a->norm != NORM_LAYER_BARE) {
         copy_residual_backward(pass, &op);
         return;
     }
-    op.weight = norm->weight->weight;
-    op.dweight = norm->weight->grad;
+    op.weight = model_norm_weight(pass, norm);
+    op.dweight = grad_of(norm->weight);
     op.offset = model_norm_offset(pass->model);
-    if (!norm_is_centered(pass->model->config->architecture->norm)) {
+    if (!norm_is_centered(a->norm)) {
         pass->ops->rmsnorm_backward(pass->be, &op);
         return;
     }

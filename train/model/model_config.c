@@ -437,6 +437,8 @@ static void refuse_unsupported(const struct reader *r, const struct architecture
         if (json_is_false(json_object_get(r->root, on[i])))
             error_set(r->err, ERROR_DATA, "%s: %s: false is not supported", r->file,
                       on[i]);
+    if (json_is_number(json_object_get(r->root, "clip_qkv")))
+        error_set(r->err, ERROR_DATA, "%s: clip_qkv is not supported", r->file);
     if (json_is_integer(width) && json_integer_value(width) != json_integer_value(hidden))
         error_set(r->err, ERROR_DATA,
                   "%s: word_embed_proj_dim must be %s; embeddings of another width are "

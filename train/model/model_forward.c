@@ -21,6 +21,11 @@ float model_norm_offset(const struct model *model)
     return norm == NORM_RMS_1 || norm == NORM_LAYER_1 ? 1 : 0;
 }
 
+struct tensor model_norm_weight(const struct pass *pass, const struct norm *norm)
+{
+    return norm->weight ? norm->weight->weight : pass_buffer(pass, BUFFER_ONES, 0);
+}
+
 static struct tensor weight_of(const struct parameter *p)
 {
     return p ? p->weight : (struct tensor) { 0 };
@@ -40,11 +45,11 @@ void model_norm(const struct pass *pass, const struct norm *norm, struct op_rmsn
 {
     const struct model_config *c = pass->model->config;
 
-    if (!norm->weight) {
+    if (!norm->weight && c->architecture->norm != NORM_LAYER_BARE) {
         copy_residual(pass, &op);
         return;
     }
-    op.weight = norm->weight->weight;
+    op.weight = model_norm_weight(pass, norm);
     op.eps = (float)c->norm_eps;
     op.offset = model_norm_offset(pass->model);
     if (!norm_is_centered(c->architecture->norm)) {

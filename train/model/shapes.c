@@ -125,6 +125,7 @@ static void dims_model(struct shapes_builder *m, const struct model_config *c)
     d[DIM_STATS] = norm_is_centered(c->architecture->norm) ? 2 : 1;
     d[DIM_C_2] = c->one_norm ? 0 : d[DIM_C];
     d[DIM_STATS_2] = c->one_norm ? 0 : d[DIM_STATS];
+    d[DIM_BARE] = c->architecture->norm == NORM_LAYER_BARE ? d[DIM_C] : 0;
     d[DIM_ROTARY] = c->rotary;
     d[DIM_ROTARY_LOCAL] = c->has_local ? c->rotary : 0;
     if (has[MODULE_POSITIONS])

@@ -194,6 +194,7 @@ enum buffer {
     BUFFER_LOSSES,    /* of the micro-batches of a window, newest first */
     BUFFER_ROPE,      /* (positions, D): a position is below N or the rows of a slot */
     BUFFER_ROPE_LOCAL,
+    BUFFER_ONES, /* (1, C): the weight of norms that have none */
     BUFFER_TOKENS,
     BUFFER_POSITIONS,
     BUFFER_TARGETS,

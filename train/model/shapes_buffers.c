@@ -130,6 +130,7 @@ static const struct buffer_row {
                       false },
     [BUFFER_ROPE_LOCAL] = { "rotations", KIND_FP32, DIM_POSITIONS, DIM_ROTARY_LOCAL,
                             LIFE_ONCE, false },
+    [BUFFER_ONES] = { "ones", KIND_FP32, DIM_ONE, DIM_BARE, LIFE_ONCE, false },
     [BUFFER_TOKENS] = { "tokens", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
     [BUFFER_POSITIONS] = { "positions", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
     [BUFFER_TARGETS] = { "targets", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },

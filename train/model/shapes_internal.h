@@ -51,6 +51,7 @@ enum dim {
     DIM_MID,     /* C; 0 in parallel blocks */
     DIM_C_2,     /* C; 0 if blocks have one norm */
     DIM_STATS_2, /* DIM_STATS; 0 if blocks have one norm */
+    DIM_BARE,    /* C, if norms have no parameters */
     DIM_ROTARY,  /* columns of a head that are rotated */
     /* the same in layers with a window, if their rotation differs */
     DIM_ROTARY_LOCAL,
