@@ -54,21 +54,35 @@ static double units_of(size_t depth)
     return 8 + 2 * sqrt((double)depth);
 }
 
+/* aligned: every row of a and b begins on a multiple of 16 bytes, for tensor cores */
 struct layout {
     enum format in, out;
-    bool trans_a, trans_b;
+    bool trans_a, trans_b, aligned;
 };
+
+static struct operand side_of(const struct layout *l, size_t rows, size_t cols,
+                              uint64_t seed)
+{
+    struct operand side = operand_random(l->in, rows, cols, 1, seed), padded;
+
+    if (!l->aligned)
+        return side;
+    padded = operand_padded(l->in, rows, cols, 0);
+    memcpy(padded.real, side.real, side.numbers * sizeof(*side.real));
+    operand_write(&padded);
+    operand_clear(&side);
+    return padded;
+}
 
 static void try_grouped(struct machines *machines, const struct grouped_shape *s,
                         const struct layout *l)
 {
     int32_t *starts = machines_memory((GROUPS_MAX + 1) * sizeof(*starts));
     size_t rows = starts_of(s, starts), stack = s->groups * s->inner;
-    struct operand a = operand_random(l->in, rows, s->inner, 1, 1);
-    struct operand b = l->trans_a ? operand_random(l->in, rows, s->cols, 1, 2)
-                       : l->trans_b
-                           ? operand_random(l->in, s->groups * s->cols, s->inner, 1, 2)
-                           : operand_random(l->in, stack, s->cols, 1, 2);
+    struct operand a = side_of(l, rows, s->inner, 1);
+    struct operand b = l->trans_a   ? side_of(l, rows, s->cols, 2)
+                       : l->trans_b ? side_of(l, s->groups * s->cols, s->inner, 2)
+                                    : side_of(l, stack, s->cols, 2);
     struct operand out = operand_random(l->out, l->trans_a ? stack : rows, s->cols, 1, 3);
     double *wanted = malloc(out.numbers * sizeof(*wanted));
     size_t longest = 0;
@@ -113,12 +127,17 @@ static void test_grouped_matmul_matches_the_reference(void **state)
     for (size_t i = 0; i < TS_COUNT(grouped_shapes); i++)
         for (size_t f = 0; f < TS_COUNT(formats); f++)
             for (int kind = 0; kind < 3; kind++) {
-                struct layout l = { formats[f], FORMAT_FP32, kind == 2, kind == 1 };
+                struct layout l = { .in = formats[f],
+                                    .out = FORMAT_FP32,
+                                    .trans_a = kind == 2,
+                                    .trans_b = kind == 1,
+                                    .aligned = (i + f) % 2 };
 
                 try_grouped(*state, &grouped_shapes[i], &l);
                 if (formats[f] == FORMAT_FP32)
                     continue;
                 l.out = formats[f];
+                l.aligned = !l.aligned;
                 try_grouped(*state, &grouped_shapes[i], &l);
             }
 }
