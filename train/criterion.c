@@ -62,7 +62,8 @@ bool criterion_is_better(const struct plan *plan, double metric, double best)
 static bool is_used(const struct plan *plan)
 {
     return plan_trains(plan) &&
-           (plan->load_best_model_at_end || plan->early_stopping_steps > 0);
+           (plan->load_best_model_at_end || plan->early_stopping_steps > 0 ||
+            plan->save_strategy == WHEN_BEST);
 }
 
 static bool is_reward(enum metric_kind metric)
@@ -132,6 +133,13 @@ bool criterion_check(const struct plan *plan, const char **key, struct error *er
         *key = "metric_for_best_model";
     if (!check_metric(plan, err))
         return false;
+    if (key)
+        *key = "save_strategy";
+    if (plan_trains(plan) && plan->save_strategy == WHEN_BEST &&
+        plan->eval_strategy == WHEN_NO)
+        return error_set(err, ERROR_JOB,
+                         "save_strategy: best saves after evaluations, and there are "
+                         "none; give eval_strategy: steps");
     if (key)
         *key = "early_stopping_steps";
     return !is_used(plan) || plan->early_stopping_steps <= 0 ||

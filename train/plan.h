@@ -56,7 +56,8 @@ enum rope_scaling {
     ROPE_SCALING_YARN,
     ROPE_SCALING_LLAMA3
 };
-enum when { WHEN_NO, WHEN_STEPS, WHEN_EPOCH }; /* save, eval and logging strategy */
+/* save, eval and logging strategy; only saving has the last: at each new best metric */
+enum when { WHEN_NO, WHEN_STEPS, WHEN_EPOCH, WHEN_BEST };
 
 /* Text generation, during evaluations or in a program that does nothing else. */
 struct generation {

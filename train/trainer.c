@@ -124,6 +124,12 @@ static bool is_due(const struct run *run, int64_t step, enum when when, double s
     return when == WHEN_STEPS && step % trainer_interval(steps, run->steps.total) == 0;
 }
 
+/* Return whether a checkpoint of each new best metric is saved and kept. */
+static bool saves_best(const struct plan *plan)
+{
+    return plan->load_best_model_at_end || plan->save_strategy == WHEN_BEST;
+}
+
 static bool save(struct run *run, struct error *err)
 {
     const struct plan *plan = run->plan;
@@ -138,7 +144,7 @@ static bool save(struct run *run, struct error *err)
         return false;
     log_line(run->options->log, LOG_INFO, "checkpoint: step %" PRId64 " saved in %s",
              run->progress.step, plan->output_dir);
-    if (plan->load_best_model_at_end && run->progress.best_step > 0)
+    if (saves_best(plan) && run->progress.best_step > 0)
         best = checkpoint_name(plan->output_dir, run->progress.best_step);
     ok = checkpoint_prune(plan->output_dir, plan->job_digest, plan->save_total_limit,
                           best, err);
@@ -169,7 +175,7 @@ static bool save_due(const struct run *run)
     if (run->save_failed_at > 0 &&
         clock_seconds() - run->save_failed_at > SAVE_AGAIN_SECONDS)
         return true;
-    if (plan->load_best_model_at_end && run->progress.best_step == run->progress.step)
+    if (saves_best(plan) && run->progress.best_step == run->progress.step)
         return true;
     return is_due(run, run->progress.step, plan->save_strategy, plan->save_steps);
 }
@@ -411,7 +417,9 @@ static bool write_result_patiently(struct run *run, struct error *err)
 static bool finish(struct run *run, struct error *err)
 {
     const struct plan *plan = run->plan;
-    bool saves = plan->save_strategy != WHEN_NO;
+    bool saves = plan->save_strategy == WHEN_BEST
+                     ? run->progress.best_step == run->progress.step
+                     : plan->save_strategy != WHEN_NO;
 
     if (saves && plan->load_best_model_at_end)
         save_or_warn(run);

@@ -40,6 +40,14 @@ static void import_per_epoch(struct importing *im, const char *from, const char 
     import_mark_carried(im, from, steps);
 }
 
+/* After import_evaluation. */
+static bool evaluates(const struct importing *im)
+{
+    const char *strategy = import_value(im, "eval_strategy");
+
+    return strategy && strcmp(strategy, "no") != 0;
+}
+
 static void import_saving(struct importing *im)
 {
     const char *strategy = import_get(im, "save_strategy");
@@ -51,7 +59,8 @@ static void import_saving(struct importing *im)
                             "save_steps takes precedence");
     } else if (import_number(im, "saves_per_epoch", 0) > 0) {
         import_per_epoch(im, "saves_per_epoch", "save_strategy", "save_steps");
-    } else if (strategy && import_is_valid(im, "save_strategy", strategy)) {
+    } else if (strategy && import_is_valid(im, "save_strategy", strategy) &&
+               (strcmp(strategy, "best") != 0 || evaluates(im))) {
         import_copy(im, "save_strategy", "save_strategy", NULL);
     } else {
         import_set(im, "save_strategy", "epoch", strategy ? NULL : "Axolotl's default");
@@ -86,13 +95,13 @@ static void import_metric(struct importing *im)
                      "for metric_for_best_model; a lower loss is better");
 }
 
-static void import_best(struct importing *im, bool evaluates)
+static void import_best(struct importing *im, bool is_evaluated)
 {
     static const char *const keys[] = { "load_best_model_at_end",
                                         "early_stopping_patience",
                                         "metric_for_best_model", "greater_is_better" };
 
-    if (evaluates) {
+    if (is_evaluated) {
         if (import_number(im, "early_stopping_patience", 0) > 0)
             import_copy(im, "early_stopping_patience", "early_stopping_steps", NULL);
         import_copy(im, "load_best_model_at_end", "load_best_model_at_end", NULL);
@@ -100,8 +109,8 @@ static void import_best(struct importing *im, bool evaluates)
     }
     for (size_t i = 0; i < TS_COUNT(keys); i++)
         import_mark_idle(im, keys[i],
-                         evaluates ? "not a number of evaluations"
-                                   : "there is no evaluation");
+                         is_evaluated ? "not a number of evaluations"
+                                      : "there is no evaluation");
 }
 
 /* Import the evaluation interval.  Return the key that sets it; NULL: never. */
@@ -133,8 +142,8 @@ static void import_evaluation(struct importing *im)
     double share_kept =
         import_value(im, "eval_dataset") ? 0 : import_number(im, "val_set_size", 0);
     const struct entry *sets = import_find(im, "test_datasets");
-    const char *winner, *strategy;
-    bool evaluates;
+    const char *winner;
+    bool is_evaluated;
 
     if (share_kept > 0)
         import_copy(im, "val_set_size", "val_size", NULL);
@@ -148,9 +157,8 @@ static void import_evaluation(struct importing *im)
         return;
     }
     winner = import_eval_interval(im);
-    strategy = import_value(im, "eval_strategy");
-    evaluates = strategy && strcmp(strategy, "no") != 0;
-    if (evaluates) {
+    is_evaluated = evaluates(im);
+    if (is_evaluated) {
         import_set(im, "eval_on_start", "true",
                    "Axolotl evaluates before the first step");
         if (!import_copy(im, "eval_batch_size", "per_device_eval_batch_size", NULL))
@@ -158,8 +166,8 @@ static void import_evaluation(struct importing *im)
                        scalar_print(import_number(im, "micro_batch_size", 1), im->arena),
                        "by default, the same as for training");
     }
-    import_best(im, evaluates);
-    if (!evaluates)
+    import_best(im, is_evaluated);
+    if (!is_evaluated)
         import_mark_idle(im, "eval_batch_size", "no evaluation interval is set");
     for (size_t i = 0; i < TS_COUNT(keys); i++)
         import_mark_idle(im, keys[i],
@@ -169,6 +177,6 @@ static void import_evaluation(struct importing *im)
 
 void import_axolotl_saving(struct importing *im)
 {
-    import_saving(im);
     import_evaluation(im);
+    import_saving(im);
 }

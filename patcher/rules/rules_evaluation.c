@@ -119,7 +119,8 @@ static const struct rule rows[] = {
           "early_stopping_steps counts evaluations, so it requires an evaluation.\n\n"
           "predict_with_generate in a job without evaluation, or with plain text, is a "
           "warning: no answers are generated. answer_tag is the name of a tag, such as "
-          "answer for <answer>..</answer>; with brackets no answer would ever be found.",
+          "answer for <answer>..</answer>; with brackets no answer would ever be found. "
+          "save_strategy: best saves after evaluations, so it requires one, too.",
       .source = "train/criterion.c; transformers trainer_callback.py: "
                 "EarlyStoppingCallback" },
 };

@@ -9,7 +9,7 @@
 #include "base/size.h"
 #include "patcher/schema/scalar.h"
 
-static const char *const when_names[] = { "no", "steps", "epoch" };
+static const char *const when_names[] = { "no", "steps", "epoch", "best" };
 
 static const char *number(const struct rule_context *context, double value)
 {
@@ -81,7 +81,7 @@ static void check_multiple(struct rule_context *context)
         nearest_multiples(context, save, eval));
 }
 
-/* save_strategy: best exists only in transformers. */
+/* A checkpoint at each new best is what load_best_model_at_end needs. */
 static bool saves_at_best(const struct rule_context *context)
 {
     const struct entry *save = rule_entry(context, "save_strategy");

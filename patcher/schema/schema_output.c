@@ -4,6 +4,7 @@
 #include "patcher/schema/schema_rows.h"
 
 static const char *const whens[] = { "no", "steps", "epoch", NULL };
+static const char *const saves[] = { "no", "steps", "epoch", "best", NULL };
 static const char *const devices[] = { "cpu", "auto", NULL };
 static const char *const swanlab_modes[] = { "cloud", "local", NULL };
 static const char *const pushes[] = { "end", "every_save", "checkpoint",
@@ -23,9 +24,10 @@ static const struct key rows[] = {
     { TS_USED("run_name", KEY_TEXT, NULL), .into = TS_FIELD(run_name),
       .help = "name of the run in logs and reports" },
     { TS_USED("save_strategy", KEY_ENUM, "steps"),
-      .synonyms = "false=no none=no never=no step=steps epochs=epoch", .values = whens,
-      .rejects = "best", .into = TS_FIELD(save_strategy),
-      .help = "when checkpoints are saved" },
+      .synonyms = "false=no none=no never=no step=steps epochs=epoch", .values = saves,
+      .into = TS_FIELD(save_strategy), .help = "when checkpoints are saved",
+      .manual = "best saves one after each evaluation whose metric_for_best_model is "
+                "better than all before, and none at the end." },
     { TS_USED("save_steps", KEY_REAL, "500"), .min = 0, .max = TS_NO_MAX,
       .into = TS_FIELD(save_steps),
       .help = "optimizer steps between checkpoints; a value below 1 is a share of "

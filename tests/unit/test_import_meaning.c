@@ -173,6 +173,8 @@ static void test_import_keeps_saving_and_evaluation_of_axolotl(void **state)
         { AXOLOTL "saves_per_epoch: 2\nnum_epochs: 2\n", "save_steps", "0.25" },
         { AXOLOTL "save_steps: 50\nsaves_per_epoch:\n", "save_steps", "50" },
         { AXOLOTL "save_strategy: best\n", "save_strategy", "epoch" },
+        { AXOLOTL "save_strategy: best\nval_set_size: 0.1\nevals_per_epoch: 4\n",
+          "save_strategy", "best" },
         { AXOLOTL "auto_resume_from_checkpoints: true\n", "resume_from_checkpoint",
           "true" },
         { AXOLOTL "gradient_checkpointing: offload\n", "gradient_checkpointing", "true" },

@@ -167,6 +167,42 @@ static void test_trainer_ends_with_the_best_checkpoint(void **state)
     unit_dir_free(dir);
 }
 
+/* Only steps that are better than all before are saved, the last one too if it is. */
+static void test_trainer_saves_the_best(void **state)
+{
+    static const struct {
+        const char *rate;
+        bool saved[3]; /* after 2, 4 and 6 steps */
+    } cases[] = { { "1.0", { true, false, false } }, { "1.0e-3", { true, true, true } } };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        char *dir = unit_dir_new(), more[256];
+        struct training training = { .dir = dir };
+        char *job;
+
+        snprintf(more, sizeof(more),
+                 FULL_PT "val_size: 0.2\neval_strategy: steps\neval_steps: 2\n"
+                         "save_strategy: best\nmax_steps: 6\nlearning_rate: %s\n",
+                 cases[i].rate);
+        job = training_text(SHAKESPEARE, more);
+        memset(strstr(job, "learning_rate: 1.0e-3\n"), '#',
+               strlen("learning_rate: 1.0e-3"));
+        training.job = job;
+        training_must(&training);
+        for (int step = 2; step <= 6; step += 2) {
+            char name[64], *path;
+
+            snprintf(name, sizeof(name), "job.run/checkpoint-%d", step);
+            path = path_join(dir, name);
+            assert_int_equal(file_is_dir(path), cases[i].saved[step / 2 - 1]);
+            free(path);
+        }
+        free(job);
+        unit_dir_free(dir);
+    }
+}
+
 /* As in transformers, eval_delay has the unit of eval_strategy.  Of four steps the third
  * and the fourth are evaluated; eval_on_start controls the evaluation before step 1. */
 static void test_trainer_eval_delay_counts_steps(void **state)
@@ -388,6 +424,7 @@ int main(void)
         cmocka_unit_test(test_trainer_resume_true_uses_the_previous_text),
         cmocka_unit_test(test_trainer_prefers_its_own_checkpoint),
         cmocka_unit_test(test_trainer_ends_with_the_best_checkpoint),
+        cmocka_unit_test(test_trainer_saves_the_best),
         cmocka_unit_test(test_trainer_eval_delay_counts_steps),
         cmocka_unit_test(test_trainer_fails_if_all_steps_are_skipped),
         cmocka_unit_test(test_trainer_logs_a_resume_without_checkpoint),
