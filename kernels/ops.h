@@ -388,7 +388,7 @@ struct op_swiglu_backward {
  * softcap c > 0: c tanh(l / c) in place of each logit l (Gemma Team, "Gemma 2", 2024);
  * the scratch may then contain either.
  * kind: one more factor of loss[n] and of the gradients from row n, with `alpha`
- * (kernels/ops_loss.h); op_distill requires TOKEN_LOSS_PLAIN.
+ * (kernels/ops_loss.h); op_distill takes TOKEN_LOSS_DFT, too, for CE alone, not EAFT.
  */
 struct op_classifier {
     struct tensor losses, dx, dw, dbias, x, w, bias;

@@ -12,6 +12,7 @@ struct plan evaluation_plan(const struct plan *plan)
     if (only.stage == STAGE_DISTILL)
         only.stage = STAGE_SFT;
     only.kd = (struct distillation_settings) { 0 };
+    only.anchor = 0;
     only.method = METHOD_LORA; /* merges the adapter, if there is one */
     only.create_new_adapter = false;
     only.generation.alone = true;

@@ -204,8 +204,11 @@ struct plan {
     double learning_rate, weight_decay, adam_beta1, adam_beta2, adam_epsilon;
     double label_smoothing;
     double neftune_alpha; /* of the noise on embeddings; 0: none */
-    bool use_dft_loss, use_eaft_loss;
-    double eaft_alpha;
+    bool use_dft_loss, use_eaft_loss, use_asft_loss;
+    double eaft_alpha, asft_alpha;
+    /* use_asft_loss: DFT plus this times the divergence from a reference, as a
+     * distillation whose loss is 1 + this times larger; 0: off */
+    double anchor;
     enum token_loss token_loss; /* from both, in stage sft */
     double moe_aux_loss_coef;   /* 0: that of config.json */
     enum schedule_kind schedule;

@@ -28,6 +28,7 @@ struct distill_row {
     const float *values; /* k of them */
     const int32_t *ids;
     struct softmax data, student, teacher; /* data: of z over all tokens */
+    double factor;                         /* of CE, by the kind of its loss */
     double weight, wanted;                 /* beta 1: D; between: sum p log(p / m) */
     float hard, soft; /* factors of the gradients by z: of CE, and of D by z / T */
     float down;       /* 1 / the cap of z; 0: no cap */
@@ -335,9 +336,14 @@ static struct distill_row distill_row_of(const struct distill *d, size_t task)
         row.down = 1 / d->loss.op->softcap;
     }
     row.weight = (double)loss_weight(d->loss.op, place);
-    row.hard = (float)row.weight * d->loss.grad_scale * (1 - op->ratio);
     row.soft = (float)row.weight * d->loss.grad_scale * op->ratio * op->temperature;
     row.data = distill_softmax(row.z, d->loss.op->w.rows, 1);
+    row.factor = 1;
+    if (d->loss.op->kind == TOKEN_LOSS_DFT)
+        row.factor =
+            exp((double)row.z[d->loss.op->targets[place]] - (double)row.data.top) /
+            row.data.sum;
+    row.hard = (float)(row.weight * row.factor) * d->loss.grad_scale * (1 - op->ratio);
     row.student = distill_softmax(row.z, d->shared, d->cold);
     if (op->values.data) {
         row.values = cpu_row(op->values, place);
@@ -362,7 +368,7 @@ static void distill_row_task(void *context, size_t task, struct pool_worker *wor
 
     (void)worker;
     ((float *)d->loss.op->losses.data)[place] =
-        (float)(weight * distill_cross_entropy(&row, target));
+        (float)(weight * row.factor * distill_cross_entropy(&row, target));
     ((float *)d->op->kd_losses.data)[place] =
         (float)(weight * warm * warm * distill_distance(&row));
     if (d->loss.op->dx.data)

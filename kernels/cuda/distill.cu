@@ -30,6 +30,7 @@ struct distill_rows {
     float grad_scale, smoothing, ratio, temperature, beta;
     float even;                         /* smoothing / words */
     float z_cap, t_cap, z_down, t_down; /* of the logits, and 1 / them; 0: none */
+    bool dft;                           /* CE has the factor of TOKEN_LOSS_DFT */
 };
 
 /* log p = (x - top) cold - log_sum,  p = e^(log p) */
@@ -252,7 +253,7 @@ static __global__ void __launch_bounds__(LARGE_BLOCK, 1) distill_row(const disti
     float *room = (float *)shared_memory();
     T *dlogits = p.dlogits ? (T *)p.dlogits + blockIdx.x * p.dlogits_stride : NULL;
     int32_t place = p.rows[blockIdx.x], target = place < 0 ? -1 : p.targets[place];
-    float hard, soft;
+    float hard, soft, factor = 1;
     row r;
 
     if (target < 0) {
@@ -261,10 +262,13 @@ static __global__ void __launch_bounds__(LARGE_BLOCK, 1) distill_row(const disti
         return;
     }
     r = row_of(p, (size_t)place, room);
+    if (p.dft)
+        factor = exp_of(r.z[target] - r.data.top) * r.data.factor;
+    r.hard *= factor;
     hard = cross_entropy(p, r, (size_t)target, room);
     soft = distance<kind>(p, &r, room);
     if (threadIdx.x == 0) {
-        p.losses[place] = r.weight * hard;
+        p.losses[place] = r.weight * factor * hard;
         p.kd_losses[place] = r.weight * p.temperature * p.temperature * soft;
     }
     if (dlogits)
@@ -341,6 +345,7 @@ extern "C" cudaError_t launch_distill_loss(const struct cuda_launch *to,
     p.temperature = op->temperature;
     p.beta = op->beta;
     p.even = s->smoothing / (float)p.words;
+    p.dft = s->kind == TOKEN_LOSS_DFT;
     p.z_cap = s->softcap;
     p.t_cap = op->softcap;
     p.z_down = p.z_cap > 0 ? 1 / p.z_cap : 0;

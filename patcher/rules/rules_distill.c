@@ -24,7 +24,7 @@ static bool is_distillation(const struct rule_context *context)
 static void rule_teacher_missing(struct rule_context *context)
 {
     if (!is_distillation(context) || rule_entry(context, TEACHER) ||
-        context->plan->kd.logits) /* TS713 checks the file */
+        context->plan->anchor > 0 || context->plan->kd.logits) /* TS713 checks the file */
         return;
     rule_report(context,
                 &(struct finding) { .rule = "TS901",

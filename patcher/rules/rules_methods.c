@@ -58,7 +58,8 @@ static const struct group {
       .key = "stage",
       .basis = BY_STAGE,
       .stage = STAGE_SFT,
-      .keys = { "use_dft_loss", "use_eaft_loss", "eaft_alpha" } },
+      .keys = { "use_dft_loss", "use_eaft_loss", "eaft_alpha", "use_asft_loss",
+                "asft_alpha" } },
     { .needs = "stage: grpo",
       .key = "stage",
       .others = "ppo kto orpo",
@@ -80,8 +81,9 @@ static bool is_used(const struct rule_context *context, const struct group *grou
     const struct plan *plan = context->plan;
 
     switch (group->basis) {
-    case BY_STAGE: /* TRL's script decides, not a key */
-        return plan->stage == group->stage ||
+    case BY_STAGE: /* use_asft_loss makes stage sft a distillation; for GRPO, TRL's script
+                    * decides, not a key */
+        return (plan->anchor > 0 ? STAGE_SFT : plan->stage) == group->stage ||
                (group->stage == STAGE_GRPO && plan->external);
     case BY_BITS:
         return plan->quantization_bit != 0 || rule_model_is_4bit(context);
@@ -115,7 +117,8 @@ static const char *selected_value(const struct rule_context *context, const char
 /* Return whether the stage has a reference model, as stage dpo has. */
 static bool is_of_both(const struct rule_context *context, const char *key)
 {
-    return context->plan->stage == STAGE_GRPO && strncmp(key, "ref_model", 9) == 0;
+    return (context->plan->stage == STAGE_GRPO || context->plan->anchor > 0) &&
+           strncmp(key, "ref_model", 9) == 0;
 }
 
 static void report_group(struct rule_context *context, const struct group *group)
@@ -287,20 +290,29 @@ static void report_unused_losses(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
 
-    if (plan->stage != STAGE_SFT)
+    if (plan->token_loss == TOKEN_LOSS_PLAIN && plan->stage != STAGE_SFT)
         return;
     if (plan->token_loss != TOKEN_LOSS_PLAIN)
         report_unused_loss(context, "label_smoothing_factor",
-                           plan->token_loss == TOKEN_LOSS_DFT
+                           plan->use_dft_loss
                                ? "label_smoothing_factor has no effect with use_dft_loss"
+                           : plan->use_eaft_loss
+                               ? "label_smoothing_factor has no effect with use_eaft_loss"
                                : "label_smoothing_factor has no effect with "
-                                 "use_eaft_loss");
-    if (plan->token_loss == TOKEN_LOSS_DFT)
+                                 "use_asft_loss");
+    if (plan->use_dft_loss)
         report_unused_loss(context, "use_eaft_loss",
                            "use_eaft_loss has no effect with use_dft_loss");
-    else if (plan->token_loss != TOKEN_LOSS_EAFT)
+    else if (!plan->use_eaft_loss)
         report_unused_loss(context, "eaft_alpha",
                            "eaft_alpha belongs to use_eaft_loss, which is off");
+    if (plan->use_dft_loss || plan->use_eaft_loss)
+        report_unused_loss(context, "use_asft_loss",
+                           "use_asft_loss has no effect with use_dft_loss or "
+                           "use_eaft_loss");
+    else if (!plan->use_asft_loss)
+        report_unused_loss(context, "asft_alpha",
+                           "asft_alpha belongs to use_asft_loss, which is off");
 }
 
 static void rule_unused_method_keys(struct rule_context *context)

@@ -228,6 +228,24 @@ static void derive_pairs(struct plan *plan)
     plan->disable_dropout = true;
 }
 
+/* ASFT is DFT + a KL(reference || model), which is 1 + a times a distillation of ratio
+ * a / (1 + a) with temperature 1 and kd_beta 0. */
+static void derive_anchor(struct plan *plan)
+{
+    plan->anchor = plan->asft_alpha;
+    plan->token_loss = TOKEN_LOSS_DFT;
+    if (plan->asft_alpha <= 0)
+        return;
+    plan->stage = STAGE_DISTILL;
+    plan->kd = (struct distillation_settings) {
+        .teacher = plan->preference.reference ? plan->preference.reference
+                                              : plan->model_name_or_path,
+        .adapter = plan->preference.reference ? plan->preference.adapter : NULL,
+        .ratio = plan->anchor / (1 + plan->anchor),
+        .temperature = 1,
+    };
+}
+
 /* As in LLaMA-Factory (train/sft/trainer.py): DFT is asked for first, and neither smooths
  * labels; TS712 reports keys without effect. */
 static void derive_token_loss(struct plan *plan)
@@ -237,6 +255,8 @@ static void derive_token_loss(struct plan *plan)
     plan->token_loss = plan->use_dft_loss    ? TOKEN_LOSS_DFT
                        : plan->use_eaft_loss ? TOKEN_LOSS_EAFT
                                              : TOKEN_LOSS_PLAIN;
+    if (plan->token_loss == TOKEN_LOSS_PLAIN && plan->use_asft_loss && !plan->external)
+        derive_anchor(plan);
     if (plan->token_loss != TOKEN_LOSS_PLAIN && !plan->external)
         plan->label_smoothing = 0;
 }

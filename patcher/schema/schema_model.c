@@ -282,8 +282,6 @@ static const struct key rows[] = {
     TS_REJECTED("use_llama_pro", KEY_BOOL, "false", NULL,
                 "LLaMA Pro, training of added blocks only",
                 "use finetuning_type: freeze"),
-    TS_REJECTED("use_asft_loss", KEY_BOOL, "false", NULL, "ASFT loss", NULL),
-    TS_IGNORED("asft_alpha", KEY_REAL, "0.1", "ASFT loss setting"),
     TS_IGNORED("oft_rank", KEY_INT, "0", "setting of orthogonal fine-tuning (OFT)"),
     TS_IGNORED("oft_block_size", KEY_INT, "32",
                "setting of orthogonal fine-tuning (OFT)"),

@@ -110,6 +110,15 @@ static const struct key rows[] = {
     { TS_USED("eaft_alpha", KEY_REAL, "1.0"), .min = 0, .max = TS_NO_MAX,
       .into = TS_FIELD(eaft_alpha),
       .help = "exponent of use_eaft_loss; 0 is cross-entropy" },
+    { TS_USED("use_asft_loss", KEY_BOOL, "false"), .into = TS_FIELD(use_asft_loss),
+      .help = "with stage: sft, the loss of use_dft_loss plus asft_alpha times the "
+              "divergence of the model from a reference (ASFT)",
+      .manual = "The divergence is KL(reference || model) of each trained token. The "
+                "reference is ref_model, or a second copy of the model as it is before "
+                "training, with lora, too: the memory plan includes it. The loss is the "
+                "mean over the tokens of a step. Evaluations have the first part only." },
+    { TS_USED("asft_alpha", KEY_REAL, "0.1"), .min = 0, .max = TS_NO_MAX,
+      .into = TS_FIELD(asft_alpha), .help = "weight of the divergence of use_asft_loss" },
     { TS_USED("label_smoothing_factor", KEY_REAL, "0.0"), .min = 0, .max = 0.999,
       .into = TS_FIELD(label_smoothing),
       .help = "share of the target probability that is spread evenly over the "

@@ -64,7 +64,12 @@ static void add_token_loss(struct text *out, const struct plan *plan)
     if (plan->external || plan->token_loss == TOKEN_LOSS_PLAIN)
         return;
     text_adds(out, "  loss        cross-entropy times ");
-    if (plan->token_loss == TOKEN_LOSS_DFT)
+    if (plan->anchor > 0)
+        text_addf(out,
+                  "the probability of the token, plus %g times the divergence from the "
+                  "teacher (ASFT)\n",
+                  plan->anchor);
+    else if (plan->token_loss == TOKEN_LOSS_DFT)
         text_adds(out, "the probability of the token (DFT)\n");
     else
         text_addf(out, "(entropy / 3)^%g (EAFT)\n", plan->eaft_alpha);

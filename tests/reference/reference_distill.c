@@ -73,7 +73,7 @@ static void refer_loss(const struct reference_distill *r, size_t n, struct row *
     double warm = r->temperature, ratio = r->ratio, mean = 0;
     double weight = r->student.weights ? r->student.weights[n] : 1;
     double *by_p = calloc(r->student.words, sizeof(*by_p));
-    double d;
+    double d, factor;
 
     put_softmax(row->z, r->shared, warm, row->p);
     put_softmax(row->t, r->shared, warm, row->q);
@@ -84,13 +84,14 @@ static void refer_loss(const struct reference_distill *r, size_t n, struct row *
         row->gradient[v] = weight * ratio * warm * row->p[v] * (by_p[v] - mean);
     r->kd_losses[n] = weight * warm * warm * d;
     put_softmax(row->z, r->student.words, 1, row->p);
+    factor = r->student.kind == TOKEN_LOSS_DFT ? row->p[r->student.targets[n]] : 1;
     for (size_t v = 0; v < r->student.words; v++) {
         double even = r->student.smoothing / (double)r->student.words;
         double wanted =
             (v == (size_t)r->student.targets[n] ? 1 - r->student.smoothing : 0) + even;
 
-        row->gradient[v] += weight * (1 - ratio) * (row->p[v] - wanted);
-        r->student.losses[n] -= weight * wanted * log(row->p[v]);
+        row->gradient[v] += weight * factor * (1 - ratio) * (row->p[v] - wanted);
+        r->student.losses[n] -= weight * factor * wanted * log(row->p[v]);
     }
     free(by_p);
 }

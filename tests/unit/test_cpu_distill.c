@@ -253,6 +253,23 @@ static void test_distill_reads_factor_and_count_from_memory(void **state)
     }
 }
 
+/* CE has the probability of the target as a factor; the distance does not. */
+static void test_distill_takes_dft(void **state)
+{
+    struct machines *machines = *state;
+
+    for (size_t i = 0; i < TS_COUNT(shapes); i += machines->slow ? 4 : 1) {
+        struct distill_case c;
+
+        case_open(&c, &shapes[i]);
+        c.op.student.kind = c.reference.student.kind = TOKEN_LOSS_DFT;
+        memcpy(c.real[3], c.dw.real, c.dw.numbers * sizeof(double));
+        reference_distill(&c.reference);
+        try_case(machines, &c, shapes[i].format, 4);
+        case_close(&c);
+    }
+}
+
 /* The weight of a row applies to both losses. */
 static void test_distill_weighs_rows(void **state)
 {
@@ -626,6 +643,7 @@ int main(void)
         cmocka_unit_test(test_reference_gradient_matches_differences),
         cmocka_unit_test(test_distill_follows_the_formula),
         cmocka_unit_test(test_distill_reads_factor_and_count_from_memory),
+        cmocka_unit_test(test_distill_takes_dft),
         cmocka_unit_test(test_distill_weighs_rows),
         cmocka_unit_test(test_distill_adds_biases),
         cmocka_unit_test(test_distill_accepts_rows_with_gaps),

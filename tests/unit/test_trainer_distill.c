@@ -10,6 +10,7 @@
 #include <math.h>
 #include <sys/stat.h>
 
+#include "base/size.h"
 #include "train/files/safetensors.h"
 
 /* The student starts with the weights of its teacher times 0.9. */
@@ -198,6 +199,44 @@ static void test_trainer_distill_from_itself_has_no_distance(void **state)
     assert_true(training_value(&training, "'kd_loss'", 1) > 0);
     assert_true(training_value(&training, "'ce_loss'", 0) > 1);
     unit_dir_free(dir);
+}
+
+/* ASFT starts as DFT, and adds the distance from the initial model; a named model is
+ * another reference. */
+static void test_trainer_distill_anchors_to_a_reference(void **state)
+{
+    static const char *const losses[] = { "use_dft_loss: true\n",
+                                          "use_asft_loss: true\nasft_alpha: 0.5\n",
+                                          "use_asft_loss: true\nref_model: teacher\n" };
+    struct training runs[TS_COUNT(losses)] = { 0 };
+    double ce, kd;
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(losses); i++) {
+        char keys[256], *dir = folder_new(FORMAT_FP32), *job;
+
+        snprintf(keys, sizeof(keys),
+                 DATA "finetuning_type: full\nmax_steps: 3\nlogging_steps: 1\n%s",
+                 losses[i]);
+        job = distill_job(keys);
+        memcpy(strstr(job, "stage: distill"), "stage: sft    ", strlen("stage: distill"));
+        runs[i].dir = dir;
+        runs[i].job = job;
+        training_must(&runs[i]);
+        free(job);
+        unit_dir_free(dir);
+    }
+    assert_true(training_value(&runs[1], "'kd_loss'", 0) == 0);
+    assert_true(training_value(&runs[1], "'loss'", 0) ==
+                training_value(&runs[0], "'loss'", 0));
+    assert_true(training_value(&runs[1], "'grad_norm'", 0) ==
+                training_value(&runs[0], "'grad_norm'", 0));
+    ce = training_value(&runs[1], "'ce_loss'", 2);
+    kd = training_value(&runs[1], "'kd_loss'", 2);
+    assert_true(kd > 0);
+    assert_true(fabs(training_value(&runs[1], "'loss'", 2) - (ce + 0.5 * kd)) <
+                1e-3 * (ce + kd)); /* log lines have four digits */
+    assert_true(training_value(&runs[2], "'kd_loss'", 0) > 0.01);
 }
 
 #define FEW DATA "finetuning_type: full\nmax_steps: 3\nlogging_steps: 1\n"
@@ -430,6 +469,7 @@ int main(void)
         cmocka_unit_test(test_trainer_distill_full_approaches_the_teacher),
         cmocka_unit_test(test_trainer_distill_adapters_approach_the_teacher),
         cmocka_unit_test(test_trainer_distill_from_itself_has_no_distance),
+        cmocka_unit_test(test_trainer_distill_anchors_to_a_reference),
         cmocka_unit_test(test_trainer_distill_teacher_has_an_adapter),
         cmocka_unit_test(test_trainer_distill_resumed_is_uninterrupted),
         cmocka_unit_test(test_trainer_distill_layouts_agree),

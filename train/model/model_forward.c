@@ -516,7 +516,7 @@ struct op_classifier model_classifier_op(const struct pass *pass)
         .weights = pass->weighted ? pass_buffer(pass, BUFFER_WEIGHTS, 0).data : NULL,
         .rows = pass_buffer(pass, BUFFER_LABELED_ROWS, 0).data,
         .labeled = pass->labeled,
-        .grad_scale = 1,
+        .grad_scale = (float)(1 + m->plan->anchor),
         .softcap = (float)m->config->logit_softcap,
         .smoothing = (float)m->plan->label_smoothing,
         .kind = m->plan->token_loss,

@@ -539,8 +539,8 @@ bool model_end(struct model *model, struct step_scalars *scalars, double *loss_s
     model->loss_parts.data = *loss_sum;
     if (w->kd_losses) {
         model->loss_parts.teacher = sum_window(model, w, 1);
-        *loss_sum =
-            (1 - ratio) * model->loss_parts.data + ratio * model->loss_parts.teacher;
+        *loss_sum = (1 + model->plan->anchor) * ((1 - ratio) * model->loss_parts.data +
+                                                 ratio * model->loss_parts.teacher);
     }
     return true;
 }
