@@ -99,6 +99,7 @@ struct trial {
     double near;
     bool fp8;
     enum method method;
+    bool dora;    /* and noise on the embeddings */
     int64_t bits; /* of the frozen linear layers; 0: the compute format */
     bool checkpointing;
     double dropout;
@@ -130,10 +131,12 @@ struct trial {
 #define BF16 MODE_BF16_MIXED, FORMAT_BF16, 80, NEAR_BF16, false
 #define FP8  MODE_BF16_MIXED, FORMAT_BF16, 89, NEAR_FP8, true
 #define PURE MODE_BF16_PURE, FORMAT_BF16, 80, NEAR_BF16, false
-/* method, bits */
-#define FULL  METHOD_FULL, 0
-#define LORA  METHOD_LORA, 0
-#define QLORA METHOD_LORA, 4
+/* method, dora, bits */
+#define FULL  METHOD_FULL, false, 0
+#define LORA  METHOD_LORA, false, 0
+#define QLORA METHOD_LORA, false, 4
+#define DORA  METHOD_LORA, true, 0
+#define QDORA METHOD_LORA, true, 4
 
 enum { TRIAL_FP32, TRIAL_FP16 = 3, TRIAL_PURE = 5, TRIAL_DROPOUT = 8 };
 
@@ -164,6 +167,9 @@ static const struct trial trials[] = {
     { "gpt_neox lora", BASE_GPT_NEOX, FP32, LORA, false, 0 },
     { "qlora", BASE_QWEN2, BF16, QLORA, true, 0 },
     { "qlora fp16", BASE_GPT2, FP16, QLORA, false, 0 },
+    { "dora", BASE_QWEN2, BF16, DORA, false, 0 },
+    { "dora dropout", BASE_LLAMA, FP32, DORA, true, 0.2 },
+    { "qdora fp16", BASE_GPT2, FP16, QDORA, false, 0 },
     { "fp8", BASE_LLAMA, FP8, FULL, false, 0 },
     { "fp8 qwen2", BASE_QWEN2, FP8, FULL, true, 0 },
     { "experts", BASE_QWEN2_MOE, FP32, FULL, false, 0 },
@@ -179,6 +185,8 @@ static inline struct plan plan_of(const struct trial *trial)
     plan.quantization_bit = trial->bits;
     plan.double_quantization = trial->bits > 0;
     plan.lora_dropout = trial->dropout;
+    plan.use_dora = trial->dora;
+    plan.neftune_alpha = trial->dora ? 5 : 0;
     plan.gradient_checkpointing = trial->checkpointing;
     plan.gradient_accumulation_steps = BATCHES;
     plan.learning_rate = 1e-2;
