@@ -551,7 +551,8 @@ struct quantized {
  *   heads, kv_heads  0, or those of a fused q, k, v: x has the rows of the query heads
  *          that share key head 0, of that key head and of its value head, then those of
  *          key head 1 and so on; out has all of q, then k, then v
- *          (train/model/matrix_layout.h)
+ *          (train/model/matrix_layout.h).  kv_heads 0: x has the rows of each query head,
+ *          then those of its gate; out has all of q, then the gates
  */
 struct op_dequantize {
     struct tensor out;

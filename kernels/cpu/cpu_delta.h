@@ -8,7 +8,7 @@
  *         A_ij = beta_i e^(b_i - b_j) k_i k_j
  *   out_i = e^b_i S^T q_i + sum over j <= i of P_ij u_j,  P_ij = e^(b_i - b_j) q_i k_j
  *   S' = e^b_last S + sum over i of e^(b_last - b_i) k_i u_i^T
- * Differences of b are summed anew for each pair of rows: b itself may be large.
+ * Differences of b are summed separately for each pair of rows: b itself may be large.
  */
 #ifndef KERNELS_CPU_CPU_DELTA_H
 #define KERNELS_CPU_CPU_DELTA_H

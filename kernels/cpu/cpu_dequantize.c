@@ -12,6 +12,11 @@ static size_t dequantize_row(const struct op_dequantize *op, size_t row)
 
     if (op->heads == 0)
         return row;
+    if (op->kv_heads == 0) {
+        size = op->out.rows / (2 * op->heads);
+        unit = row / size;
+        return (unit % 2 * op->heads + unit / 2) * size + row % size;
+    }
     group = op->heads / op->kv_heads;
     size = op->out.rows / (op->heads + 2 * op->kv_heads);
     unit = row / size / (group + 2);

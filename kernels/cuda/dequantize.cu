@@ -31,6 +31,11 @@ template <typename O> struct dequantize_cells {
 
         if (heads == 0)
             return row;
+        if (kv_heads == 0) {
+            size = rows / (2 * heads);
+            unit = row / size;
+            return (unit % 2 * heads + unit / 2) * size + row % size;
+        }
         group = heads / kv_heads;
         size = rows / (heads + 2 * kv_heads);
         unit = row / size / (group + 2);

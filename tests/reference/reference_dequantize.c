@@ -22,6 +22,12 @@ static size_t row_in_x(const struct reference_dequantize *r, size_t row)
 
     if (r->heads == 0)
         return row;
+    if (r->kv_heads == 0) { /* all q, then all gates; in x a head and its gate in turn */
+        size = r->rows / (2 * r->heads);
+        return row / size < r->heads
+                   ? row / size * 2 * size + row % size
+                   : (row / size - r->heads) * 2 * size + size + row % size;
+    }
     size = r->rows / (r->heads + 2 * r->kv_heads);
     return block_in_x(r, row / size) * size + row % size;
 }
