@@ -46,6 +46,8 @@ static const struct {
       "the fraction of correct answers is always reported" },
     { "lora_dropout", SEVERITY_INFO,
       "dropout is off while likelihoods are compared with those of the sampled model" },
+    { "neftune_noise_alpha", SEVERITY_WARNING,
+      "noise would change the likelihoods that are compared" },
 };
 
 static bool is_on(const struct entry *entry)

@@ -268,8 +268,8 @@ static void derive_feedback(struct plan *plan)
     plan->preference.label_smoothing = plan->preference.simpo_gamma = 0;
 }
 
-/* The answers of stage grpo: sampled, and neither packed nor smoothed.  Dropout would make
- * their likelihoods differ from those that they were sampled with. */
+/* The answers of stage grpo: sampled, and neither packed nor smoothed.  Dropout and noise
+ * would make their likelihoods differ from those that they were sampled with. */
 static void derive_answers(struct plan *plan)
 {
     int64_t slots = plan->per_device_train_batch_size * plan->gradient_accumulation_steps;
@@ -281,7 +281,7 @@ static void derive_answers(struct plan *plan)
     plan->packing = CHOICE_NO;
     plan->neat_packing = plan->train_on_prompt = plan->mask_history = false;
     plan->compute_accuracy = false;
-    plan->label_smoothing = plan->lora_dropout = 0;
+    plan->label_smoothing = plan->lora_dropout = plan->neftune_alpha = 0;
     plan->disable_dropout = true;
     plan->generation.on = true;
     plan->generation.max_new_tokens = plan->grpo.max_completion_length;
