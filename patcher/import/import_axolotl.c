@@ -153,6 +153,18 @@ static void import_targets(struct importing *im)
     }
 }
 
+/* PEFT's other initializations differ only in the start of the adapters. */
+static void import_initialization(struct importing *im)
+{
+    static const char key[] = "peft_init_lora_weights";
+    const char *value = import_get(im, key);
+
+    if (!value || strcmp(value, "pissa") != 0)
+        return;
+    import_set(im, "pissa_init", "true", NULL);
+    import_mark_carried(im, key, "pissa_init");
+}
+
 /* Axolotl's BitsAndBytesConfig has nf4 and double quantization, which are also the
  * defaults of a job. */
 static void import_quantization(struct importing *im, bool is_lora)
@@ -197,6 +209,7 @@ static bool import_method(struct importing *im)
     if (is_lora) {
         import_copies(im, lora_copies, TS_COUNT(lora_copies));
         import_targets(im);
+        import_initialization(im);
     }
     for (size_t i = 0; !is_lora && i < TS_COUNT(lora_copies); i++)
         import_mark_dropped(im, lora_copies[i].from, IMPORT_IDLE,

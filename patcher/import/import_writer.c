@@ -35,6 +35,7 @@ static const struct line_key {
     { "additional_target", NULL },
     { "use_rslora", NULL },
     { "use_dora", NULL },
+    { "pissa_init", NULL },
     { "loraplus_lr_ratio", NULL },
     { "quantization_bit", NULL },
     { "double_quantization", NULL },

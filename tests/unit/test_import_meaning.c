@@ -138,6 +138,7 @@ static void test_import_keeps_the_adapters_of_axolotl(void **state)
         { AXOLOTL "adapter: lora\nload_in_8bit: true\n", "quantization_bit", NULL },
         { AXOLOTL_LORA "lora_target_linear: true\n", "lora_target", "all" },
         { AXOLOTL_LORA "peft_use_dora: true\n", "use_dora", "true" },
+        { AXOLOTL_LORA "peft_init_lora_weights: pissa\n", "pissa_init", "true" },
         { AXOLOTL "neftune_noise_alpha: 5\n", "neftune_noise_alpha", "5" },
         { AXOLOTL "tokens: ['<|im_start|>', '<|im_end|>']\n", "add_tokens",
           "<|im_start|>,<|im_end|>" },
