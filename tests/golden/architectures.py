@@ -182,6 +182,15 @@ CASES |= {
                             rope_parameters={
         "full_attention": {"rope_type": "linear", "rope_theta": 50.0, "factor": 4.0},
         "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}})),
+    "qwen3_5": ("qwen3_5_text", dict(
+        LLAMA, head_dim=16, linear_num_key_heads=2, linear_num_value_heads=4,
+        linear_key_head_dim=8, linear_value_head_dim=12, full_attention_interval=2)),
+    "qwen3_5-biased": ("qwen3_5_text", dict(
+        LLAMA, head_dim=8, attention_bias=True, tie_word_embeddings=True, pad_token_id=5,
+        linear_num_key_heads=1, linear_num_value_heads=3, linear_key_head_dim=16,
+        linear_value_head_dim=8, linear_conv_kernel_dim=3,
+        layer_types=["full_attention", "linear_attention"], rope_parameters={
+            "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5})),
     "minicpm": ("minicpm", dict(LLAMA, scale_emb=3, scale_depth=1.4, dim_model_base=10)),
 }
 # Models with experts.  With output_router_logits, the load balancing loss is part of the loss.
@@ -219,6 +228,8 @@ ADAPTERS = {
     "gpt_neo-lora": ("gpt_neo", "all-linear", {}),
     "gpt_neox-lora": ("gpt_neox", "all-linear", {}),
     "gemma2-lora": ("gemma2", "all-linear", {}),
+    "qwen3_5-lora": ("qwen3_5", "all-linear", {}),
+    "qwen3_5-lora-on-some": ("qwen3_5", ["in_proj_qkv", "out_proj", "q_proj"], {}),
     "glm4-lora": ("glm4", "all-linear", {}),
     "olmo2-lora": ("olmo2", "all-linear", {}),
     "arcee-lora": ("arcee", "all-linear", {}),
@@ -299,8 +310,9 @@ class Dropout:
         if config.model_type == "falcon": # not called for the attention weights
             layer = [self.ADDED_DOWN] if config.parallel_attn else [self.ADDED_O, self.ADDED_DOWN]
         self.sites = [self.EMBED] if config.model_type in self.EMBEDS else []
+        linear = [t == "linear_attention" for t in getattr(config, "layer_types", None) or []]
         self.sites += [n * self.LAYER + site for n in range(config.num_hidden_layers)
-                       for site in layer]
+                       for site in layer if not any(linear[n:n + 1])]
 
     def start_sequence(self, row):
         """Start the next sequence, whose first row in the batch is `row`."""
@@ -464,7 +476,7 @@ def make(model_type, values, folder):
     fresh.save_pretrained(folder)
     path = os.path.join(folder, "model.safetensors")
     shapes = {name: list(t.shape) for name, t in sorted(load_file(path).items())}
-    offset = 1 if model_type.startswith(("gemma", "nemotron")) else 0
+    offset = 1 if model_type.startswith(("gemma", "nemotron", "qwen3_5")) else 0
     save_file({n: elements(n, s, offset) for n, s in shapes.items()}, path, {"format": "pt"})
     with open(os.path.join(folder, "config.json")) as file:
         saved = json.load(file)

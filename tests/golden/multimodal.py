@@ -69,6 +69,16 @@ CASES = {
                               num_position_embeddings=16, deepstack_visual_indexes=[0]),
         "tie_word_embeddings": True, "image_token_id": 39, "video_token_id": 38,
         "vision_start_token_id": 37, "vision_end_token_id": 36},
+    "qwen3_5": {
+        "text_config": dict(TEXT, linear_num_key_heads=2, linear_num_value_heads=4,
+                            linear_key_head_dim=8, linear_value_head_dim=12, layer_types=[
+                                "linear_attention", "full_attention"],
+                            rope_parameters=dict(MROPE, mrope_interleaved=True,
+                                                 partial_rotary_factor=0.75)),
+        "vision_config": dict(QWEN_VISION, intermediate_size=12, out_hidden_size=24,
+                              num_position_embeddings=16),
+        "image_token_id": 39, "video_token_id": 38, "vision_start_token_id": 37,
+        "vision_end_token_id": 36},
 }
 
 
@@ -139,7 +149,7 @@ def make(case, folder):
     transformers.AutoModelForImageTextToText.from_config(config).save_pretrained(folder)
     path = os.path.join(folder, "model.safetensors")
     shapes = {renamed(n, names): list(t.shape) for n, t in sorted(load_file(path).items())}
-    offset = 1 if model_type.startswith("gemma") else 0
+    offset = 1 if model_type.startswith(("gemma", "qwen3_5")) else 0
     save_file({n: elements(n, s, offset) for n, s in shapes.items()}, path, {"format": "pt"})
     path = os.path.join(folder, "config.json")
     with open(path) as file:

@@ -16,6 +16,8 @@ static void fill_file(enum storage storage, uint32_t *file)
     /* rows of the model by their position in the file: q, k, v of the first head, then of
      * the second */
     static const size_t by_head[ROWS] = { 0, 1, 4, 5, 8, 9, 2, 3, 6, 7, 10, 11 };
+    /* q and gate of the first head, then of the second */
+    static const size_t by_pair[ROWS] = { 0, 1, 2, 6, 7, 8, 3, 4, 5, 9, 10, 11 };
 
     for (uint32_t i = 0; i < ROWS; i++)
         for (uint32_t j = 0; j < COLS; j++)
@@ -23,7 +25,10 @@ static void fill_file(enum storage storage, uint32_t *file)
                 file[j * ROWS + i] = 100 * i + j;
             else
                 file[i * COLS + j] =
-                    100 * (uint32_t)(storage == STORED_HEADS ? by_head[i] : i) + j;
+                    100 * (uint32_t)(storage == STORED_HEADS   ? by_head[i]
+                                     : storage == STORED_PAIRS ? by_pair[i]
+                                                               : i) +
+                    j;
 }
 
 static struct matrix_layout layout_of(enum storage storage, size_t item)
@@ -34,7 +39,7 @@ static struct matrix_layout layout_of(enum storage storage, size_t item)
 static void test_stored_rows_are_in_the_model_s_order(void **state)
 {
     (void)state;
-    for (enum storage s = STORED_ROWS; s <= STORED_HEADS; s++) {
+    for (enum storage s = STORED_ROWS; s <= STORED_PAIRS; s++) {
         struct matrix_layout layout = layout_of(s, sizeof(uint32_t));
         uint32_t file[ROWS * COLS], rows[ROWS * COLS];
 
@@ -52,7 +57,7 @@ static void test_stored_rows_are_in_the_model_s_order(void **state)
 static void test_stored_scatter_restores_the_file(void **state)
 {
     (void)state;
-    for (enum storage s = STORED_ROWS; s <= STORED_HEADS; s++) {
+    for (enum storage s = STORED_ROWS; s <= STORED_PAIRS; s++) {
         struct matrix_layout layout = layout_of(s, sizeof(uint32_t));
         uint32_t file[ROWS * COLS], rows[ROWS * COLS], again[ROWS * COLS] = { 0 };
 
@@ -71,7 +76,7 @@ static void test_stored_scatter_restores_the_file(void **state)
 static void test_stored_at_odd_addresses(void **state)
 {
     (void)state;
-    for (enum storage s = STORED_ROWS; s <= STORED_HEADS; s++) {
+    for (enum storage s = STORED_ROWS; s <= STORED_PAIRS; s++) {
         struct matrix_layout layout = layout_of(s, sizeof(uint16_t));
         uint32_t wide[ROWS * COLS];
         uint16_t narrow[ROWS * COLS], rows[ROWS * COLS];

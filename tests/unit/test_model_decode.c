@@ -47,6 +47,15 @@ static const char gemma2_text[] =
     "0.2,\"attn_logit_softcapping\": 5.0, \"final_logit_softcapping\": "
     "3.0,\"hidden_activation\": \"gelu_pytorch_tanh\"}";
 
+/* Linear attention, with a state in place of a cache, and gated attention. */
+static const char qwen3_5_text[] =
+    "{\"model_type\": \"qwen3_5_text\", \"vocab_size\": 97, \"hidden_size\": "
+    "48,\"intermediate_size\": 80, \"num_hidden_layers\": 4, \"num_attention_heads\": "
+    "4,\"num_key_value_heads\": 2, \"head_dim\": 16, \"linear_num_key_heads\": 2, "
+    "\"linear_num_value_heads\": 4, \"linear_key_head_dim\": 16, "
+    "\"linear_value_head_dim\": 8, \"max_position_embeddings\": 64, "
+    "\"full_attention_interval\": 2, \"initializer_range\": 0.2}";
+
 /* Learned positions. */
 static const char gpt2_text[] =
     "{\"model_type\": \"gpt2\", \"vocab_size\": 97, \"n_embd\": 48, \"n_layer\": "
@@ -162,7 +171,8 @@ static void check_generation(struct unit_model *u, double near)
 static void test_generation_matches_the_forward_pass(void **state)
 {
     static const char *const texts[] = { config_text, windowed_text, qwen3_text,
-                                         gemma2_text, gemma3_text,   gpt2_text };
+                                         gemma2_text, gemma3_text,   gpt2_text,
+                                         qwen3_5_text };
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(texts); i++) {

@@ -24,6 +24,9 @@ static const char *const others[] = {
     "5,\"initializer_range\": 0.1}",
     "{\"model_type\": \"gpt_neox\", \"rotary_pct\": 0.5," SIZES "}",
     "{\"model_type\": \"qwen3\", \"num_key_value_heads\": 2, \"head_dim\": 16," SIZES "}",
+    "{\"model_type\": \"qwen3_5_text\", \"num_key_value_heads\": 2, \"head_dim\": 16,"
+    "\"linear_num_key_heads\": 2, \"linear_num_value_heads\": 4, \"linear_key_head_dim\": "
+    "16, \"linear_value_head_dim\": 8, \"full_attention_interval\": 2," SIZES "}",
 };
 
 #define RUNS 8

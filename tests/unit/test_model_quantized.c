@@ -70,7 +70,7 @@ static void quantize_matrix(const struct model_config *c, const struct parameter
     size_t numbers = p->rows * p->cols;
     float *in_file = memory_alloc(numbers * sizeof(*in_file));
     const struct matrix_layout layout = {
-        .storage = p->stored == STORED_HEADS ? STORED_HEADS : STORED_ROWS,
+        .storage = storage_moves_rows(p->stored) ? p->stored : STORED_ROWS,
         .rows = p->rows,
         .cols = p->cols,
         .heads = c->heads,

@@ -41,7 +41,10 @@ static bool check_shape(const char *dir, const struct stored_tensor *t,
 {
     bool transposed = p->rank == 1 || p->stored == STORED_COLUMNS;
     const size_t expected[] = { transposed ? p->cols : p->rows,
-                                transposed ? p->rows : p->cols };
+                                p->rank == 3 ? 1
+                                : transposed ? p->rows
+                                             : p->cols,
+                                p->cols };
     struct text shapes;
 
     if (t->rank == p->rank &&

@@ -16,6 +16,9 @@ static const bool is_linear[MODULES] = {
     [MODULE_SHARED_GATE] = true, [MODULE_SHARED_UP] = true,
     [MODULE_SHARED_DOWN] = true, [MODULE_EXPERT_GATE] = true,
     [MODULE_EXPERT_UP] = true,   [MODULE_EXPERT_DOWN] = true,
+    [MODULE_IN_QKV] = true,      [MODULE_IN_Z] = true,
+    [MODULE_IN_B] = true,        [MODULE_IN_A] = true,
+    [MODULE_OUT] = true,
 };
 
 const struct architecture *architecture_at(size_t index)
@@ -67,6 +70,21 @@ bool module_is_sparse(enum module module)
 bool module_is_dense(enum module module)
 {
     return module == MODULE_DOWN || (module >= MODULE_GATE_UP && module <= MODULE_UP);
+}
+
+bool module_in_mixer(enum module module, bool linear_attention)
+{
+    bool linear =
+        (module >= MODULE_IN_QKV && module <= MODULE_V_NORM) || module == MODULE_OUT;
+    bool full = (module >= MODULE_QKV && module <= MODULE_V) || module == MODULE_Q_NORM ||
+                module == MODULE_K_NORM || module == MODULE_O;
+
+    return linear_attention ? !full : !linear;
+}
+
+bool module_is_bare(enum module module)
+{
+    return module == MODULE_A_LOG || module == MODULE_DT_BIAS;
 }
 
 const char *architecture_leaf(const struct architecture *a, enum module module)

@@ -24,9 +24,20 @@ enum module {
     MODULE_Q,
     MODULE_K,
     MODULE_V,
-    MODULE_Q_NORM, /* per head, or of all heads */
+    /* of layers with linear attention: q, k and v as one matrix, the gate of the output, the
+     * strength and the decay of each head */
+    MODULE_IN_QKV,
+    MODULE_IN_Z,
+    MODULE_IN_B,
+    MODULE_IN_A,
+    MODULE_CONV,    /* the taps of each column of q, k and v */
+    MODULE_A_LOG,   /* of the decays; a vector without a suffix in its name */
+    MODULE_DT_BIAS, /* the same */
+    MODULE_V_NORM,  /* of each head of its output */
+    MODULE_Q_NORM,  /* per head, or of all heads */
     MODULE_K_NORM,
     MODULE_O,
+    MODULE_OUT,   /* the same of linear attention */
     MODULE_POST1, /* norm of the attention output */
     MODULE_NORM2,
     MODULE_ROUTER,  /* one row for each expert */
@@ -90,7 +101,15 @@ enum storage {
     /* rows of the query heads of a key head, of this and of its value head; then those of
      * the next */
     STORED_HEADS,
+    /* rows of a query head, then those of its gate; then those of the next head */
+    STORED_PAIRS,
 };
+
+/* Return whether a file has the same rows in another order. */
+static inline bool storage_moves_rows(enum storage storage)
+{
+    return storage == STORED_HEADS || storage == STORED_PAIRS;
+}
 
 /* Keys of config.json for the settings that every transformer has; NULL: no key. */
 struct config_keys {
@@ -223,6 +242,12 @@ struct architecture {
     double score_scalar;
     double score_softcap, logit_softcap; /* ..._logit_softcapping; 0: none */
 
+    /* layers have linear attention, as layer_types says; by default all but each of this
+     * interval, which is the default of full_attention_interval.  0: none has */
+    size_t linear_interval;
+    /* the query matrix has rows of a gate after those of q, and the output of attention is
+     * multiplied by its sigmoid */
+    bool gated_attention;
     bool whole_qk_norms;      /* of q and k: of all heads at once, not of each */
     bool qk_norms_after_rope; /* of q and k: after their rotation, not before */
     bool uses_padding;        /* pad_token_id applies; its default, -1: none */
@@ -264,6 +289,10 @@ bool module_is_of_experts(enum module module);
 /* Return whether it exists only in blocks that have experts, or only in the others. */
 bool module_is_sparse(enum module module);
 bool module_is_dense(enum module module);
+/* Return whether a block with, or without, linear attention has it. */
+bool module_in_mixer(enum module module, bool linear_attention);
+/* Return whether its name ends without .weight. */
+bool module_is_bare(enum module module);
 /* Return whether the MLP has a gate. */
 bool architecture_is_gated(const struct architecture *a);
 /* Return the last part of its path, which lora_target uses: "q_proj"; NULL if it does not

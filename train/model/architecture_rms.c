@@ -51,6 +51,20 @@ static const enum module glm_order[] = { MODULE_Q,     MODULE_K,       MODULE_V,
                                          MODULE_NORM1, MODULE_NORM2,   MODULE_POST1,
                                          MODULE_POST2, MODULES };
 
+static const enum module qwen3_5_order[] = { MODULE_DT_BIAS, MODULE_A_LOG,  MODULE_CONV,
+                                             MODULE_V_NORM,  MODULE_OUT,    MODULE_IN_QKV,
+                                             MODULE_IN_Z,    MODULE_IN_B,   MODULE_IN_A,
+                                             MODULE_Q,       MODULE_K,      MODULE_V,
+                                             MODULE_O,       MODULE_Q_NORM, MODULE_K_NORM,
+                                             MODULE_GATE,    MODULE_UP,     MODULE_DOWN,
+                                             MODULE_NORM1,   MODULE_NORM2,  MODULES };
+
+#define LINEAR_ATTENTION                                                              \
+    [MODULE_IN_QKV] = "linear_attn.in_proj_qkv",                                      \
+    [MODULE_IN_Z] = "linear_attn.in_proj_z", [MODULE_IN_B] = "linear_attn.in_proj_b", \
+    [MODULE_IN_A] = "linear_attn.in_proj_a", [MODULE_CONV] = "linear_attn.conv1d",    \
+    [MODULE_A_LOG] = "linear_attn.A_log", [MODULE_DT_BIAS] = "linear_attn.dt_bias",   \
+    [MODULE_V_NORM] = "linear_attn.norm", [MODULE_OUT] = "linear_attn.out_proj"
 #define LLAMA_FUSED_MLP \
     [MODULE_GATE_UP] = "mlp.gate_up_proj", [MODULE_DOWN] = "mlp.down_proj"
 #define HEAD_NORMS \
@@ -141,6 +155,26 @@ const struct architecture rms_architectures[] = {
       .windows = WINDOWS_UPPER,
       .window = 4096,
       .window_first = 28 },
+    { .model_type = "qwen3_5_text",
+      .base = "model.",
+      .blocks = "model.layers.",
+      .ignored = llama_ignored,
+      .dropouts.attention = "attention_dropout",
+      .uses_padding = true,
+      .kept = "mtp.",
+      .keys = &llama_keys,
+      .order = qwen3_5_order,
+      .activation = "silu",
+      .norm = NORM_RMS_1,
+      .norm_eps = 1e-6,
+      .pad_token_id = -1,
+      .paths = { LLAMA_PATHS, LLAMA_NORM2, HEAD_NORMS, LINEAR_ATTENTION },
+      .qkv_bias = BIASES_FROM_CONFIG,
+      .output_bias = BIASES_FROM_CONFIG,
+      .head_size = 256,
+      .rotary = 0.25,
+      .linear_interval = 4,
+      .gated_attention = true },
     { .model_type = "granite",
       LLAMA_LIKE,
       .keys = &llama_keys,

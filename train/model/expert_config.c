@@ -131,7 +131,9 @@ bool model_config_has(const struct model_config *config, enum module module, siz
     bool shared = module >= MODULE_SHARED_GATE_UP && module <= MODULE_SHARED_UP;
 
     shared = shared || module == MODULE_SHARED_DOWN || module == MODULE_SHARED_ROUTER;
-    if (!config->architecture->paths[module] || (shared && config->shared_size == 0))
+    if (!config->architecture->paths[module] || (shared && config->shared_size == 0) ||
+        (module_in_block(module) &&
+         !module_in_mixer(module, model_config_is_linear(config, layer))))
         return false;
     return !(sparse ? module_is_dense(module) : module_is_sparse(module));
 }

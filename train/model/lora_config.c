@@ -279,7 +279,7 @@ static size_t count_adapted(const struct reading *reading, enum module module,
     return all;
 }
 
-/* Mark a module of the blocks if all layers have an adapter on it. */
+/* Mark a module of the blocks if all layers that have it have an adapter on it. */
 static bool mark_in_blocks(struct reading *reading, enum module module, struct text *name,
                            struct error *err)
 {

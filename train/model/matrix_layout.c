@@ -12,8 +12,13 @@ static size_t file_row(const struct matrix_layout *s, size_t i)
 {
     size_t size, group, head, unit, at;
 
-    if (s->storage != STORED_HEADS)
+    if (!storage_moves_rows(s->storage))
         return i;
+    if (s->storage == STORED_PAIRS) {
+        size = s->rows / (2 * s->heads);
+        head = i / size;
+        return (2 * (head % s->heads) + head / s->heads) * size + i % size;
+    }
     size = s->rows / (s->heads + 2 * s->kv_heads);
     group = s->heads / s->kv_heads;
     head = i / size;

@@ -5,7 +5,8 @@
  * A matrix of the model has `rows` outputs with `cols` elements each; a bias is a column
  * of outputs here. In a file it may be transposed, or its rows may be ordered by key head:
  * there, the query heads that share a key head come first, then that key head and its
- * value head; here, all of q, then k, then v.
+ * value head; here, all of q, then k, then v.  Or each query head is followed by its gate;
+ * here, all of q come before all gates.
  */
 #ifndef TRAIN_MODEL_MATRIX_LAYOUT_H
 #define TRAIN_MODEL_MATRIX_LAYOUT_H
@@ -15,7 +16,7 @@
 struct matrix_layout {
     enum storage storage;
     size_t rows, cols; /* of the whole matrix in the model */
-    size_t heads;      /* for STORED_HEADS: those of q, and of k and v */
+    size_t heads;      /* if rows are moved: those of q, and of k and v */
     size_t kv_heads;
     size_t item; /* bytes per element */
 };

@@ -137,6 +137,13 @@ static bool is_trained(const struct norm *norm)
            (norm->bias && norm->bias->trainable);
 }
 
+/* Return whether a part of linear attention between its linear layers is trained. */
+static bool mixer_is_trained(const struct block *b)
+{
+    return b->conv && (b->conv->trainable || b->a_log->trainable ||
+                       b->dt_bias->trainable || b->v_norm->trainable);
+}
+
 /* Return the index of the first sublayer, in the order of the forward pass, that is
  * trained. */
 static size_t first_trained_index(const struct model *m)
@@ -147,8 +154,8 @@ static size_t first_trained_index(const struct model *m)
         const struct block *b = &m->blocks[l];
         const bool trained[SUBLAYERS] = {
             [SUBLAYER_NORM1] = is_trained(&b->norm1),
-            [SUBLAYER_QKV] =
-                b->qkv.trained || is_trained(&b->q_norm) || is_trained(&b->k_norm),
+            [SUBLAYER_QKV] = b->qkv.trained || is_trained(&b->q_norm) ||
+                             is_trained(&b->k_norm) || mixer_is_trained(b),
             [SUBLAYER_O] = b->o.trained || is_trained(&b->post1),
             [SUBLAYER_NORM2] = is_trained(&b->norm2),
             /* what a block with experts trains is in one sublayer */
@@ -239,7 +246,7 @@ static void lay_out(struct model *m)
         make_window(m, &m->results[i]);
     if (m->shapes.buffers[BUFFER_CORRECT].step > 0)
         m->correct = arena_array(m->arena, m->shapes.rows, sizeof(*m->correct));
-    m->position_ids = arena_array(m->arena, m->shapes.slots ? m->shapes.rows : 0,
+    m->position_ids = arena_array(m->arena, m->shapes.slots ? m->shapes.rows + 1 : 0,
                                   sizeof(*m->position_ids));
 }
 

@@ -358,10 +358,11 @@ static void attention_backward(const struct pass *pass, size_t layer, struct ten
     const struct model_config *c = pass->model->config;
     struct tensor dqkv = pass_buffer(pass, BUFFER_DQKV, 0);
     size_t q = c->heads * c->head_size, kv = c->kv_heads * c->head_size;
+    size_t gate = c->architecture->gated_attention ? q : 0;
     const struct op_attention_backward op = {
         .dq = model_queries(pass, dqkv),
         .dk = model_keys(pass, dqkv),
-        .dv = tensor_columns(dqkv, q + kv, kv),
+        .dv = tensor_columns(dqkv, q + gate + kv, kv),
         .delta = pass_buffer(pass, BUFFER_DLSE, 0),
         .dout = datt,
         .forward = model_attention_op(pass, layer),
@@ -373,17 +374,26 @@ static void attention_backward(const struct pass *pass, size_t layer, struct ten
 
 static bool o_backward(const struct pass *pass, size_t layer)
 {
-    const struct model_config *c = pass->model->config;
     const struct block *b = &pass->model->blocks[layer];
-    struct tensor datt, dy;
+    size_t cols = b->o.base[0].in_count;
+    bool linear = model_config_is_linear(pass->model->config, layer);
+    bool gated = linear || pass->model->config->architecture->gated_attention;
+    struct tensor datt, dout = { 0 }, dy, x;
 
-    datt =
-        output_gradient(pass, c->heads * c->head_size, sublayer_index(layer, SUBLAYER_O));
+    datt = output_gradient(pass, cols, sublayer_index(layer, SUBLAYER_O));
     dy = delta_gradient(pass, layer, true);
-    stack_backward(pass, &b->o, layer, pass_buffer(pass, BUFFER_ATT, layer), dy, datt);
+    stack_backward_to_input(pass, &b->o, layer, dy, datt);
+    if (datt.data)
+        dout = model_gate_backward(pass, layer, datt);
+    /* a gate's backward pass computed x again */
+    x = gated && datt.data ? datt : model_gate_attention(pass, layer);
+    stack_backward_to_weights(pass, &b->o, x, dy, datt.data != NULL);
     if (!datt.data)
         return false;
-    attention_backward(pass, layer, datt);
+    if (linear)
+        model_delta_backward(pass, layer, dout);
+    else
+        attention_backward(pass, layer, dout);
     return true;
 }
 

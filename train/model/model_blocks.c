@@ -175,7 +175,7 @@ static void make_stack(const struct model *m, size_t layer, enum module first,
     out->u_cols = u;
     if (m->shapes.lora.dora && u > 0)
         dora_open(m, layer, first, last, out);
-    out->folded = out->folded && out->base_count > 0; /* some layers lack the stack */
+    out->folded = out->folded && u > 0; /* some layers lack the stack, or its adapters */
     out->u_after_y = out->u_after_y && out->folded;
     if (out->folded)
         fold(out);
@@ -246,6 +246,10 @@ void model_make_block(const struct model *m, size_t layer, struct block *out)
         .norm2 = model_norm_of(m, MODULE_NORM2, layer),
         .q_norm = model_norm_of(m, MODULE_Q_NORM, layer),
         .k_norm = model_norm_of(m, MODULE_K_NORM, layer),
+        .conv = model_find(m, MODULE_CONV, PART_WEIGHT, layer),
+        .a_log = model_find(m, MODULE_A_LOG, PART_WEIGHT, layer),
+        .dt_bias = model_find(m, MODULE_DT_BIAS, PART_WEIGHT, layer),
+        .v_norm = model_find(m, MODULE_V_NORM, PART_WEIGHT, layer),
         .post1 = model_norm_of(m, MODULE_POST1, layer),
         .post2 = model_norm_of(m, MODULE_POST2, layer),
         .qkv = stack_of(m, STACK_QKV, BUFFER_U_QKV, BUFFER_QKV),
@@ -264,8 +268,8 @@ void model_make_block(const struct model *m, size_t layer, struct block *out)
         .rope = windowed && c->has_local ? BUFFER_ROPE_LOCAL : BUFFER_ROPE,
         .scale = (float)scale,
     };
-    make_stack(m, layer, MODULE_QKV, MODULE_V, &out->qkv);
-    make_stack(m, layer, MODULE_O, MODULE_O, &out->o);
+    make_stack(m, layer, MODULE_QKV, MODULE_IN_A, &out->qkv);
+    make_stack(m, layer, MODULE_O, MODULE_OUT, &out->o);
     make_stack(m, layer, MODULE_GATE_UP, MODULE_SHARED_UP, &out->gate_up);
     make_stack(m, layer, MODULE_DOWN, MODULE_SHARED_DOWN, &out->down);
     if (out->sparse) {

@@ -12,6 +12,7 @@
 #include "base/size.h"
 #include "train/model/expert_config.h"
 #include "train/model/layer_rotation.h"
+#include "train/model/linear_layers.h"
 
 /* transformers/activations.py; gelu_fast is gelu_new with its factors in another order */
 static const struct activation_row {
@@ -626,6 +627,7 @@ static void read_all(struct reader *r, struct model_config *out)
     read_eos(r, out);
     layer_rotation_read(r->root, r->file, r->arena, out, r->err);
     expert_config_read(r->root, r->file, r->arena, out, r->err);
+    linear_layers_read(r->root, r->file, r->arena, out, r->err);
     read_window(r, out);
     read_dropouts(r, out);
 }

@@ -51,6 +51,10 @@ struct model_config {
     struct rope rope;
     struct rope rope_local; /* for layers with a window, if has_local */
     bool has_local;
+    const bool *linear;       /* by layer, whether attention is linear; NULL: in none */
+    struct linear_attention { /* of these layers */
+        size_t heads, key_heads, key_size, value_size, taps;
+    } delta;
     /* 0 to below 1; dropout_keys */
     double embed_dropout, residual_dropout, attention_dropout;
     bool tied;   /* lm_head shares embed_tokens */
@@ -91,6 +95,22 @@ bool model_config_has(const struct model_config *config, enum module module,
 size_t model_config_mlp_size(const struct model_config *config);
 /* Return the columns of all MLPs that a row passes through in a block. */
 size_t model_config_active_size(const struct model_config *config);
+/* Return whether a layer has linear attention. */
+static inline bool model_config_is_linear(const struct model_config *config, size_t layer)
+{
+    return config->linear && config->linear[layer];
+}
+
+/* Return the columns of q, k and v together, and those of the values, in such layers. */
+static inline size_t linear_attention_values(const struct linear_attention *delta)
+{
+    return delta->heads * delta->value_size;
+}
+
+static inline size_t linear_attention_columns(const struct linear_attention *delta)
+{
+    return 2 * delta->key_heads * delta->key_size + linear_attention_values(delta);
+}
 
 /* Return the positions that the model is meant for; SIZE_MAX: its angles adapt to any
  * length. */

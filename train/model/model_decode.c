@@ -131,6 +131,18 @@ bool model_prefill(struct model *model, size_t slot, const int32_t *tokens, size
     return pass_finish_logits(&pass, logits, 1, err);
 }
 
+/* Linear attention continues each sequence by one row. */
+static void upload_ones(const struct pass *pass)
+{
+    struct model *m = pass->model;
+
+    if (!m->config->linear)
+        return;
+    for (size_t i = 0; i <= pass->sequences; i++)
+        m->position_ids[i] = (int32_t)i;
+    upload_ids(pass, BUFFER_OFFSETS, m->position_ids, pass->sequences + 1);
+}
+
 bool model_decode_step(struct model *model, const int32_t *tokens, const int32_t *lengths,
                        float *logits, struct error *err)
 {
@@ -150,6 +162,7 @@ bool model_decode_step(struct model *model, const int32_t *tokens, const int32_t
     pass.decoding = true;
     upload_ids(&pass, BUFFER_TOKENS, tokens, slots);
     upload_ids(&pass, BUFFER_POSITIONS, lengths, slots);
+    upload_ones(&pass);
     model_rope_reach(model, 1);
     model_run_forward(&pass);
     pass_logits(&pass, pass_buffer(&pass, BUFFER_H_LAST, 0), logits);

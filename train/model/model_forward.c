@@ -78,26 +78,46 @@ struct tensor model_keys(const struct pass *pass, struct tensor qkv)
 {
     const struct model_config *c = pass->model->config;
 
-    return tensor_columns(qkv, c->heads * c->head_size, c->kv_heads * c->head_size);
+    size_t q = c->heads * c->head_size, kv = c->kv_heads * c->head_size;
+
+    if (c->architecture->gated_attention && qkv.cols > q + kv) /* not after their norms */
+        q *= 2;
+    return tensor_columns(qkv, q, kv);
 }
 
-/* q and k are adjacent: one call rotates both. */
-void model_rotate(const struct pass *pass, size_t layer, struct tensor qkv, bool inverse)
+static void rotate_heads(const struct pass *pass, size_t layer, struct tensor x,
+                         bool inverse)
 {
     const struct model_config *c = pass->model->config;
-    size_t heads = c->heads + c->kv_heads;
     const struct op_rope op = {
-        .x = tensor_columns(qkv, 0, heads * c->head_size),
+        .x = x,
         .table = pass_buffer(pass, pass->model->blocks[layer].rope, 0),
         .positions = pass_ids(pass, BUFFER_POSITIONS),
-        .heads = heads,
+        .heads = x.cols / c->head_size,
         .rotary = c->rotary,
         .interleaved = c->architecture->rotary_interleaved,
         .inverse = inverse,
     };
 
-    if (pass->model->blocks[layer].rotates)
-        pass->ops->rope(pass->be, &op);
+    pass->ops->rope(pass->be, &op);
+}
+
+/* Unless there is a gate between them, q and k are adjacent: one call rotates both. */
+void model_rotate(const struct pass *pass, size_t layer, struct tensor qkv, bool inverse)
+{
+    const struct model_config *c = pass->model->config;
+    struct tensor q = model_queries(pass, qkv), k = model_keys(pass, qkv);
+
+    if (!pass->model->blocks[layer].rotates)
+        return;
+    if (k.data != tensor_columns(qkv, q.cols, k.cols).data) {
+        rotate_heads(pass, layer, q, inverse);
+        rotate_heads(pass, layer, k, inverse);
+        return;
+    }
+    rotate_heads(pass, layer,
+                 tensor_columns(qkv, 0, (c->heads + c->kv_heads) * c->head_size),
+                 inverse);
 }
 
 static void head_norm(const struct pass *pass, const struct norm *norm, struct tensor x,
@@ -150,17 +170,18 @@ struct op_attention model_attention_op(const struct pass *pass, size_t layer)
     const struct block *b = &pass->model->blocks[layer];
     struct tensor qkv = pass_buffer(pass, BUFFER_QKV, layer);
     struct tensor qk = pass_buffer(pass, BUFFER_QK, layer);
-    size_t kv = c->kv_heads * c->head_size;
+    size_t q = c->heads * c->head_size, kv = c->kv_heads * c->head_size;
+    size_t gate = c->architecture->gated_attention ? q : 0;
 
     if (!qk.data)
         qk = qkv;
     return (struct op_attention) {
         .dropout = attention_dropout(pass, layer),
-        .out = pass_buffer(pass, BUFFER_ATT, layer),
+        .out = tensor_columns(pass_buffer(pass, BUFFER_ATT, layer), 0, q),
         .lse = pass_buffer(pass, BUFFER_LSE, layer),
         .q = model_queries(pass, qk),
         .k = model_keys(pass, qk),
-        .v = tensor_columns(qkv, c->heads * c->head_size + kv, kv),
+        .v = tensor_columns(qkv, q + gate + kv, kv),
         .offsets = pass_ids(pass, BUFFER_OFFSETS),
         .sequences = pass->sequences,
         .longest = pass->longest,
@@ -247,7 +268,7 @@ static void forward_attention(const struct pass *pass, size_t layer, bool recomp
     struct tensor x_in = pass_buffer(pass, BUFFER_X_IN, layer);
     struct tensor h1 = pass_buffer(pass, BUFFER_H1, layer);
     struct tensor qkv = pass_buffer(pass, BUFFER_QKV, layer);
-    struct tensor att = pass_buffer(pass, BUFFER_ATT, layer);
+    struct tensor att;
     struct op_rmsnorm norm1 = { .out = h1, .sum = x_in, .x = x_in };
 
     norm1.rstd = pass_buffer(pass, BUFFER_RSTD1, layer);
@@ -257,8 +278,13 @@ static void forward_attention(const struct pass *pass, size_t layer, bool recomp
         norm1.delta = residual_delta(pass);
     model_norm(pass, &b->norm1, norm1);
     stack_forward(pass, &b->qkv, layer, h1, qkv, 0);
-    prepare_qk(pass, layer, qkv);
-    model_run_attention(pass, layer);
+    if (model_config_is_linear(m->config, layer)) {
+        model_run_delta(pass, layer);
+    } else {
+        prepare_qk(pass, layer, qkv);
+        model_run_attention(pass, layer);
+    }
+    att = model_gate_attention(pass, layer);
     if (recompute && m->config->parallel)
         stack_recompute(pass, &b->o, layer, att);
     else

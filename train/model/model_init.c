@@ -11,6 +11,12 @@
 #include "train/model/model_internal.h"
 #include "train/model/model_pissa.h"
 
+/* Return whether a norm's weight is added to 1, if the architecture's are. */
+static bool is_offset(enum module module)
+{
+    return module != MODULE_V_NORM && module != MODULE_DT_BIAS;
+}
+
 /* As transformers' _init_weights: matrices are normal, norms one (Gemma's zero),
  * biases and the padding token's embedding zero.  GPT-2's outputs are smaller the more
  * layers there are. */
@@ -18,7 +24,8 @@ void model_init_weights(const struct model *m, size_t index, size_t first, size_
                         float *out)
 {
     const struct shape_parameter *p = &m->shapes.parameters[index];
-    bool output = p->module == MODULE_O || p->module == MODULE_DOWN;
+    bool output =
+        p->module == MODULE_O || p->module == MODULE_OUT || p->module == MODULE_DOWN;
     uint64_t seed = (uint64_t)m->plan->seed;
     double range = m->config->initializer_range;
     int64_t padding = -1;
@@ -29,13 +36,17 @@ void model_init_weights(const struct model *m, size_t index, size_t first, size_
     if (output && m->config->architecture->small_outputs)
         range /= sqrt(2 * (double)m->config->layers);
     for (size_t i = 0; i < count; i++)
-        if (p->rank == 2)
+        if (p->module == MODULE_A_LOG)
+            out[i] =
+                (float)log(0.01 + 15.99 * random_uniform(seed, RANDOM_INIT,
+                                                         (uint32_t)index, first + i));
+        else if (p->rank >= 2)
             out[i] = (int64_t)((first + i) / p->cols) == padding
                          ? 0
                          : (float)(range * random_normal(seed, RANDOM_INIT,
                                                          (uint32_t)index, first + i));
         else
-            out[i] = p->part == PART_BIAS || zero ? 0 : 1;
+            out[i] = p->part == PART_BIAS || (zero && is_offset(p->module)) ? 0 : 1;
 }
 
 /* Those of PiSSA, or PEFT's kaiming_uniform(a = sqrt(5)) for A: uniform within 1 / sqrt(in); zero for B. */

@@ -15,6 +15,11 @@
  * their outputs times weights that a router computes of h2 (kernels/ops_experts.h); and
  * the output of one more MLP that all rows pass through, if there is one, which may have a
  * factor of its own: model_experts.c.
+ * A gated architecture multiplies attention by sigmoid(gate), whose columns are those of
+ * Wqkv after q.  A block with linear attention has, in place of both,
+ *
+ *     mixed, z, b, a' = h1 Win^T       q, k, v = conv(mixed), decay and beta from a' and b
+ *     silu(z) * norm of each head of the gated delta rule (kernels/ops_delta.h)
  *
  * Some architectures multiply a, d and the logits by constants (struct factor_keys).  In
  * training, dropout applies to a, d, the embeddings and the attention weights, as the
@@ -28,7 +33,7 @@
 #include "train/model/shapes.h"
 #include "train/model/matrix_layout.h"
 
-enum { LINEARS = 3, PARTS = PART_LORA_MAGNITUDE + 1 };
+enum { LINEARS = 4, PARTS = PART_LORA_MAGNITUDE + 1 };
 
 /* Dropout in a block.  Each value selects a random stream, DROPS per block.  Resumed runs
  * depend on the values: do not renumber. */
@@ -107,7 +112,9 @@ struct norm {
 struct block {
     struct norm norm1, norm2;
     struct norm q_norm, k_norm; /* per head */
-    struct norm post1, post2;   /* of a and d, before they are added to the residual */
+    /* of linear attention; NULL: the block has none */
+    struct parameter *conv, *a_log, *dt_bias, *v_norm;
+    struct norm post1, post2; /* of a and d, before they are added to the residual */
     struct linear_stack qkv, o, gate_up, down;
     /* of a block with experts; gate_up and down are of the MLP next to them */
     bool sparse;
@@ -388,6 +395,24 @@ void model_forward_block(const struct pass *pass, size_t layer, bool recompute);
 void model_run_attention(const struct pass *pass, size_t layer);
 /* Return the operands of a block's attention. */
 struct op_attention model_attention_op(const struct pass *pass, size_t layer);
+/* model_delta.c.  Run linear attention, from BUFFER_QKV to BUFFER_ATT. */
+void model_run_delta(const struct pass *pass, size_t layer);
+/* What the output of attention is multiplied by, or its gradient. */
+struct gate_of {
+    struct tensor gate;
+    enum activation kind;
+};
+struct gate_of model_gate_of(const struct pass *pass, size_t layer, enum buffer buffer);
+/* Return the output of attention as the next layer reads it: normalized and multiplied by
+ * its gate, if it has one. */
+struct tensor model_gate_attention(const struct pass *pass, size_t layer);
+/* Back through that: return the gradient of the output of attention, or, of linear
+ * attention, of its normalized output.  What the next layer read overwrites datt if that
+ * layer is trained. */
+struct tensor model_gate_backward(const struct pass *pass, size_t layer,
+                                  struct tensor datt);
+/* Back through linear attention and its norm, in place, to BUFFER_DQKV. */
+void model_delta_backward(const struct pass *pass, size_t layer, struct tensor dout);
 /* Let the backend prepare for the attention of most batches, in the background. */
 void model_expect_attention(struct model *m);
 /* Return the columns of q and k, or of their gradients, in a buffer that starts with

@@ -73,7 +73,7 @@ static bool read_outputs(const struct model *m, const struct model_rows *rows,
 {
     const struct parameter *p = rows->parameter;
     struct matrix_layout layout = {
-        .storage = p->stored == STORED_HEADS ? STORED_HEADS : STORED_ROWS,
+        .storage = storage_moves_rows(p->stored) ? p->stored : STORED_ROWS,
         .rows = p->rows,
         .cols = t->rank == 1 ? 1 : t->shape[1],
         .heads = m->config->heads,

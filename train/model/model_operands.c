@@ -9,7 +9,8 @@ struct tensor pass_buffer(const struct pass *pass, enum buffer buffer, size_t la
     const struct shape_buffer *b = &pass->model->shapes.buffers[buffer];
     size_t rows = b->rows_are_n ? pass->rows : b->rows;
     size_t cols = b->cols_are_n ? pass->rows : b->cols;
-    char *data = pass->model->buffers + b->at + (b->count > 1 ? layer : 0) * b->step;
+    size_t instance = b->count <= 1 ? 0 : b->index ? b->index[layer] : layer;
+    char *data = pass->model->buffers + b->at + instance * b->step;
 
     if (b->step == 0)
         return (struct tensor) { 0 };

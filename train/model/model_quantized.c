@@ -16,8 +16,8 @@ void model_dequantize(const struct model *model, const struct parameter *p)
         .out = p->copy,
         .x = p->quantized,
         .through = p->dequantized_format,
-        .heads = p->stored == STORED_HEADS ? model->config->heads : 0,
-        .kv_heads = model->config->kv_heads,
+        .heads = storage_moves_rows(p->stored) ? model->config->heads : 0,
+        .kv_heads = p->stored == STORED_PAIRS ? 0 : model->config->kv_heads,
     };
 
     model->be->ops->dequantize(model->be, &op);
@@ -57,7 +57,7 @@ static bool make_codes(const struct model *m, const struct parameter *p,
     struct parameter as_stored = *p;
     size_t step = model_span_rows(p);
 
-    if (p->stored == STORED_HEADS)
+    if (storage_moves_rows(p->stored))
         as_stored.stored = STORED_ROWS;
     for (size_t row = 0; row < p->rows; row += step) {
         size_t rows = p->rows - row < step ? p->rows - row : step;

@@ -68,6 +68,8 @@ struct tensor_source model_stored_shape(const struct parameter *p)
 {
     bool transposed = p->stored == STORED_COLUMNS;
 
+    if (p->rank == 3) /* of a convolution */
+        return (struct tensor_source) { .rank = 3, .shape = { p->rows, 1, p->cols } };
     return (
         struct tensor_source) { .rank = p->rank,
                                 .shape = { p->rank == 1 || transposed ? p->cols : p->rows,

@@ -136,6 +136,20 @@ static const struct shape_parameter *parameter_at(const struct model *m, const v
     return NULL;
 }
 
+/* Return the layer that has an instance of a buffer. */
+static int64_t layer_with(const struct model *m, const struct shape_buffer *b,
+                          size_t instance)
+{
+    bool linear =
+        b == &m->shapes.buffers[BUFFER_CONV] || b == &m->shapes.buffers[BUFFER_DECAY] ||
+        b == &m->shapes.buffers[BUFFER_BETA] || b == &m->shapes.buffers[BUFFER_RSTD_V];
+
+    for (size_t l = 0; b->index && l < m->config->layers; l++)
+        if (b->index[l] == instance && model_config_is_linear(m->config, l) == linear)
+            return (int64_t)l;
+    return (int64_t)instance;
+}
+
 /* Return the buffer at an address, and its layer; -1 if there is only one instance. */
 static const struct shape_buffer *buffer_at(const struct model *m, const void *data,
                                             int64_t *layer)
@@ -150,7 +164,7 @@ static const struct shape_buffer *buffer_at(const struct model *m, const void *d
         if (b->step == 0 || at < from || at >= from + b->count * b->step)
             continue;
         if (b->count > 1)
-            *layer = (int64_t)((size_t)(at - from) / b->step);
+            *layer = layer_with(m, b, (size_t)(at - from) / b->step);
         return b;
     }
     return NULL;
@@ -187,6 +201,10 @@ static const char *const other_names[BUFFERS] = {
     [BUFFER_DROPPED] = "residual stream",
     [BUFFER_DH] = "norm or attention",
     [BUFFER_DQKV] = "q, k, v",
+    [BUFFER_DCONV] = "convolution",
+    [BUFFER_DDECAY] = "decays",
+    [BUFFER_DBETA] = "decays",
+    [BUFFER_NORMED] = "attention",
     [BUFFER_DACT] = "mlp",
     [BUFFER_LORA_G] = "lora",
 };

@@ -34,6 +34,8 @@ static const char *const llava_towers[] = {
     NULL,
 };
 static const char *const qwen_towers[] = { "visual.", "model.visual.", NULL };
+/* mtp: layers that predict further tokens, which transformers does not have */
+static const char *const qwen3_5_towers[] = { "model.visual.", "mtp.", NULL };
 
 static const struct multimodal rows[] = {
     { .model_type = "gemma3",
@@ -69,6 +71,11 @@ static const struct multimodal rows[] = {
       .flat = true,
       .names = qwen2_vl_names,
       .towers = qwen_towers },
+    { .model_type = "qwen3_5",
+      .text_type = "qwen3_5_text",
+      .fixed_text = true,
+      .names = qwen3_vl_names,
+      .towers = qwen3_5_towers },
     { .model_type = "qwen3_vl",
       .text_type = "qwen3_vl_text",
       .fixed_text = true,
@@ -132,6 +139,12 @@ static const struct text_type {
           "{\"vocab_size\": 151936, \"hidden_size\": 4096, \"intermediate_size\": 22016, "
           "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, "
           "\"num_key_value_heads\": 32, \"max_position_embeddings\": 32768}" },
+    { .model_type = "qwen3_5_text",
+      .architecture = "qwen3_5_text",
+      .defaults =
+          "{\"vocab_size\": 248320, \"hidden_size\": 4096, \"intermediate_size\": 12288, "
+          "\"num_hidden_layers\": 32, \"num_attention_heads\": 16, "
+          "\"num_key_value_heads\": 4, \"max_position_embeddings\": 32768}" },
     { .model_type = "qwen3_vl_text",
       .architecture = "qwen3",
       .defaults =

@@ -20,8 +20,8 @@ static const struct {
     enum dim z;        /* of the buffer of weight-decomposed adapters */
     bool u_after_y;    /* if folded, x A^T follows x W^T in its buffer */
 } stacks[STACKS] = {
-    [STACK_QKV] = { MODULE_QKV, MODULE_V, DIM_QKV, DIM_U_QKV, DIM_Z_QKV, true },
-    [STACK_O] = { MODULE_O, MODULE_O, DIM_C, DIM_U_O, DIM_Z_O, false },
+    [STACK_QKV] = { MODULE_QKV, MODULE_IN_A, DIM_QKV, DIM_U_QKV, DIM_Z_QKV, true },
+    [STACK_O] = { MODULE_O, MODULE_OUT, DIM_C, DIM_U_O, DIM_Z_O, false },
     [STACK_GATE_UP] = { MODULE_GATE_UP, MODULE_SHARED_UP, DIM_GATE_UP, DIM_U_GATE_UP,
                         DIM_Z_GATE_UP, true },
     [STACK_DOWN] = { MODULE_DOWN, MODULE_SHARED_DOWN, DIM_C, DIM_U_DOWN, DIM_Z_DOWN,
@@ -104,6 +104,43 @@ static void dims_experts(struct shapes_builder *m, const struct model_config *c)
     d[DIM_SHARED_4] = factors * 4;
 }
 
+/* Of layers with linear attention; and of the gate of others. */
+static void dims_mixers(struct shapes_builder *m, const struct model_config *c)
+{
+    const struct linear_attention *delta = &c->delta;
+    size_t *d = m->dims;
+
+    d[DIM_Q_GATE] = (c->architecture->gated_attention ? 2 : 1) * d[DIM_Q];
+    d[DIM_QKV] = d[DIM_Q_GATE] + 2 * d[DIM_KV];
+    d[DIM_ATT] = d[DIM_Q];
+    d[DIM_GATED] = c->architecture->gated_attention ? d[DIM_Q] : 0;
+    if (!c->linear)
+        return;
+    d[DIM_CONV] = linear_attention_columns(delta);
+    d[DIM_TAPS] = delta->taps;
+    d[DIM_VALUE_HEADS] = delta->heads;
+    d[DIM_VALUE] = delta->value_size;
+    d[DIM_VALUES] = linear_attention_values(delta);
+    d[DIM_STATE] = shapes_times(m, d[DIM_VALUES], delta->key_size);
+    d[DIM_QKV] = max(d[DIM_QKV], d[DIM_CONV] + d[DIM_VALUES] + 2 * delta->heads);
+    d[DIM_ATT] = d[DIM_GATED] = max(d[DIM_Q], d[DIM_VALUES]);
+}
+
+/* Number the layers of each kind. */
+static void index_mixers(struct shapes_builder *m, const struct model_config *c)
+{
+    size_t linear = 0;
+
+    if (!c->linear)
+        return;
+    m->out->mixer_index = arena_array(m->arena, c->layers, sizeof(*m->out->mixer_index));
+    for (size_t l = 0; l < c->layers; l++) {
+        m->out->mixer_index[l] = c->linear[l] ? linear : l - linear;
+        linear += c->linear[l];
+    }
+    m->out->linear_layers = linear;
+}
+
 static void dims_model(struct shapes_builder *m, const struct model_config *c)
 {
     const char *const *has = c->architecture->paths;
@@ -119,8 +156,9 @@ static void dims_model(struct shapes_builder *m, const struct model_config *c)
     d[DIM_H] = c->heads;
     d[DIM_Q] = shapes_times(m, c->heads, c->head_size);
     d[DIM_KV] = shapes_times(m, c->kv_heads, c->head_size);
-    d[DIM_QKV] = d[DIM_Q] + 2 * d[DIM_KV];
-    d[DIM_WIDE] = max(d[DIM_C], d[DIM_Q]);
+    dims_mixers(m, c);
+    index_mixers(m, c);
+    d[DIM_WIDE] = max(d[DIM_C], d[DIM_ATT]);
     d[DIM_MID] = c->parallel ? 0 : d[DIM_C];
     d[DIM_STATS] = norm_is_centered(c->architecture->norm) ? 2 : 1;
     d[DIM_C_2] = c->one_norm ? 0 : d[DIM_C];
@@ -282,8 +320,8 @@ static void dims_rounded(struct shapes_builder *m, size_t rows)
     size_t *d = m->dims;
     size_t gate_up = shapes_gate_up_columns(m->config, d[DIM_MLP]);
     size_t widest = max(max(d[DIM_C], d[DIM_QKV]), gate_up);
-    size_t inputs = 2 * d[DIM_C] + d[DIM_Q] + d[DIM_MLP];
-    size_t weights = shapes_times(m, d[DIM_C], d[DIM_QKV] + d[DIM_Q]) +
+    size_t inputs = 2 * d[DIM_C] + d[DIM_ATT] + d[DIM_MLP];
+    size_t weights = shapes_times(m, d[DIM_C], d[DIM_QKV] + d[DIM_ATT]) +
                      shapes_times(m, d[DIM_C], gate_up + d[DIM_MLP]);
 
     d[DIM_ROUNDED_DY] = d[DIM_ROUNDED_W] = d[DIM_ROUNDED_X] = 0;
@@ -300,6 +338,9 @@ static void dims_batch(struct shapes_builder *m, size_t rows, size_t sequences)
     size_t *d = m->dims;
 
     dims_rounded(m, rows);
+    if (m->config->linear)
+        d[DIM_CHUNKS] = op_delta_chunks(rows, sequences);
+    d[DIM_DCHUNKS] = m->plan->device.kind == DEVICE_CPU ? 0 : d[DIM_CHUNKS];
     d[DIM_N] = rows;
     d[DIM_OFFSETS] = sequences + 1;
     d[DIM_V_ROW] = shapes_logits_row(&m->plan->device, d[DIM_V]);
@@ -328,6 +369,11 @@ static void dims_cache(struct shapes_builder *m)
     s->slot_rows = shapes_slot_rows(m->plan, m->config);
     m->dims[DIM_POSITIONS] = max(s->rows, s->slot_rows);
     m->dims[DIM_CACHE] = shapes_times(m, s->slots, s->slot_rows);
+    if (!m->config->linear)
+        return;
+    m->dims[DIM_OFFSETS] = max(m->dims[DIM_OFFSETS], s->slots + 1);
+    m->dims[DIM_SLOTS] = s->slots;
+    m->dims[DIM_CONV_ROWS] = s->slots * (m->config->delta.taps - 1);
 }
 
 static void dims_distill(struct shapes_builder *m)

@@ -109,6 +109,10 @@ enum buffer {
     BUFFER_QK,
     BUFFER_RSTD_Q, /* (N, H) */
     BUFFER_RSTD_K, /* (N, K) */
+    BUFFER_CONV,   /* linear attention: q, k and v after the convolution */
+    BUFFER_DECAY,
+    BUFFER_BETA,   /* of each head and row, fp32 */
+    BUFFER_RSTD_V, /* of the norm of its output */
     BUFFER_ATT,    /* attention output (N, H D) */
     BUFFER_LSE,    /* (H, N) */
     BUFFER_POST1,  /* output of attention before its norm, if it has one, fp32 (N, C) */
@@ -155,7 +159,9 @@ enum buffer {
     BUFFER_EXPERT_X,      /* input of the experts (M, C) */
     BUFFER_EXPERT_ACT,    /* (M, I); overwritten like ACT */
     BUFFER_SHARED_IDS,    /* int32, scratch of the routing to one expert */
-    BUFFER_X_LAST,        /* residual after the last block */
+    BUFFER_NORMED, /* output of linear attention after its norm; then its gradient */
+    BUFFER_GATED,  /* output of attention times its gate */
+    BUFFER_X_LAST, /* residual after the last block */
     BUFFER_RSTD,
     BUFFER_H_LAST, /* output of the last norm */
     /* output of attention or MLP, to be added to the residual, fp32 (N, C) */
@@ -168,6 +174,11 @@ enum buffer {
     BUFFER_DH, /* gradient of the output of a norm or of attention (N, max(C, H D)) */
     BUFFER_DQKV,
     BUFFER_DACT,
+    BUFFER_DCONV, /* gradient of CONV; then of DECAY and BETA */
+    BUFFER_DDECAY,
+    BUFFER_DBETA,
+    BUFFER_STATES,
+    BUFFER_DSTATES,       /* scratch of op_delta_backward */
     BUFFER_DPOST,         /* gradient of POST1 or POST2, fp32 */
     BUFFER_DPOST_COPY,    /* like DX_COPY */
     BUFFER_DROUTER,       /* gradient of the router's logits (N, E) */
@@ -223,6 +234,9 @@ enum buffer {
     /* one per block, if the plan generates: keys and values of the previous rows of each
      * sequence (slots * slot_rows, K D) */
     BUFFER_VALUES,
+    /* the same of linear attention: the last rows that the convolution reads, the states */
+    BUFFER_CONV_STATE,
+    BUFFER_DELTA_STATE,
     BUFFERS
 };
 
@@ -243,7 +257,9 @@ struct shape_buffer {
     size_t rows, cols;  /* 0: does not exist */
     /* sized by the rows of the batch, not of the largest batch */
     bool rows_are_n, cols_are_n;
-    size_t count;    /* instances: 1, or one per block */
+    size_t count; /* instances: 1, or one per block, or per block of a kind */
+    /* by layer, its instance; NULL: the layer's number */
+    const size_t *index;
     size_t at, step; /* bytes from the start of the buffers; bytes per instance */
     bool activation; /* counted as activations, otherwise as workspace */
 };
@@ -295,6 +311,10 @@ struct shapes {
     /* in a segment: from which element on the matrices of each level of the backward pass
      * are; levels + 1, the last is matrices_end */
     size_t *level_starts;
+    /* by layer, its number among those with, and without, linear attention; NULL: no layer
+     * has it */
+    size_t *mixer_index;
+    size_t linear_layers;
     size_t levels;
     bool shards_gradients, shards_weights, shards_blocks;
     /* elements from the start of the gradients; without lanes the tail is at

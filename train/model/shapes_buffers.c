@@ -22,21 +22,36 @@ enum life {
     LIFE_ONCE
 };
 
+/* The blocks that have it. */
+enum mixers { MIXERS_ALL, MIXERS_FULL, MIXERS_LINEAR };
+
 static const struct buffer_row {
     const char *name;
     enum kind kind;
     enum dim rows, cols;
     enum life life;
     bool activation;
+    enum mixers mixers; /* of those with one per block */
 } buffer_rows[BUFFERS] = {
     [BUFFER_X_IN] = { "block input", KIND_FP32, DIM_N, DIM_C, LIFE_BLOCK, true },
     [BUFFER_RSTD1] = { "first norm", KIND_FP32, DIM_STATS, DIM_N, LIFE_KEPT, true },
     [BUFFER_QKV] = { "q, k, v", KIND_COMPUTE, DIM_N, DIM_QKV_U, LIFE_KEPT, true },
-    [BUFFER_QK] = { "norms of heads", KIND_COMPUTE, DIM_N, DIM_QK, LIFE_KEPT, true },
-    [BUFFER_RSTD_Q] = { "norms of heads", KIND_FP32, DIM_N, DIM_HEADS, LIFE_KEPT, true },
-    [BUFFER_RSTD_K] = { "norms of heads", KIND_FP32, DIM_N, DIM_K, LIFE_KEPT, true },
-    [BUFFER_ATT] = { "attention", KIND_COMPUTE, DIM_N, DIM_Q, LIFE_KEPT, true },
-    [BUFFER_LSE] = { "attention", KIND_FP32, DIM_H, DIM_N, LIFE_KEPT, true },
+    [BUFFER_QK] = { "norms of heads", KIND_COMPUTE, DIM_N, DIM_QK, LIFE_KEPT, true,
+                    MIXERS_FULL },
+    [BUFFER_RSTD_Q] = { "norms of heads", KIND_FP32, DIM_N, DIM_HEADS, LIFE_KEPT, true,
+                        MIXERS_FULL },
+    [BUFFER_RSTD_K] = { "norms of heads", KIND_FP32, DIM_N, DIM_K, LIFE_KEPT, true,
+                        MIXERS_FULL },
+    [BUFFER_CONV] = { "convolution", KIND_COMPUTE, DIM_N, DIM_CONV, LIFE_KEPT, true,
+                      MIXERS_LINEAR },
+    [BUFFER_DECAY] = { "decays", KIND_FP32, DIM_N, DIM_VALUE_HEADS, LIFE_KEPT, true,
+                       MIXERS_LINEAR },
+    [BUFFER_BETA] = { "decays", KIND_FP32, DIM_N, DIM_VALUE_HEADS, LIFE_KEPT, true,
+                      MIXERS_LINEAR },
+    [BUFFER_RSTD_V] = { "norms of heads", KIND_FP32, DIM_N, DIM_VALUE_HEADS, LIFE_KEPT,
+                        true, MIXERS_LINEAR },
+    [BUFFER_ATT] = { "attention", KIND_COMPUTE, DIM_N, DIM_ATT, LIFE_KEPT, true },
+    [BUFFER_LSE] = { "attention", KIND_FP32, DIM_H, DIM_N, LIFE_KEPT, true, MIXERS_FULL },
     [BUFFER_POST1] = { "added by attention", KIND_FP32, DIM_N, DIM_POST, LIFE_KEPT,
                        true },
     [BUFFER_RSTD_POST1] = { "added by attention", KIND_FP32, DIM_POST_STATS, DIM_N,
@@ -87,6 +102,10 @@ static const struct buffer_row {
                             LIFE_ONCE, true },
     [BUFFER_SHARED_IDS] = { "shared expert", KIND_FP32, DIM_N, DIM_SHARED_4, LIFE_ONCE,
                             true },
+    [BUFFER_NORMED] = { "norms of heads", KIND_COMPUTE, DIM_N, DIM_GATED, LIFE_ONCE,
+                        true },
+    [BUFFER_GATED] = { "gated attention", KIND_COMPUTE, DIM_N, DIM_GATED, LIFE_ONCE,
+                       true },
     [BUFFER_X_LAST] = { "last norm", KIND_FP32, DIM_N, DIM_C, LIFE_ONCE, true },
     [BUFFER_RSTD] = { "last norm", KIND_FP32, DIM_STATS, DIM_N, LIFE_ONCE, true },
     [BUFFER_H_LAST] = { "last norm", KIND_COMPUTE, DIM_N, DIM_C, LIFE_ONCE, true },
@@ -97,6 +116,11 @@ static const struct buffer_row {
     [BUFFER_DH] = { "gradient", KIND_COMPUTE, DIM_N, DIM_WIDE, LIFE_ONCE, true },
     [BUFFER_DQKV] = { "gradient", KIND_COMPUTE, DIM_N, DIM_QKV_U, LIFE_ONCE, true },
     [BUFFER_DACT] = { "gradient", KIND_COMPUTE, DIM_N, DIM_DACT, LIFE_ONCE, true },
+    [BUFFER_DCONV] = { "gradient", KIND_COMPUTE, DIM_N, DIM_CONV, LIFE_ONCE, true },
+    [BUFFER_DDECAY] = { "gradient", KIND_FP32, DIM_N, DIM_VALUE_HEADS, LIFE_ONCE, true },
+    [BUFFER_DBETA] = { "gradient", KIND_FP32, DIM_N, DIM_VALUE_HEADS, LIFE_ONCE, true },
+    [BUFFER_STATES] = { "states", KIND_FP32, DIM_CHUNKS, DIM_STATE, LIFE_ONCE, true },
+    [BUFFER_DSTATES] = { "states", KIND_FP32, DIM_DCHUNKS, DIM_STATE, LIFE_ONCE, true },
     [BUFFER_DPOST] = { "gradient", KIND_FP32, DIM_N, DIM_POST_DX, LIFE_ONCE, true },
     [BUFFER_DPOST_COPY] = { "gradient", KIND_COMPUTE, DIM_N, DIM_POST_COPY, LIFE_ONCE,
                             true },
@@ -158,16 +182,32 @@ static const struct buffer_row {
     [BUFFER_CORRECT] = { "hits", KIND_FP32, DIM_ONE, DIM_CORRECT, LIFE_ONCE, false },
     [BUFFER_DORA_NORM] = { "norms of weights", KIND_FP32, DIM_ONE, DIM_DORA_NORM,
                            LIFE_CACHE, false },
-    [BUFFER_KEYS] = { "cache", KIND_COMPUTE, DIM_CACHE, DIM_KV, LIFE_CACHE, true },
-    [BUFFER_VALUES] = { "cache", KIND_COMPUTE, DIM_CACHE, DIM_KV, LIFE_CACHE, true },
+    [BUFFER_KEYS] = { "cache", KIND_COMPUTE, DIM_CACHE, DIM_KV, LIFE_CACHE, true,
+                      MIXERS_FULL },
+    [BUFFER_VALUES] = { "cache", KIND_COMPUTE, DIM_CACHE, DIM_KV, LIFE_CACHE, true,
+                        MIXERS_FULL },
+    [BUFFER_CONV_STATE] = { "cache", KIND_COMPUTE, DIM_CONV_ROWS, DIM_CONV, LIFE_CACHE,
+                            true, MIXERS_LINEAR },
+    [BUFFER_DELTA_STATE] = { "cache", KIND_FP32, DIM_SLOTS, DIM_STATE, LIFE_CACHE, true,
+                             MIXERS_LINEAR },
 };
 
-static size_t instances(const struct shapes_builder *m, enum life life)
+/* Return how many blocks have a buffer. */
+static size_t blocks_with(const struct shapes_builder *m, enum mixers mixers)
+{
+    size_t layers = m->config->layers, linear = m->out->linear_layers;
+
+    return mixers == MIXERS_LINEAR ? linear
+           : mixers == MIXERS_FULL ? layers - linear
+                                   : layers;
+}
+
+static size_t instances(const struct shapes_builder *m, const struct buffer_row *row)
 {
     bool alone = m->plan->generation.alone; /* there is no backward pass */
-    size_t layers = m->config->layers;
+    size_t layers = blocks_with(m, row->mixers);
 
-    switch (life) {
+    switch (row->life) {
     case LIFE_BLOCK:
         return alone ? 1 : layers;
     case LIFE_CACHE:
@@ -212,7 +252,8 @@ void shapes_add_buffers(struct shapes_builder *m)
             .rows_are_n = row->rows == DIM_N,
             .cols_are_n = row->cols == DIM_N,
             .activation = row->activation,
-            .count = instances(m, row->life),
+            .count = instances(m, row),
+            .index = row->mixers == MIXERS_ALL ? NULL : m->out->mixer_index,
             .at = at,
         };
         bytes = shapes_times(m, shapes_times(m, b->rows, b->cols),

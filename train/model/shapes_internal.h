@@ -46,13 +46,28 @@ enum dim {
     DIM_HEADS,  /* query heads, if QK exists; 1 if one norm is of all */
     DIM_Q_NORM, /* columns of a norm of q, and of one of k */
     DIM_K_NORM,
-    DIM_P,       /* learned positions */
-    DIM_STATS,   /* values that a norm keeps per row: 1; layer norm 2 */
-    DIM_MID,     /* C; 0 in parallel blocks */
-    DIM_C_2,     /* C; 0 if blocks have one norm */
-    DIM_STATS_2, /* DIM_STATS; 0 if blocks have one norm */
-    DIM_BARE,    /* C, if norms have no parameters */
-    DIM_ROTARY,  /* columns of a head that are rotated */
+    DIM_P,      /* learned positions */
+    DIM_Q_GATE, /* H D, twice with a gate */
+    /* linear attention: columns of q, k and v together, taps of their convolution, columns
+     * and heads of the values, columns of one, values of their state */
+    DIM_CONV,
+    DIM_TAPS,
+    DIM_VALUES,
+    DIM_VALUE_HEADS,
+    DIM_VALUE,
+    DIM_STATE,
+    DIM_CHUNKS,    /* of the largest batch */
+    DIM_DCHUNKS,   /* the same on a GPU */
+    DIM_SLOTS,     /* sequences of the cache, */
+    DIM_CONV_ROWS, /* and rows of each that its convolution reads again, of all */
+    DIM_ATT,       /* columns of the output of attention, of either kind */
+    DIM_GATED,     /* the same if it is multiplied by a gate */
+    DIM_STATS,     /* values that a norm keeps per row: 1; layer norm 2 */
+    DIM_MID,       /* C; 0 in parallel blocks */
+    DIM_C_2,       /* C; 0 if blocks have one norm */
+    DIM_STATS_2,   /* DIM_STATS; 0 if blocks have one norm */
+    DIM_BARE,      /* C, if norms have no parameters */
+    DIM_ROTARY,    /* columns of a head that are rotated */
     /* the same in layers with a window, if their rotation differs */
     DIM_ROTARY_LOCAL,
     DIM_WIDE,           /* max(C, H D) */

@@ -18,8 +18,16 @@ size_t shapes_fp8_bytes(const struct plan *plan, const struct model_config *conf
     size_t c = config->hidden_size, i = model_config_mlp_size(config);
     size_t q = config->heads * config->head_size,
            kv = config->kv_heads * config->head_size;
+    size_t gate = config->architecture->gated_attention ? q : 0;
+    size_t values = config->linear ? linear_attention_values(&config->delta) : 0;
+    size_t conv = config->linear ? linear_attention_columns(&config->delta) : 0;
     const size_t layers[][2] = {
-        { c, q + 2 * kv }, { q, c }, { c, shapes_gate_up_columns(config, i) }, { i, c }
+        { c, q + gate + 2 * kv },
+        { q, c },
+        { c, conv + values + 2 * config->delta.heads },
+        { values, c },
+        { c, shapes_gate_up_columns(config, i) },
+        { i, c },
     };
     size_t chunk_max = 0;
 

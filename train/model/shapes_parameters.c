@@ -19,12 +19,21 @@ static const struct module_row {
     [MODULE_POSITIONS] = { DIM_P, DIM_C },
     [MODULE_NORM1] = { DIM_ONE, DIM_C },
     [MODULE_QKV] = { DIM_QKV, DIM_C },
-    [MODULE_Q] = { DIM_Q, DIM_C },
+    [MODULE_Q] = { DIM_Q_GATE, DIM_C },
     [MODULE_K] = { DIM_KV, DIM_C },
     [MODULE_V] = { DIM_KV, DIM_C },
+    [MODULE_IN_QKV] = { DIM_CONV, DIM_C },
+    [MODULE_IN_Z] = { DIM_VALUES, DIM_C },
+    [MODULE_IN_B] = { DIM_VALUE_HEADS, DIM_C },
+    [MODULE_IN_A] = { DIM_VALUE_HEADS, DIM_C },
+    [MODULE_CONV] = { DIM_CONV, DIM_TAPS },
+    [MODULE_A_LOG] = { DIM_ONE, DIM_VALUE_HEADS },
+    [MODULE_DT_BIAS] = { DIM_ONE, DIM_VALUE_HEADS },
+    [MODULE_V_NORM] = { DIM_ONE, DIM_VALUE },
     [MODULE_Q_NORM] = { DIM_ONE, DIM_Q_NORM },
     [MODULE_K_NORM] = { DIM_ONE, DIM_K_NORM },
     [MODULE_O] = { DIM_C, DIM_Q },
+    [MODULE_OUT] = { DIM_C, DIM_VALUES },
     [MODULE_POST1] = { DIM_ONE, DIM_C },
     [MODULE_NORM2] = { DIM_ONE, DIM_C },
     [MODULE_ROUTER] = { DIM_EXPERTS, DIM_C },
@@ -59,21 +68,30 @@ static const struct group before_blocks[] = {
 static const struct group block_groups[] = {
     { PART_WEIGHT, MODULE_NORM1, MODULE_NORM1 },
     { PART_BIAS, MODULE_NORM1, MODULE_NORM1 },
-    { PART_WEIGHT, MODULE_QKV, MODULE_V },
+    { PART_WEIGHT, MODULE_QKV, MODULE_IN_A },
     { PART_BIAS, MODULE_QKV, MODULE_V },
-    { PART_LORA_A, MODULE_QKV, MODULE_V },
+    { PART_LORA_A, MODULE_QKV, MODULE_IN_A },
     { PART_LORA_B, MODULE_QKV, MODULE_QKV },
     { PART_LORA_B, MODULE_Q, MODULE_Q },
     { PART_LORA_B, MODULE_K, MODULE_K },
     { PART_LORA_B, MODULE_V, MODULE_V },
-    { PART_LORA_MAGNITUDE, MODULE_QKV, MODULE_V },
+    { PART_LORA_MAGNITUDE, MODULE_QKV, MODULE_IN_A },
+    { PART_LORA_B, MODULE_IN_QKV, MODULE_IN_QKV },
+    { PART_LORA_B, MODULE_IN_Z, MODULE_IN_Z },
+    { PART_LORA_B, MODULE_IN_B, MODULE_IN_B },
+    { PART_LORA_B, MODULE_IN_A, MODULE_IN_A },
+    { PART_WEIGHT, MODULE_CONV, MODULE_CONV },
+    { PART_WEIGHT, MODULE_A_LOG, MODULE_A_LOG },
+    { PART_WEIGHT, MODULE_DT_BIAS, MODULE_DT_BIAS },
+    { PART_WEIGHT, MODULE_V_NORM, MODULE_V_NORM },
     { PART_WEIGHT, MODULE_Q_NORM, MODULE_Q_NORM },
     { PART_WEIGHT, MODULE_K_NORM, MODULE_K_NORM },
-    { PART_WEIGHT, MODULE_O, MODULE_O },
+    { PART_WEIGHT, MODULE_O, MODULE_OUT },
     { PART_BIAS, MODULE_O, MODULE_O },
-    { PART_LORA_A, MODULE_O, MODULE_O },
+    { PART_LORA_A, MODULE_O, MODULE_OUT },
     { PART_LORA_B, MODULE_O, MODULE_O },
-    { PART_LORA_MAGNITUDE, MODULE_O, MODULE_O },
+    { PART_LORA_B, MODULE_OUT, MODULE_OUT },
+    { PART_LORA_MAGNITUDE, MODULE_O, MODULE_OUT },
     { PART_WEIGHT, MODULE_POST1, MODULE_POST1 },
     { PART_WEIGHT, MODULE_NORM2, MODULE_NORM2 },
     { PART_BIAS, MODULE_NORM2, MODULE_NORM2 },
@@ -162,6 +180,8 @@ static bool is_trainable(const struct shapes_builder *m, enum module module,
 
 static bool has_bias(const struct model_config *c, enum module module)
 {
+    if (!module_in_mixer(module, false))
+        return false;
     switch (shapes_stack(module)) {
     case STACK_QKV:
         return c->qkv_bias;
@@ -207,8 +227,9 @@ static bool exists(const struct shapes_builder *m, enum module module, enum part
 static const char *name_of(const struct shapes_builder *m,
                            const struct shape_parameter *p)
 {
-    static const char *const suffix[] = { ".weight", ".bias", ".lora_A.weight",
-                                          ".lora_B.weight", ".lora_magnitude_vector" };
+    static const char *const suffixes[] = { ".weight", ".bias", ".lora_A.weight",
+                                            ".lora_B.weight", ".lora_magnitude_vector" };
+    const char *suffix = module_is_bare(p->module) ? "" : suffixes[p->part];
     const char *prefix = p->part >= PART_LORA_A ? "base_model.model." : "";
     const struct module_place at = { p->module, p->layer, p->expert };
     const char *out;
@@ -216,7 +237,7 @@ static const char *name_of(const struct shapes_builder *m,
 
     text_init(&name, 0);
     architecture_name(m->config->architecture, &at, &name);
-    out = arena_printf(m->arena, "%s%s%s", prefix, name.data, suffix[p->part]);
+    out = arena_printf(m->arena, "%s%s%s", prefix, name.data, suffix);
     text_clear(&name);
     return out;
 }
@@ -238,9 +259,9 @@ static void shape_of(const struct shapes_builder *m, struct shape_parameter *p)
         p->rows = 1;
     }
     p->rank =
-        row->rows == DIM_ONE || p->part == PART_BIAS || p->part == PART_LORA_MAGNITUDE
-            ? 1
-            : 2;
+        row->rows == DIM_ONE || p->part == PART_BIAS || p->part == PART_LORA_MAGNITUDE ? 1
+        : p->module == MODULE_CONV                                                     ? 3
+                                   : 2;
 }
 
 /* B has the rows of its layer; it is [out][in] even for Conv1D. */
@@ -249,6 +270,9 @@ static enum storage storage_of(const struct shapes_builder *m,
 {
     const struct architecture *a = m->config->architecture;
     enum storage storage = p->module == MODULE_QKV ? a->fused : a->linear;
+
+    if (p->module == MODULE_Q && a->gated_attention && p->part != PART_LORA_A)
+        return STORED_PAIRS;
 
     if (!module_is_linear(p->module) || p->part == PART_LORA_A ||
         (p->part != PART_WEIGHT && storage == STORED_COLUMNS))
@@ -270,7 +294,7 @@ static void formats_of(const struct shapes_builder *m, struct shape_parameter *p
     /* was trained before, may be trained now */
     if (s->lora.saved[p->module] || p->part >= PART_LORA_A)
         frozen = FORMAT_FP32;
-    p->format = p->trainable ? s->trainable : p->rank == 1 ? FORMAT_FP32 : frozen;
+    p->format = p->trainable ? s->trainable : p->rank != 2 ? FORMAT_FP32 : frozen;
     if (p->gathered && p->trainable && !p->folded) /* in a window */
         p->copy = p->format;
     if (p->folded || p->quantized || !multiplied || s->compute == FORMAT_FP32 ||
@@ -356,7 +380,7 @@ static void place_parameter(struct shapes_builder *m, struct shape_parameter *p)
 
 enum region shapes_region(const struct shape_parameter *p)
 {
-    if (p->rank == 1)
+    if (p->rank != 2)
         return REGION_VECTORS;
     return p->part == PART_LORA_B ? REGION_LORA_B : REGION_MATRICES;
 }
@@ -393,8 +417,10 @@ static void add_parameter(struct shapes_builder *m, const struct module_place *a
                    part == PART_WEIGHT && module_is_linear(module) && !p->trainable &&
                    !m->out->lora.saved[module] &&
                    !weights_skip_quantization(m->config, p->name);
-    /* like transformers' get_decay_parameter_names, which knows no name of magnitudes */
-    p->decays = p->trainable && (p->rank == 2 || part == PART_LORA_MAGNITUDE);
+    /* like transformers' get_decay_parameter_names: not if a name has "norm" or "bias",
+     * which magnitudes have not */
+    p->decays = p->trainable &&
+                (p->rank >= 2 || module == MODULE_A_LOG || part == PART_LORA_MAGNITUDE);
     /* LoRA+: B matrices and vectors; LLaMA-Factory's _create_loraplus_optimizer */
     p->lr_factor = lr_ratio > 0 && (part == PART_LORA_B || p->rank == 1) ? lr_ratio : 1;
     p->gathered = shapes_is_gathered(m, p);
@@ -553,7 +579,8 @@ void shapes_add_parameters(struct shapes_builder *m)
     struct shapes *s = m->out;
     size_t ranks = plan_ranks(m->plan);
 
-    /* no group in the tables has more than three members in a block, or for an expert */
+    /* no group in the tables has more than three members in a block, or for an expert, but
+     * one of linear attention, which lacks those of other groups */
     s->shards_blocks = m->plan->zero_stage > 2 && ranks > 1;
     s->parameters = arena_array(
         m->arena,

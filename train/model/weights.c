@@ -19,8 +19,13 @@ bool weights_fit(const struct stored_tensor *t, const struct weights_expected *e
                  struct error *err)
 {
     bool transposed = expected->rank == 1 || expected->stored == STORED_COLUMNS;
+    bool taps =
+        expected->rank == 3; /* of a convolution of each column: [rows, 1, cols] */
     const size_t shape[] = { transposed ? expected->cols : expected->rows,
-                             transposed ? expected->rows : expected->cols };
+                             taps         ? 1
+                             : transposed ? expected->rows
+                                          : expected->cols,
+                             expected->cols };
     struct text text;
 
     if (t->format >= FORMAT_COUNT)
