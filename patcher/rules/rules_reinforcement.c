@@ -63,14 +63,14 @@ static bool is_on(const struct entry *entry)
 /* beta means something else in TRL's DPOConfig, where other files have it from. */
 static void report_beta(struct rule_context *context)
 {
-    if (context->plan->stage == STAGE_DPO && rule_entry(context, "beta") &&
+    if (plan_prefers(context->plan) && rule_entry(context, "beta") &&
         !rule_entry(context, "pref_beta"))
         rule_report(
             context,
             &(struct finding) {
                 .rule = "TS916",
                 .severity = SEVERITY_ERROR,
-                .message = "beta has no effect in stage dpo, where it is pref_beta",
+                .message = "beta has no effect in this stage, where it is pref_beta",
                 .note = "rename it to pref_beta, or remove it to use 0.1" },
             "beta");
 }
