@@ -380,6 +380,33 @@ static void test_multimodal_rejects_files_that_would_lose_something(void **state
     json_decref(head);
 }
 
+/* Qwen 3.5's layers that predict further tokens are not trained, and stay in the folder. */
+static void test_multimodal_keeps_layers_that_predict_further_tokens(void **state)
+{
+    json_t *one = with_tensor("towers-qwen3_5", "mtp.fc.weight", 3);
+    char *dir = folder_of(one, NULL), *saved = unit_dir_new();
+    struct unit_model u = open_folder(dir);
+    struct safetensors *old, *new;
+    struct error err = { 0 };
+
+    (void)state;
+    start(&u);
+    unit_must(model_save(u.model, saved, &err), &err);
+    old = safetensors_open(dir, "model", false, &err);
+    new = safetensors_open(saved, "model", false, &err);
+    unit_must(old && new, &err);
+    assert_non_null(safetensors_find(new, "mtp.fc.weight"));
+    assert_memory_equal(safetensors_find(new, "mtp.fc.weight")->data,
+                        safetensors_find(old, "mtp.fc.weight")->data,
+                        safetensors_find(old, "mtp.fc.weight")->bytes);
+    safetensors_close(old);
+    safetensors_close(new);
+    unit_model_stop(&u);
+    unit_dir_free(saved);
+    unit_dir_free(dir);
+    json_decref(one);
+}
+
 /* The weights of a saved folder are found by their parameters, whatever names it has. */
 static void test_multimodal_finds_saved_weights(void **state)
 {
@@ -562,6 +589,7 @@ int main(void)
         cmocka_unit_test(test_multimodal_saves_the_files_of_processors),
         cmocka_unit_test(test_multimodal_keeps_the_bytes_of_towers),
         cmocka_unit_test(test_multimodal_rejects_files_that_would_lose_something),
+        cmocka_unit_test(test_multimodal_keeps_layers_that_predict_further_tokens),
         cmocka_unit_test(test_multimodal_finds_saved_weights),
         cmocka_unit_test(test_multimodal_reads_adapters_with_old_names),
         cmocka_unit_test(test_multimodal_adapters_name_their_layers_in_full),
