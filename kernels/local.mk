@@ -166,7 +166,6 @@ libkernels_a_SOURCES += %D%/cuda/muon.cu
 libkernels_a_SOURCES += %D%/cuda/norm.cu
 libkernels_a_SOURCES += %D%/cuda/pairs.cu
 libkernels_a_SOURCES += %D%/cuda/optimizer_step.cuh %D%/cuda/optimizer_8bit.cu
-libkernels_a_SOURCES += %D%/cuda/policy.cu
 libkernels_a_SOURCES += %D%/cuda/policy_loss.cu
 libkernels_a_SOURCES += %D%/cuda/preference.cu
 libkernels_a_SOURCES += %D%/cuda/rotary.cu
