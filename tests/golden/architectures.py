@@ -205,6 +205,11 @@ CASES |= {
     "qwen2_moe-dense": ("qwen2_moe", dict(QWEN_MOE, num_experts=4, num_hidden_layers=3,
                                           shared_expert_intermediate_size=44, qkv_bias=False,
                                           mlp_only_layers=[1], norm_topk_prob=True)),
+    "qwen3_5_moe": ("qwen3_5_moe_text", dict(
+        {k: v for k, v in LLAMA.items() if k != "intermediate_size"}, head_dim=16,
+        num_experts=5, num_experts_per_tok=2, moe_intermediate_size=20,
+        shared_expert_intermediate_size=28, linear_num_key_heads=2, linear_num_value_heads=4,
+        linear_key_head_dim=8, linear_value_head_dim=12, full_attention_interval=2)),
     "qwen3_moe": ("qwen3_moe", dict(QWEN_MOE, num_local_experts=6, head_dim=8, norm_topk_prob=True)),
     "qwen3_moe-dense": ("qwen3_moe", dict(
         QWEN_MOE, num_local_experts=5, num_experts_per_tok=3, head_dim=8, attention_bias=True,

@@ -79,6 +79,19 @@ CASES = {
                               num_position_embeddings=16),
         "image_token_id": 39, "video_token_id": 38, "vision_start_token_id": 37,
         "vision_end_token_id": 36},
+    "qwen3_5_moe": {
+        "text_config": dict(
+            {k: v for k, v in TEXT.items() if k != "intermediate_size"}, num_experts=4,
+            num_experts_per_tok=2, moe_intermediate_size=20,
+            shared_expert_intermediate_size=28, linear_num_key_heads=2, linear_num_value_heads=4,
+                            linear_key_head_dim=8, linear_value_head_dim=12, layer_types=[
+                                "linear_attention", "full_attention"],
+                            rope_parameters=dict(MROPE, mrope_interleaved=True,
+                                                 partial_rotary_factor=0.75)),
+        "vision_config": dict(QWEN_VISION, intermediate_size=12, out_hidden_size=24,
+                              num_position_embeddings=16),
+        "image_token_id": 39, "video_token_id": 38, "vision_start_token_id": 37,
+        "vision_end_token_id": 36},
 }
 
 

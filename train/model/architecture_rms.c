@@ -59,12 +59,6 @@ static const enum module qwen3_5_order[] = { MODULE_DT_BIAS, MODULE_A_LOG,  MODU
                                              MODULE_GATE,    MODULE_UP,     MODULE_DOWN,
                                              MODULE_NORM1,   MODULE_NORM2,  MODULES };
 
-#define LINEAR_ATTENTION                                                              \
-    [MODULE_IN_QKV] = "linear_attn.in_proj_qkv",                                      \
-    [MODULE_IN_Z] = "linear_attn.in_proj_z", [MODULE_IN_B] = "linear_attn.in_proj_b", \
-    [MODULE_IN_A] = "linear_attn.in_proj_a", [MODULE_CONV] = "linear_attn.conv1d",    \
-    [MODULE_A_LOG] = "linear_attn.A_log", [MODULE_DT_BIAS] = "linear_attn.dt_bias",   \
-    [MODULE_V_NORM] = "linear_attn.norm", [MODULE_OUT] = "linear_attn.out_proj"
 #define LLAMA_FUSED_MLP \
     [MODULE_GATE_UP] = "mlp.gate_up_proj", [MODULE_DOWN] = "mlp.down_proj"
 #define HEAD_NORMS \

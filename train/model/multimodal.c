@@ -76,6 +76,11 @@ static const struct multimodal rows[] = {
       .fixed_text = true,
       .names = qwen3_vl_names,
       .towers = qwen3_5_towers },
+    { .model_type = "qwen3_5_moe",
+      .text_type = "qwen3_5_moe_text",
+      .fixed_text = true,
+      .names = qwen3_vl_names,
+      .towers = qwen3_5_towers },
     { .model_type = "qwen3_vl",
       .text_type = "qwen3_vl_text",
       .fixed_text = true,
@@ -145,6 +150,12 @@ static const struct text_type {
           "{\"vocab_size\": 248320, \"hidden_size\": 4096, \"intermediate_size\": 12288, "
           "\"num_hidden_layers\": 32, \"num_attention_heads\": 16, "
           "\"num_key_value_heads\": 4, \"max_position_embeddings\": 32768}" },
+    { .model_type = "qwen3_5_moe_text",
+      .architecture = "qwen3_5_moe_text",
+      .defaults =
+          "{\"vocab_size\": 248320, \"hidden_size\": 2048, \"num_hidden_layers\": 40, "
+          "\"moe_intermediate_size\": 512, \"num_attention_heads\": 16, "
+          "\"num_key_value_heads\": 2, \"max_position_embeddings\": 32768}" },
     { .model_type = "qwen3_vl_text",
       .architecture = "qwen3",
       .defaults =
