@@ -244,13 +244,15 @@ struct scored reward_judge(const struct reward_rule *rule,
 
 /* ---- Advantages ---- */
 
-/* As torch.std: divided by count - 1. */
+/* The deviation as torch.std: divided by count - 1.  The mean of equal values is exactly
+ * their value: a rounding error would become the advantage, and the sign of all updates. */
 static struct reward_moments moments_of(const double *values, size_t count)
 {
     struct reward_moments m = { 0, 0 };
 
     for (size_t i = 0; i < count; i++)
-        m.mean += values[i] / (double)count;
+        m.mean += values[i] - values[0];
+    m.mean = count > 0 ? values[0] + m.mean / (double)count : 0;
     for (size_t i = 0; i < count; i++)
         m.deviation += (values[i] - m.mean) * (values[i] - m.mean);
     m.deviation = count > 1 ? sqrt(m.deviation / (double)(count - 1)) : 0;

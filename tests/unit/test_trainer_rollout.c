@@ -254,6 +254,36 @@ static void test_rewards_of_an_answer(void **state)
     reward_rule_free(rule);
 }
 
+/* A group without differences teaches nothing, whatever its size and reward. */
+static void test_rewards_that_are_equal(void **state)
+{
+    static const double sums[] = { 0.1, 1.0 / 3, -0.7, 1 };
+    struct plan plan = rewarded("answer", NULL);
+    struct error err = { 0 };
+    struct scored scored[6];
+    double advantages[6];
+
+    (void)state;
+    plan.grpo.num_generations = 6;
+    for (int scale = 0; scale < 4; scale++) {
+        struct reward_rule *rule;
+
+        plan.grpo.scale = scale < 3 ? (enum reward_scale)scale : SCALE_GROUP;
+        plan.grpo.aggregation =
+            scale < 3 ? AGGREGATE_SUM_FIRST : AGGREGATE_NORMALIZE_FIRST;
+        rule = reward_rule_new(&plan, NULL, &err);
+        unit_must(rule != NULL, &err);
+        for (size_t k = 0; k < TS_COUNT(sums); k++) {
+            for (size_t i = 0; i < 6; i++)
+                scored[i] = (struct scored) { .parts = { sums[k] }, .sum = sums[k] };
+            reward_advantages(rule, scored, 6, advantages);
+            for (size_t i = 0; i < 6; i++)
+                assert_true(advantages[i] == 0);
+        }
+        reward_rule_free(rule);
+    }
+}
+
 static void test_rewards_that_are_wrong(void **state)
 {
     static const struct {
@@ -432,6 +462,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rewards_of_an_answer),
+        cmocka_unit_test(test_rewards_that_are_equal),
         cmocka_unit_test(test_rewards_that_are_wrong),
         cmocka_unit_test(test_trainer_rollout_matches_trl),
         cmocka_unit_test(test_trainer_rollout_does_not_depend_on_threads),
