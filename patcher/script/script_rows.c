@@ -8,6 +8,7 @@
 #include "base/size.h"
 #include "base/text.h"
 #include "patcher/schema/schema.h"
+#include "patcher/schema/schema_value.h"
 
 enum { ROWS_MAX = 400, NESTED_DEPTH = 4 };
 
@@ -199,21 +200,24 @@ void script_rows_add_argument(struct script_rows *rows, const char *key,
 }
 
 /* Add what an argument of TRL means that a job says otherwise: SFTConfig(loss_type=), and
- * those of KTOConfig. Return whether it is such an argument. */
+ * those of DPOConfig and its relatives. Return whether it is such an argument. */
 static bool take_loss(struct script_rows *rows, const struct script_argument *argument)
 {
-    static const char *const names[][2] = {
-        { "beta", "pref_beta" },
-        { "desirable_weight", "kto_chosen_weight" },
-        { "undesirable_weight", "kto_rejected_weight" },
+    static const struct {
+        const char *programs, *name, *key;
+    } names[] = {
+        { "dpo orpo cpo kto", "beta", "pref_beta" }, /* not of grpo: another beta */
+        { "kto", "desirable_weight", "kto_chosen_weight" },
+        { "kto", "undesirable_weight", "kto_rejected_weight" },
     };
     struct script_value value;
 
     if (!rows->row->program || !argument->name)
         return false;
-    for (size_t i = 0; strcmp(rows->row->program, "kto") == 0 && i < TS_COUNT(names); i++)
-        if (strcmp(argument->name, names[i][0]) == 0) {
-            script_rows_add_argument(rows, names[i][1], argument);
+    for (size_t i = 0; i < TS_COUNT(names); i++)
+        if (strcmp(argument->name, names[i].name) == 0 &&
+            value_is_listed(names[i].programs, rows->row->program)) {
+            script_rows_add_argument(rows, names[i].key, argument);
             return true;
         }
     if (strcmp(rows->row->program, "sft") != 0 ||

@@ -196,6 +196,13 @@ expect_status "import makes a job of KTOTrainer" 0 "$trainspool" import kto.py
 expect_output "with its stage" '^stage: kto$'
 expect_output "its beta" '^pref_beta: 0.2$'
 expect_output "its weights" '^kto_chosen_weight: 1.5$'
+for program in DPO ORPO CPO; do
+    sed "s/SFT/$program/; s/SFTTrainer/${program}Trainer/; s/loss_type=\"dft\"/beta=0.3/" sft.py >$program.py
+    expect_status "import makes a job of ${program}Trainer" 0 "$trainspool" import $program.py
+    expect_output "with its beta" '^pref_beta: 0.3$'
+done
+"$trainspool" import DPO.py >job.yaml 2>err
+expect_status "check accepts the job" 0 "$trainspool" check --device "A100 80GB" job.yaml
 expect_status "a script that trains a classifier is refused" 1 "$trainspool" import "$cases/bf16_on_turing.py"
 expect_error "with the reason" 'the script trains a classifier'
 
