@@ -24,6 +24,7 @@ struct step {
     double scale;      /* loss scale; 0: missing */
     int64_t skipped;
     bool has_norm;
+    bool rewarded; /* of stage grpo, whose loss is 0 whenever its advantages cancel out */
     bool searching; /* for a loss scale: within the first steps after a start */
 };
 
@@ -130,6 +131,7 @@ static void add_step(struct steps *steps, const json_t *object)
     if (step.step < 0 || !read_number(object, "loss", &step.loss))
         return;
     step.has_norm = read_number(object, "grad_norm", &step.norm);
+    step.rewarded = json_object_get(object, "reward") != NULL;
     read_number(object, "loss_scale", &step.scale);
     step.skipped = read_count(object, "skipped");
     update_search(steps, &step);
@@ -151,7 +153,7 @@ static bool is_zero(const struct steps *steps, size_t at)
 {
     const struct step *step = &steps->list[at];
 
-    if (step->loss != 0)
+    if (step->loss != 0 || step->rewarded)
         return false;
     if (step->has_norm)
         return !(fabs(step->norm) < small_norm);

@@ -117,6 +117,10 @@ static void test_previous_finds_each_trouble(void **state)
     assert_int_equal(read_steps(&fixture, &text).trouble, TROUBLE_NONE);
 
     text_reset(&text);
+    text_addf(&text, "{\"step\":1,\"loss\":0.0,\"grad_norm\":0.5,\"reward\":1.0}\n");
+    assert_int_equal(read_steps(&fixture, &text).trouble, TROUBLE_NONE);
+
+    text_reset(&text);
     add_line(&text, 10, "NaN", "1.5", 256, 0); /* as Python writes it */
     assert_int_equal(read_steps(&fixture, &text).trouble, TROUBLE_LOSS);
 
