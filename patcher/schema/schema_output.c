@@ -57,10 +57,12 @@ static const struct key rows[] = {
     { TS_USED("load_best_model_at_end", KEY_BOOL, "false"),
       .into = TS_FIELD(load_best_model_at_end),
       .help = "make the best checkpoint by metric_for_best_model the final model" },
-    { TS_USED("metric_for_best_model", KEY_TEXT, "loss"),
+    { TS_USED("metric_for_best_model", KEY_TEXT, NULL),
       .into = TS_FIELD(metric_for_best_model),
       .help = "metric that selects the best model: loss, accuracy or answer_rate; "
-              "with stage: dpo also rewards/accuracies and rewards/margins" },
+              "with stage: dpo also rewards/accuracies and rewards/margins; with "
+              "stage: grpo reward, accuracy or answer_rate; the default is loss, with "
+              "stage: grpo reward" },
     { TS_USED("greater_is_better", KEY_CHOICE, "auto"),
       .into = TS_FIELD(greater_is_better),
       .help = "whether a larger value of metric_for_best_model is better; auto "
