@@ -46,9 +46,14 @@ static const struct group {
       .others = "ppo kto orpo",
       .basis = BY_STAGE,
       .stage = STAGE_DPO,
-      .keys = { "pref_loss", "pref_beta", "pref_ftx", "pref_bco_weight", "ld_alpha",
-                "dpo_label_smoothing", "simpo_gamma", "ref_model",
-                "ref_model_adapters" } },
+      .keys = { "pref_loss", "pref_bco_weight", "ld_alpha", "dpo_label_smoothing",
+                "simpo_gamma" } },
+    { .needs = "stage: dpo or kto",
+      .key = "stage",
+      .others = "ppo kto orpo",
+      .basis = BY_STAGE,
+      .stage = STAGE_DPO,
+      .keys = { "pref_beta", "pref_ftx", "ref_model", "ref_model_adapters" } },
     { .needs = "stage: kto",
       .key = "stage",
       .basis = BY_STAGE,
@@ -67,7 +72,7 @@ static const struct group {
       .stage = STAGE_GRPO,
       .keys = { "reward_funcs", "reward_weights", "num_generations",
                 "max_completion_length", "num_iterations", "steps_per_generation",
-                "use_bias_correction_kl", "epsilon", "epsilon_high", "delta",
+                "use_bias_correction_kl", "beta", "epsilon", "epsilon_high", "delta",
                 "importance_sampling_level", "scale_rewards",
                 "multi_objective_aggregation", "mask_truncated_completions" } },
     { .needs = "quantization_bit",
@@ -114,9 +119,12 @@ static const char *selected_value(const struct rule_context *context, const char
                            : "none";
 }
 
-/* Return whether the stage has a reference model, as stage dpo has. */
+/* Return whether another rule covers the key: a reference model is not only that of stage
+ * dpo, and TS916 reports beta where pref_beta has its meaning. */
 static bool is_of_both(const struct rule_context *context, const char *key)
 {
+    if (plan_prefers(context->plan) && strcmp(key, "beta") == 0)
+        return true;
     return (context->plan->stage == STAGE_GRPO || context->plan->anchor > 0) &&
            strncmp(key, "ref_model", 9) == 0;
 }
