@@ -66,7 +66,8 @@ struct rewards rollout_metrics(const struct rollout *rollout, const struct rewar
 /* Return the answers as text for a checkpoint after `step` steps, malloc'ed; NULL: the next
  * step does not need them. */
 char *rollout_text(const struct rollout *rollout, int64_t step);
-/* Read the text.  ERROR_DATA naming `name`. */
+/* Read the text.  If its answers are to other prompts, or of other settings, there are none
+ * afterwards, and the next step samples them.  ERROR_DATA naming `name`. */
 bool rollout_read(struct rollout *rollout, const char *text, size_t len, const char *name,
                   struct error *err);
 

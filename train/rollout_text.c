@@ -4,12 +4,60 @@
 
 #include "train/rollout.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/digest.h"
 #include "base/json.h"
+
+/* ---- What the answers were sampled for ---- */
+
+static void add_text(struct digest *digest, const char *text)
+{
+    digest_add(digest, text ? text : "", text ? strlen(text) + 1 : 1);
+}
+
+static void add_settings(struct digest *digest, const struct rollout *r)
+{
+    const struct plan *plan = r->plan;
+    const struct reinforcement *g = &plan->grpo;
+    char numbers[160];
+
+    snprintf(numbers, sizeof(numbers), "%zu %" PRId64 " %" PRId64 " %" PRId64, r->count,
+             g->num_generations, g->max_completion_length, g->punish_cache);
+    add_text(digest, numbers);
+    add_text(digest, g->rewards);
+    add_text(digest, g->weights);
+    add_text(digest, g->pattern);
+    add_text(digest, plan->answer_tag);
+    add_text(digest, plan->answer_marker);
+}
+
+/* Write the digest of what the answers depend on, apart from the weights: the settings of
+ * generations and rewards, and the prompts. */
+static void digest_purpose(const struct rollout *r, const json_t *answers,
+                           char out[DIGEST_TEXT])
+{
+    struct digest *digest = digest_new();
+    struct dataset_question q;
+
+    add_settings(digest, r);
+    for (size_t i = 0; i < json_array_size(answers); i++) {
+        const json_t *question = json_object_get(json_array_get(answers, i), "question");
+        json_int_t number = json_integer_value(question);
+
+        if (number < 0 || (size_t)number >= dataset_questions(r->data))
+            continue; /* of other data */
+        dataset_question(r->data, (size_t)number, &q);
+        digest_add(digest, &q.question_len, sizeof(q.question_len));
+        digest_add(digest, q.ids, q.question_len * sizeof(*q.ids));
+    }
+    digest_end(digest, out);
+}
 
 /* ---- Writing ---- */
 
@@ -38,6 +86,7 @@ static json_t *answer_json(const struct rollout *r, const struct rollout_answer 
 char *rollout_text(const struct rollout *r, int64_t step)
 {
     int64_t uses = r ? plan_generation_uses(r->plan) : 1;
+    char purpose[DIGEST_TEXT];
     json_t *object, *answers;
     struct text text;
 
@@ -50,6 +99,8 @@ char *rollout_text(const struct rollout *r, int64_t step)
         json_array_append_new(answers, answer_json(r, &r->answers[i]));
     json_object_set_new(object, "schema", json_integer(1));
     json_object_set_new(object, "generation", json_integer(r->generation));
+    digest_purpose(r, answers, purpose);
+    json_object_set_new(object, "purpose", json_string(purpose));
     json_object_set_new(object, "answers", answers);
     text_init(&text, 0);
     json_write(object, &text);
@@ -115,6 +166,18 @@ static bool read_all(struct rollout *r, const json_t *object)
     return true;
 }
 
+/* Return whether the answers were sampled for what the run samples now. */
+static bool is_for(const struct rollout *r, const json_t *object)
+{
+    const char *purpose = json_string_value(json_object_get(object, "purpose"));
+    char now[DIGEST_TEXT];
+
+    if (!purpose) /* read_all decides */
+        return true;
+    digest_purpose(r, json_object_get(object, "answers"), now);
+    return strcmp(purpose, now) == 0;
+}
+
 bool rollout_read(struct rollout *r, const char *text, size_t len, const char *name,
                   struct error *err)
 {
@@ -124,6 +187,10 @@ bool rollout_read(struct rollout *r, const char *text, size_t len, const char *n
     rollout_forget(r);
     if (!object)
         return false;
+    if (!is_for(r, object)) {
+        json_decref(object);
+        return true;
+    }
     ok = read_all(r, object) ||
          error_set(err, ERROR_DATA, "%s does not have the answers of this job", name);
     json_decref(object);

@@ -116,6 +116,10 @@ static bool load_answers(struct run *run, const char *dir, struct error *err)
     if (run->rollout && file_exists(name))
         ok = file_read(name, ANSWERS_MAX, &text, NULL, err) &&
              rollout_read(run->rollout, text.data, text.len, name, err);
+    if (ok && text.len > 0 && run->rollout->generation < 0)
+        log_line(run->options->log, LOG_WARN,
+                 "resume: the answers of the checkpoint are to other prompts or of other "
+                 "settings of generations and rewards; the next step samples new ones");
     text_clear(&text);
     free(name);
     return ok;

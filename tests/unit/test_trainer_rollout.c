@@ -119,6 +119,30 @@ static void check_damaged(struct rollout *r)
     }
 }
 
+/* Answers to other prompts, or of other settings, are forgotten; their own are read. */
+static void check_purpose(struct rollout *r)
+{
+    const struct plan *plan = r->plan;
+    struct plan other = *plan;
+    char *text = rollout_text(r, 1), *at;
+    struct error err = { 0 };
+
+    if (!text)
+        return; /* the next step does not use them */
+    other.grpo.punish_cache++;
+    r->plan = &other;
+    unit_must(rollout_read(r, text, strlen(text), "answers.json", &err), &err);
+    assert_int_equal(r->generation, -1);
+    r->plan = plan;
+    at = strstr(text, "\"question\":");
+    assert_non_null(at);
+    at += strcspn(at, "0123456789");
+    *at = *at == '0' ? '1' : '0';
+    unit_must(rollout_read(r, text, strlen(text), "answers.json", &err), &err);
+    assert_int_equal(r->generation, -1);
+    free(text);
+}
+
 /* Run the steps of a golden run with its answers. */
 static void follow(const struct plan *plan, const json_t *golden)
 {
@@ -135,6 +159,8 @@ static void follow(const struct plan *plan, const json_t *golden)
         unit_must(step_run(&run, &err), &err);
         check_step(&run, json_array_get(curve, i), i);
     }
+    give_answers(&run, json_object_get(golden, "generations"), 0);
+    check_purpose(run.rollout);
     run_close(&run);
 }
 
