@@ -24,6 +24,8 @@ static void describe_message(const struct message *message, bool blank_first,
     text_addf(out, ":%.*s", (int)message->len, message->text);
 }
 
+static bool prompts; /* records are read as those of stage grpo */
+
 /* The result of a record: "S:... U:... A:...", "text:...", "skip:..." or "error:...". */
 static void describe(const struct dataset_source *source, const char *json, bool plain,
                      struct text *out)
@@ -36,7 +38,8 @@ static void describe(const struct dataset_source *source, const char *json, bool
     if (!record)
         fail_msg("%s", err.text);
     text_reset(out);
-    switch (dataset_record_read(source, record, plain, &got, &why, &err)) {
+    switch (prompts ? dataset_record_read_prompt(source, record, &got, &why, &err)
+                    : dataset_record_read(source, record, plain, &got, &why, &err)) {
     case RECORD_BROKEN:
         text_addf(out, "error: %s", err.text);
         break;
@@ -290,6 +293,37 @@ static void test_dataset_record_reports_unread_columns(void **state)
     }
 }
 
+/* TRL's data of stage grpo. */
+static void test_dataset_record_reads_prompts(void **state)
+{
+    static const struct given cases[] = {
+        { "{\"prompt\": \"1+1?\", \"solution\": \"2\"}", "U:1+1? A:2" },
+        { "{\"prompt\": \"1+1?\", \"answer\": 2}", "U:1+1? A:2" },
+        { "{\"prompt\": \"1+1?\", \"solution\": null, \"ground_truth\": \"2\"}",
+          "U:1+1? A:2" },
+        { "{\"prompt\": \"1+1?\"}", "U:1+1? A:" },
+        { "{\"prompt\": [{\"role\": \"system\", \"content\": \"s\"}, {\"role\": "
+          "\"user\", \"content\": \"1+1?\"}], \"solution\": \"2\"}",
+          "S:s U:1+1? A:2" },
+        { "{\"prompt\": [{\"role\": \"user\", \"content\": \"1+1?\"}]}", "U:1+1? A:" },
+        { "{\"prompt\": \"p\", \"completion\": \"c\", \"solution\": \"2\"}", "U:p A:c" },
+        { "{\"question\": \"q\", \"answer\": \"a\"}", "U:q A:a" },
+        { "{\"prompt\": \"p\", \"solution\": {\"a\": 1}}", "~\"completion\" must be" },
+        { "{\"solution\": \"2\"}", "~no known keys" },
+    };
+    static const struct given answers[] = {
+        { "{\"prompt\": [{\"role\": \"user\", \"content\": \"q\"}], \"solution\": "
+          "\"2\"}",
+          "~no known keys" },
+    };
+
+    (void)state;
+    expect_all(&detect, false, answers, TS_COUNT(answers));
+    prompts = true;
+    expect_all(&detect, false, cases, TS_COUNT(cases));
+    prompts = false;
+}
+
 /* A table has null if a record has no such column. */
 static void test_dataset_record_may_lack_the_prompt(void **state)
 {
@@ -352,6 +386,7 @@ int main(void)
         cmocka_unit_test(test_dataset_record_reports_malformed_records),
         cmocka_unit_test(test_dataset_record_is_text_for_pretraining),
         cmocka_unit_test(test_dataset_record_reports_unread_columns),
+        cmocka_unit_test(test_dataset_record_reads_prompts),
         cmocka_unit_test(test_dataset_record_may_lack_the_prompt),
         cmocka_unit_test(test_dataset_record_follows_its_tags),
     };

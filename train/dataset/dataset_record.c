@@ -418,13 +418,19 @@ void record_detect_tags(struct dataset_columns *columns, const json_t *message)
         columns->content_tag = "value";
 }
 
+static bool is_message(const json_t *object)
+{
+    return json_object_get(object, "role") || json_object_get(object, "from");
+}
+
 bool record_is_flat(const struct reading *reading)
 {
     const char *key;
     json_t *value;
 
     json_object_foreach((json_t *)(uintptr_t)reading->record, key,
-                        value) if (json_is_object(json_array_get(value, 0)))
+                        value) if (json_is_object(json_array_get(value, 0)) &&
+                                   !is_message(json_array_get(value, 0)))
     {
         error_set(reading->err, ERROR_DATA,
                   "the records seem to be in the list \"%s\" of this object; `jq "

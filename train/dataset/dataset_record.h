@@ -62,6 +62,13 @@ enum record_kind dataset_record_read_feedback(const struct dataset_source *sourc
                                               struct conversation *out, bool *good,
                                               const char **why, struct error *err);
 
+/* Read a record for stage grpo: a prompt and the right answer, which is empty if the record
+ * has none. */
+enum record_kind dataset_record_read_prompt(const struct dataset_source *source,
+                                            const json_t *record,
+                                            struct conversation *out, const char **why,
+                                            struct error *err);
+
 /* The key at `iterator` of json_object_iter, if no part of the record was read from it;
  * NULL: it was, or it is empty. */
 const char *dataset_record_unread(const struct conversation *conversation,

@@ -381,6 +381,9 @@ static enum record_kind read_json(struct encoder *encoder, const json_t *json,
     if (encoder->plan->stage == STAGE_KTO)
         return dataset_record_read_feedback(encoder->source, json, &encoder->conversation,
                                             &encoder->good, why, err);
+    if (encoder->plan->stage == STAGE_GRPO)
+        return dataset_record_read_prompt(encoder->source, json, &encoder->conversation,
+                                          why, err);
     return has_pairs(encoder)
                ? dataset_record_read_pair(encoder->source, json, &encoder->conversation,
                                           &encoder->rejected, why, err)
