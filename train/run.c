@@ -189,12 +189,13 @@ static bool open_data(struct run *run, struct error *err)
 }
 
 /* The loss is a mean over tokens and does not depend on the batch size, so an evaluation
- * that would require more memory than training uses smaller batches. */
+ * that would require more memory than training uses smaller batches.  Not in stage kto,
+ * whose losses compare with the mean of a batch. */
 static size_t eval_size(const struct plan *plan, const struct dataset *eval, size_t rows)
 {
     size_t size = (size_t)plan->per_device_eval_batch_size;
 
-    while (size > 1 && dataset_rows_max(eval, size) > rows)
+    while (size > 1 && plan->stage != STAGE_KTO && dataset_rows_max(eval, size) > rows)
         size /= 2;
     return size;
 }

@@ -38,7 +38,8 @@ static void read_kept(const struct rule_context *context, struct memory_fit_case
     request->kept.batch = keeps(context, "per_device_train_batch_size") ||
                           keeps(context, "gradient_accumulation_steps");
     request->kept.frozen = keeps(context, "model_dtype") || narrow_base_stops(context);
-    request->kept.eval_batch = keeps(context, "per_device_eval_batch_size");
+    request->kept.eval_batch = keeps(context, "per_device_eval_batch_size") ||
+                               context->plan->stage == STAGE_KTO; /* its loss depends */
 }
 
 bool memory_case_read(struct rule_context *context, struct memory_fit_case *request)

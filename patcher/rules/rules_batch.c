@@ -26,7 +26,9 @@ static void rule_eval_batch(struct rule_context *context)
         .apply = APPLY_UNSAFE,
     };
 
-    if (eval <= train || !rule_evaluates(context, &key))
+    /* losses of stage kto depend on the batch; stage grpo evaluates without a loss */
+    if (eval <= train || !rule_evaluates(context, &key) || plan->stage == STAGE_KTO ||
+        plan->stage == STAGE_GRPO)
         return;
     finding.message = arena_printf(
         context->arena,
@@ -133,7 +135,8 @@ static const struct rule rows[] = {
           "In a native run, an evaluation that would need more memory than the training "
           "automatically uses smaller batches, so the finding is only information. "
           "`--unsafe` gives both the same batch size. The evaluation loss is a mean over "
-          "tokens and stays the same except for rounding.",
+          "tokens and stays the same except for rounding. Stage kto compares with the mean "
+          "of a batch, so its evaluations keep theirs, and there is no finding.",
       .source = "transformers training_args.py: defaults; train/run.c: eval_size" },
     { .id = "TS308",
       .title = "cutoff_len exceeds the model's positions",
