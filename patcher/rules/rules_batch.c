@@ -66,6 +66,30 @@ static int64_t read_positions(const struct rule_context *context)
     return positions;
 }
 
+/* A sampled answer follows its prompt, and memory is planned for the longest of both. */
+static void report_long_answers(struct rule_context *context, int64_t most)
+{
+    const struct plan *plan = context->plan;
+
+    if (plan->cutoff_len > most ||
+        plan->cutoff_len + plan->grpo.max_completion_length <= most)
+        return;
+    rule_report(
+        context,
+        &(struct finding) {
+            .rule = "TS308",
+            .severity = SEVERITY_WARNING,
+            .message =
+                arena_printf(context->arena,
+                             "cutoff_len %" PRId64 " and max_completion_length %" PRId64
+                             " together exceed the %" PRId64 " positions of the model",
+                             plan->cutoff_len, plan->grpo.max_completion_length, most),
+            .because = "max_position_embeddings of the model's config.json",
+            .note = "only answers to long prompts are affected; lower one of them" },
+        rule_entry(context, "max_completion_length") ? "max_completion_length"
+                                                     : "cutoff_len");
+}
+
 static void rule_cutoff_beyond_positions(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
@@ -81,6 +105,8 @@ static void rule_cutoff_beyond_positions(struct rule_context *context)
         return; /* its angles adapt to longer samples */
     most =
         context->model ? (int64_t)context->model->max_positions : read_positions(context);
+    if (most > 0 && plan->stage == STAGE_GRPO && !plan->external)
+        report_long_answers(context, most);
     if (most <= 0 || plan->cutoff_len <= most)
         return;
     rule_report(
@@ -150,7 +176,9 @@ static const struct rule rows[] = {
           "with an index out of range.\n\n"
           "Shorter samples are not affected, so this may be harmless: train.log reports "
           "the longest sample. Otherwise lower cutoff_len, or use a model that was "
-          "extended (rope_scaling in its config.json). A patch never changes cutoff_len.",
+          "extended (rope_scaling in its config.json). A patch never changes cutoff_len.\n\n"
+          "In stage grpo a sampled answer of max_completion_length follows its prompt, so "
+          "both together count.",
       .source = "config.json of the model; train/model/rope.c" },
     { .id = "TS310",
       .title = "batch cannot be split without changing the loss",
