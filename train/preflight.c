@@ -34,6 +34,7 @@ struct seen {
     size_t broken;    /* of these, not finite */
     size_t zeros;     /* of these, all 0 */
     char inf[120], zero[120]; /* name of the first of each */
+    const char *idle;         /* why sampled answers had no gradients, or NULL */
     double seconds;
 };
 
@@ -161,6 +162,7 @@ static bool check_gradients(struct run *run, struct seen *seen, struct error *er
             snprintf(seen->zero, sizeof(seen->zero), "%s", looks[i].tensor);
     }
     seen->gradients = ok ? count : 0;
+    seen->idle = rollout_idle(run->rollout);
     free(looks);
     return ok;
 }
@@ -236,7 +238,10 @@ static void report(struct run *run, const struct seen *seen, double scale)
              "preflight: %" PRId64 " steps done, %" PRId64
              " skipped%s, loss scale %g%s; %.1f s, state restored",
              seen->made, seen->skipped, losses, scale, gradients, seen->seconds);
-    if (seen->zeros > 0 && seen->made > 1)
+    if (seen->zeros > 0 && seen->idle)
+        log_line(log, LOG_INFO, "preflight: the gradients of step %" PRId64 " are 0: %s",
+                 seen->step, seen->idle);
+    else if (seen->zeros > 0 && seen->made > 1)
         log_line(
             log, LOG_WARN,
             "preflight: the gradients of %zu of %zu tensors are 0, first %s: too small "

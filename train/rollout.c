@@ -374,6 +374,22 @@ bool rollout_prepare(struct run *run, struct run_step *step, struct error *err)
     return ok;
 }
 
+const char *rollout_idle(const struct rollout *r)
+{
+    bool differs = false;
+
+    if (!r || r->generation < 0)
+        return NULL;
+    if (trained_in(r, 0, r->count) == 0)
+        return "all answers were left out, because they did not end "
+               "(mask_truncated_completions): raise max_completion_length";
+    for (size_t i = 0; i < r->count; i++)
+        differs |= r->advantages[i] != 0;
+    return differs ? NULL
+                   : "all answers to a prompt had the same reward: if that continues, "
+                     "check reward_funcs and the answers, or raise temperature";
+}
+
 /* ---- Metrics ---- */
 
 struct rewards rollout_metrics(const struct rollout *r, const struct rewards *sums)

@@ -60,6 +60,8 @@ double rollout_weight(const struct rollout *rollout, int64_t step);
 void rollout_reward(struct rollout *rollout);
 /* If later steps use the answers too, keep the losses of their tokens as they are now. */
 bool rollout_keep_losses(struct run *run, struct error *err);
+/* Return why the answers teach nothing, as a sentence; NULL: they do, or there are none. */
+const char *rollout_idle(const struct rollout *rollout);
 /* Return the means that are logged for a step, given the sums of model_rewards over it. */
 struct rewards rollout_metrics(const struct rollout *rollout, const struct rewards *sums);
 

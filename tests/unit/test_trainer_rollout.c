@@ -143,6 +143,27 @@ static void check_purpose(struct rollout *r)
     free(text);
 }
 
+/* The reason why no tensor has a gradient. */
+static void check_idle(struct rollout *r)
+{
+    const struct plan *plan = r->plan;
+    struct plan other = *plan;
+
+    for (size_t i = 0; i < r->count; i++)
+        r->advantages[i] = 0;
+    assert_non_null(strstr(rollout_idle(r), "the same reward"));
+    r->advantages[1] = -1;
+    assert_null(rollout_idle(r));
+    other.grpo.masks_truncated = true;
+    for (size_t i = 0; i < r->count; i++)
+        r->answers[i].end = i % 2 ? END_LENGTH : END_BROKEN;
+    r->plan = &other;
+    assert_non_null(strstr(rollout_idle(r), "did not end"));
+    r->plan = plan;
+    rollout_forget(r);
+    assert_null(rollout_idle(r));
+}
+
 /* Run the steps of a golden run with its answers. */
 static void follow(const struct plan *plan, const json_t *golden)
 {
@@ -161,6 +182,9 @@ static void follow(const struct plan *plan, const json_t *golden)
     }
     give_answers(&run, json_object_get(golden, "generations"), 0);
     check_purpose(run.rollout);
+    rollout_forget(run.rollout);
+    give_answers(&run, json_object_get(golden, "generations"), 0);
+    check_idle(run.rollout);
     run_close(&run);
 }
 
