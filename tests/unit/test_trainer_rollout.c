@@ -457,6 +457,23 @@ static void test_trainer_rollout_resumes_with_the_same_bits(void **state)
     unit_dir_free(dir2);
 }
 
+static void test_trainer_rollout_names_cutoff_len(void **state)
+{
+    struct training training = { 0 };
+    struct error err = { 0 };
+    char *job, *dir;
+
+    (void)state;
+    unit_need_shared(MODEL);
+    training.dir = dir = unit_dir_new();
+    training.job = job = sampled_job(dir, "max_steps: 1\ncutoff_len: 6\n");
+    assert_false(training_run(&training, &err));
+    assert_int_equal(err.code, ERROR_JOB);
+    assert_non_null(strstr(err.text, "cutoff_len is 6, and all 4 prompts are longer"));
+    free(job);
+    unit_dir_free(dir);
+}
+
 /* A stop while answers are sampled abandons the step. */
 static void test_trainer_rollout_stops_while_it_samples(void **state)
 {
@@ -517,6 +534,7 @@ int main(void)
         cmocka_unit_test(test_trainer_rollout_matches_trl),
         cmocka_unit_test(test_trainer_rollout_does_not_depend_on_threads),
         cmocka_unit_test(test_trainer_rollout_resumes_with_the_same_bits),
+        cmocka_unit_test(test_trainer_rollout_names_cutoff_len),
         cmocka_unit_test(test_trainer_rollout_stops_while_it_samples),
         cmocka_unit_test(test_trainer_rollout_learns_to_be_rewarded),
     };

@@ -254,7 +254,7 @@ static void arrange(struct opening *open)
 }
 
 /* Stage grpo: leave out samples without a question, or with one longer than cutoff_len. */
-static void keep_questions(struct opening *open)
+static bool keep_questions(struct opening *open, struct error *err)
 {
     struct dataset *dataset = open->dataset;
     const size_t all = dataset->rows, limit = (size_t)open->plan->cutoff_len;
@@ -266,12 +266,18 @@ static void keep_questions(struct opening *open)
         if (dataset_question(dataset, i, &q) && q.question_len <= limit)
             dataset->members[dataset->rows++] = dataset->members[i];
     if (dataset->rows == all)
-        return;
+        return true;
+    if (dataset->rows == 0)
+        return error_set(err, ERROR_JOB,
+                         "cutoff_len is %zu, and all %zu prompts are longer or empty; "
+                         "raise it",
+                         limit, all);
     snprintf(note, sizeof(note),
              "skipping %zu of %zu prompts, which are longer than cutoff_len, %zu tokens, "
              "or empty",
              all - dataset->rows, all, limit);
     dataset_notes_add(&dataset->notes, note);
+    return true;
 }
 
 static bool check_keys(const struct plan *plan, enum split split, struct error *err)
@@ -300,9 +306,8 @@ static bool fill(struct opening *open, struct error *err)
         !mix(open, err) || (plan->val_size > 0 && !take_split(open, err)))
         return false;
     arrange(open);
-    if (plan->stage == STAGE_GRPO && open->split == SPLIT_TRAIN)
-        keep_questions(open);
-    return true;
+    return plan->stage != STAGE_GRPO || open->split != SPLIT_TRAIN ||
+           keep_questions(open, err);
 }
 
 static struct dataset *open_data(struct opening open, struct error *err)
