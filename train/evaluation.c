@@ -198,7 +198,7 @@ static void log_evaluation(const struct run *run, const struct evaluation *evalu
     if (!evaluation->rewards.names)
         text_addf(&line, "'eval_loss': %s, ", number);
     run_number_text(exp(evaluation->loss), number);
-    if (!evaluation->prefers)
+    if (!evaluation->prefers && !evaluation->weighted)
         text_addf(&line, "'eval_perplexity': %s, ", number);
     run_number_text(evaluation->accuracy, number);
     if (evaluation->measures)
@@ -239,6 +239,7 @@ bool evaluation_measure(struct run *run, struct evaluation_parts *parts,
     parts->cut = sums[SUM_CUT] > 0;
     *out = (struct evaluation) {
         .loss = sums[SUM_WEIGHT] > 0 ? sums[SUM_LOSS] / sums[SUM_WEIGHT] : NAN,
+        .weighted = run->plan->token_loss != TOKEN_LOSS_PLAIN || run->plan->anchor > 0,
         .prefers = run->plan->stage >= STAGE_DPO,
     };
     for (int i = 0; out->prefers && i < REWARDS; i++)

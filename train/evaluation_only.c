@@ -137,7 +137,8 @@ static bool publish_loss(const struct run *run, const struct evaluation *evaluat
     bool ok;
 
     add(results, prefix, "loss", evaluation->loss);
-    add(results, prefix, "perplexity", exp(evaluation->loss));
+    if (!evaluation->weighted)
+        add(results, prefix, "perplexity", exp(evaluation->loss));
     if (evaluation->measures && !run->predictions)
         add(results, prefix, "accuracy", evaluation->accuracy);
     add_answers(results, prefix, run, evaluation);

@@ -172,7 +172,7 @@ void metrics_eval(struct metrics *metrics, int64_t step, double epoch,
     json_object_set_new(object, "step", json_integer(step));
     json_object_set_new(object, "epoch", json_number(epoch));
     progress_evaluation_json(evaluation, object);
-    if (!evaluation->prefers)
+    if (!evaluation->prefers && !evaluation->weighted)
         json_object_set_new(object, "eval_perplexity",
                             json_number(exp(evaluation->loss)));
     metrics_write(metrics, object);

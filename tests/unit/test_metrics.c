@@ -81,6 +81,25 @@ static void test_metrics_writes_nan(void **state)
     unit_dir_free(dir);
 }
 
+/* Losses as use_dft_loss has are no cross-entropy. */
+static void test_metrics_weighted_losses_have_no_perplexity(void **state)
+{
+    char *dir = unit_dir_new(), *name = path_join(dir, "metrics.jsonl"), *line;
+    struct error err = { 0 };
+    struct metrics *metrics = metrics_open(name, -1, NULL, &err);
+
+    (void)state;
+    metrics_eval(metrics, 0, 0,
+                 &(struct evaluation) { .loss = log(8), .weighted = true });
+    metrics_close(metrics);
+    line = read_all(name);
+    assert_non_null(strstr(line, "eval_loss"));
+    assert_null(strstr(line, "eval_perplexity"));
+    free(line);
+    free(name);
+    unit_dir_free(dir);
+}
+
 static void test_metrics_evaluation_has_perplexity(void **state)
 {
     char *dir = unit_dir_new(), *name = path_join(dir, "metrics.jsonl"), *line;
@@ -151,6 +170,7 @@ int main(void)
         cmocka_unit_test(test_metrics_resumed_is_uninterrupted),
         cmocka_unit_test(test_metrics_writes_nan),
         cmocka_unit_test(test_metrics_evaluation_has_perplexity),
+        cmocka_unit_test(test_metrics_weighted_losses_have_no_perplexity),
         cmocka_unit_test(test_metrics_full_disk_is_logged_once),
     };
 

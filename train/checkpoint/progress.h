@@ -49,6 +49,7 @@ struct progress_ranks progress_ranks_of(const struct plan *plan);
 /* Results of an evaluation. */
 struct evaluation {
     double loss;   /* NaN in stage grpo, which does not measure it */
+    bool weighted; /* loss is no cross-entropy of tokens: there is no perplexity */
     bool measures; /* accuracy is set: share of correct answers or tokens */
     double accuracy;
     bool prefers; /* rewards are set: means, for stage dpo */
