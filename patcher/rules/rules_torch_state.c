@@ -9,6 +9,7 @@
 #include "base/size.h"
 #include "train/checkpoint/torch_state.h"
 #include "train/model/lora.h"
+#include "train/model/optimizer_table.h"
 
 static void report(struct rule_context *context, enum severity severity,
                    const char *message, const char *note, const char *key)
@@ -33,21 +34,31 @@ static bool peft_splits_head(const struct rule_context *context)
            lora_read(context->plan, model, &lora, &ignored) && lora.saved[MODULE_EMBED];
 }
 
+static const char *key_of_optimizer(const struct rule_context *context)
+{
+    const struct plan *plan = context->plan;
+
+    if (optimizer_has_key(plan->optimizer))
+        return arena_printf(context->arena, "use_%s", optimizer_name(plan->optimizer));
+    return optimizer_torch_variant(plan->optim) == TORCH_OTHER ? "optim"
+                                                               : "loraplus_lr_ratio";
+}
+
 static void rule_torch_state(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
-    const bool adapter = plan->method == METHOD_LORA && plan->loraplus_lr_ratio > 0;
+    const char *key = key_of_optimizer(context);
     struct error why = { 0 };
 
     if (!plan->save_torch_state || plan->external)
         return;
     if (!torch_state_check(plan, &why))
         report(context, SEVERITY_ERROR, arena_strdup(context->arena, why.text),
-               adapter ? NULL
-                       : "a native run computes AdamW of every name alike, so optim: "
-                         "adamw_torch changes nothing in it",
-               strncmp(why.text, "optim ", strlen("optim ")) == 0 ? "optim"
-                                                                  : "loraplus_lr_ratio");
+               strcmp(key, "optim") == 0
+                   ? "a native run computes AdamW of every name alike, so optim: "
+                     "adamw_torch changes nothing in it"
+                   : NULL,
+               key);
     else if (context->model && context->model->experts > 0)
         report(context, SEVERITY_ERROR,
                "save_torch_state is not supported for a mixture of experts: in "
@@ -82,7 +93,8 @@ static const struct rule rows[] = {
           "the run. Other names mean a class with another state (8-bit moments, one "
           "count of steps for all parameters), or one that newer versions removed, and "
           "LoRA+ has other groups of parameters: the Trainer would fail or "
-          "continue with wrong moments. So it would with an adapter of a GPT-NeoX model "
+          "continue with wrong moments. use_muon and use_adam_mini are no optimizers of "
+          "torch.optim either. So it would with an adapter of a GPT-NeoX model "
           "whose embedding is its head and is trained, too: PEFT makes two matrices of "
           "it.\n\n"
           "save_only_model omits optimizer states of every kind; together the keys are "

@@ -243,6 +243,11 @@ static bool write_file(const struct torch_state *state, const char *dir, const c
 
 bool torch_state_check(const struct plan *plan, struct error *err)
 {
+    if (optimizer_has_key(plan->optimizer))
+        return error_set(err, ERROR_JOB,
+                         "use_%s cannot be combined with save_torch_state: "
+                         "torch.optim does not have this optimizer",
+                         optimizer_name(plan->optimizer));
     if (optimizer_torch_variant(plan->optim) == TORCH_OTHER)
         return error_set(err, ERROR_JOB,
                          "optim must be adamw_torch, adamw_torch_fused or sgd for "
