@@ -54,7 +54,7 @@ static void rule_torch_state(struct rule_context *context)
         return;
     if (!torch_state_check(plan, &why))
         report(context, SEVERITY_ERROR, arena_strdup(context->arena, why.text),
-               strcmp(key, "optim") == 0
+               strcmp(key, "optim") == 0 && optimizer_first_name(plan->optim) == 0
                    ? "a native run computes AdamW of every name alike, so optim: "
                      "adamw_torch changes nothing in it"
                    : NULL,
