@@ -599,6 +599,8 @@ struct op_square_sum {
  *   w -= lr / (1 - b1^step) * m / (sqrt(v) / sqrt(1 - b2^step) + eps)
  * copy = w in any of the three formats, or absent.  step counts from 1.
  *
+ * correct_eps: eps / sqrt(1 - b2^step) instead of eps, as in LLaMA-Factory's Muon.
+ *
  * numbers: if given (in the backend's memory), the operation does nothing unless
  * numbers->finite; lr is multiplied by numbers->learning_rate, grad_scale by
  * numbers->factor, and step is numbers->step.
@@ -613,6 +615,7 @@ struct op_square_sum {
 struct op_adamw {
     struct tensor w, grad, m, v, copy;
     double lr, beta1, beta2, eps, decay, grad_scale;
+    bool correct_eps;
     int64_t step;
     const struct step_scalars *numbers;
     bool stochastic;

@@ -73,6 +73,8 @@ void CPU_OP(adamw)(struct backend *be, const struct op_adamw *op)
         .eps = (float)op->eps,
     };
 
+    if (op->correct_eps)
+        adamw.eps *= adamw.root;
     if (n && !n->finite)
         return;
     if (op->stochastic)

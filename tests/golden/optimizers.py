@@ -139,6 +139,16 @@ def muon():
     return made
 
 
+def muon_rest():
+    """Its AdamW, with an epsilon that counts."""
+    sys.path.insert(0, os.path.join(os.environ["LLAMAFACTORY"], "src/llamafactory/third_party"))
+    from muon.muon import Muon
+
+    parameter, _ = steps(lambda p: Muon(lr=0.01, wd=0.1, muon_params=[], adamw_params=p,
+                                        adamw_betas=(0.9, 0.99), adamw_eps=0.1), 1, 960)
+    return {"w": reals(parameter)[::7]}
+
+
 def adam_mini():
     """A head of queries has 64 elements, a row of the MLP 16."""
     from adam_mini import Adam_mini
@@ -169,7 +179,7 @@ def maps():
             for name, signed in (("signed", True), ("unsigned", False))}
 
 
-CASES = [maps, adamw_8bit, lion_8bit, lion, adafactor, muon, adam_mini]
+CASES = [maps, adamw_8bit, lion_8bit, lion, adafactor, muon, muon_rest, adam_mini]
 
 
 def main():

@@ -8,6 +8,7 @@
 #include "tests/unit/unit_optimizers.h"
 #include "train/model/optimizer_mini.h"
 #include "train/model/optimizer_muon.h"
+#include "train/model/optimizer_table.h"
 
 /* Emulated GPUs are slow and alike. */
 static size_t tried(const struct machines *machines)
@@ -220,6 +221,51 @@ static void test_muon_steps_are_those_of_llamafactory(void **state)
     json_decref(row);
 }
 
+/* The rest has the AdamW of that class, whose epsilon is corrected, too. */
+static void test_muon_steps_the_rest_as_llamafactory_does(void **state)
+{
+    struct machines *machines = *state;
+    json_t *row = golden_case("muon_rest");
+
+    for (size_t k = 0; k < tried(machines); k++) {
+        struct operand v = operand_filled(FORMAT_FP32, 1, 960, 0);
+        struct backend *be = machines->backends[k];
+        struct error err = { 0 };
+        struct muon_case c;
+
+        muon_open(&c, 24, 40);
+        c.plan = (struct plan) { .optimizer = optimizer_find("muon"),
+                                 .weight_decay = 0.1,
+                                 .adam_beta1 = 0.9,
+                                 .adam_beta2 = 0.99,
+                                 .adam_epsilon = 0.1 };
+        c.update = (struct optimizer_update) {
+            .plan = &c.plan,
+            .w = c.w.tensor,
+            .grad = c.grad.tensor,
+            .copy = c.copy.tensor,
+            .moments = { c.m.tensor, v.tensor },
+            .lr_factor = 1,
+            .scalars = c.scalars,
+        };
+        machine_enter(be);
+        for (int step = 0; step < GOLDEN_STEPS; step++) {
+            golden_fill(&c.grad, (uint64_t)step + 1);
+            *c.scalars = (struct step_scalars) { .learning_rate = golden_rates[step],
+                                                 .factor = 1,
+                                                 .step = step + 1,
+                                                 .finite = 1 };
+            optimizer_of(&c.plan)->update(be, &c.update);
+            assert_true(be->ops->sync(be, &err));
+        }
+        operand_read(&c.w);
+        golden_near(json_object_get(row, "w"), c.w.real, 7, 16);
+        muon_close(&c);
+        operand_clear(&v);
+    }
+    json_decref(row);
+}
+
 /* Names as in transformers: LLaMA-Factory, train/trainer_utils.py. */
 static void test_muon_updates_matrices_of_blocks(void **state)
 {
@@ -296,6 +342,7 @@ int main(void)
         cmocka_unit_test(test_adafactor_steps_are_those_of_transformers),
         cmocka_unit_test(test_adafactor_steps_are_the_same_with_any_threads),
         cmocka_unit_test(test_muon_steps_are_those_of_llamafactory),
+        cmocka_unit_test(test_muon_steps_the_rest_as_llamafactory_does),
         cmocka_unit_test(test_muon_updates_matrices_of_blocks),
         cmocka_unit_test(test_adam_mini_steps_are_those_of_its_package),
     };

@@ -11,10 +11,11 @@
 #include "kernels/backend.h"
 #include "train/model/optimizer_muon.h"
 
-static void update_adamw(struct backend *be, const struct optimizer_update *u)
+static struct op_adamw adamw_of(const struct optimizer_update *u)
 {
     const struct plan *plan = u->plan;
-    const struct op_adamw op = {
+
+    return (struct op_adamw) {
         .w = u->w,
         .grad = u->grad,
         .m = u->moments[MOMENT_1],
@@ -31,6 +32,11 @@ static void update_adamw(struct backend *be, const struct optimizer_update *u)
         .seed = (uint64_t)plan->seed,
         .first = u->first,
     };
+}
+
+static void update_adamw(struct backend *be, const struct optimizer_update *u)
+{
+    const struct op_adamw op = adamw_of(u);
 
     be->ops->adamw(be, &op);
 }
@@ -133,14 +139,16 @@ static void update_sgd(struct backend *be, const struct optimizer_update *u)
     be->ops->sgd(be, &op);
 }
 
-/* Its AdamW decays all weights, as it does itself. */
+/* Its AdamW decays all weights, as it does itself, and adds epsilon before it corrects the
+ * second moment. */
 static void update_muon(struct backend *be, const struct optimizer_update *u)
 {
-    struct optimizer_update other = *u;
+    struct op_adamw op = adamw_of(u);
 
-    other.decay = u->plan->weight_decay;
+    op.decay = u->plan->weight_decay;
+    op.correct_eps = true;
     if (u->moments[MOMENT_2].data)
-        update_adamw(be, &other);
+        be->ops->adamw(be, &op);
     else
         optimizer_muon_update(be, u);
 }
