@@ -26,9 +26,12 @@ static size_t index_of(const struct model *m, const struct parameter *p)
 
 bool model_grows(const struct model *m, const struct parameter *p)
 {
-    const struct shape_parameter *shape = &m->shapes.parameters[p - m->parameters];
+    const struct shape_parameter *shape;
 
-    return m->config->stored_vocab > 0 && shape->part == PART_WEIGHT &&
+    if (m->config->stored_vocab == 0) /* p may be a copy that is in no array */
+        return false;
+    shape = &m->shapes.parameters[p - m->parameters];
+    return shape->part == PART_WEIGHT &&
            (shape->module == MODULE_EMBED || shape->module == MODULE_HEAD);
 }
 
