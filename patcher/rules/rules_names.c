@@ -72,7 +72,8 @@ static void check_device(struct rule_context *context)
                    entry);
 }
 
-/* Report the layers in the job at which a run would fail, or its optimizer. */
+/* Report the layers in the job at which a run would fail, its optimizer, or its kind of
+ * adapter. */
 static void check_layers(struct rule_context *context)
 {
     static const char *const keys[] = { "lora_target",
@@ -80,6 +81,8 @@ static void check_layers(struct rule_context *context)
                                         "freeze_trainable_modules",
                                         "freeze_trainable_layers",
                                         "optim",
+                                        "pissa_init",
+                                        "use_dora",
                                         "use_muon",
                                         "use_adam_mini" };
     const struct proposal to = rule_proposal(context);

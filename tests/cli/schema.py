@@ -24,7 +24,7 @@ BEYOND = {("TS707", "adapter_name_or_path"), ("TS705", "freeze_trainable_modules
           ("TS707", "export_dir"), ("TS707", "model_name_or_path"),
           ("TS707", "do_train"), ("TS707", "do_predict"),
           ("TS707", "mask_history"), ("TS707", "train_on_prompt"),
-          ("TS705", "lora_target"), ("TS705", "optim"), ("TS705", "additional_target"),
+          ("TS705", "lora_target"), ("TS705", "optim"), ("TS705", "pissa_init"), ("TS705", "use_dora"), ("TS705", "additional_target"),
           ("TS707", "pref_bco_weight"), ("TS707", "ld_alpha"), ("TS707", "additional_target"),
           ("TS707", "teacher_adapter_name_or_path"), ("TS707", "ref_model_adapters"),
           ("TS904", "kd_beta"), ("TS904", "teacher_logits"),

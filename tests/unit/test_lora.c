@@ -180,6 +180,29 @@ static void test_lora_writes_ties_that_peft_knows(void **state)
     }
 }
 
+/* Names of experts end like those of dense layers; of a model without these, the ends say
+ * enough. */
+static void test_lora_names_of_experts(void **state)
+{
+    const struct architecture *a = architecture_find("qwen3_moe");
+    struct lora lora = { .rank = 8, .alpha = 16 };
+    struct text text;
+
+    (void)state;
+    lora.adapted[MODULE_Q] = lora.adapted[MODULE_EXPERT_GATE] = true;
+    text_init(&text, 0);
+    assert_true(lora_write_config(&lora, a, "base", &text));
+    assert_non_null(strstr(text.data, "model\\\\.layers\\\\.\\\\d+\\\\.(?:"
+                                      "self_attn\\\\.q_proj|mlp\\\\.experts\\\\.\\\\d+"
+                                      "\\\\.gate_proj)"));
+    lora.absent[MODULE_GATE] = true;
+    text_reset(&text);
+    assert_true(lora_write_config(&lora, a, "base", &text));
+    assert_non_null(strstr(text.data, "\"gate_proj\""));
+    assert_null(strchr(text.data, '*'));
+    text_clear(&text);
+}
+
 static void test_lora_names_of_architectures(void **state)
 {
     (void)state;
@@ -463,6 +486,7 @@ int main(void)
         cmocka_unit_test(test_lora_reads_the_plan),
         cmocka_unit_test(test_lora_target_may_be_a_pattern),
         cmocka_unit_test(test_lora_writes_ties_that_peft_knows),
+        cmocka_unit_test(test_lora_names_of_experts),
         cmocka_unit_test(test_lora_names_of_architectures),
         cmocka_unit_test(test_lora_saved_names_are_as_peft_reads_them),
         cmocka_unit_test(test_lora_reads_saved_names_as_peft),

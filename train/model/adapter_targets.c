@@ -7,8 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Experts that files have in one tensor are no layers for PEFT. */
-static bool is_adaptable(const struct architecture *a, enum module module)
+bool adapter_targets_can(const struct architecture *a, enum module module)
 {
     return module_is_linear(module) &&
            !(module_is_of_experts(module) && a->experts.only_tensors);
@@ -17,7 +16,7 @@ static bool is_adaptable(const struct architecture *a, enum module module)
 static bool is_target(const struct target_list *list, enum module module)
 {
     return list->architecture->paths[module] &&
-           (is_adaptable(list->architecture, module) || !list->linear);
+           (adapter_targets_can(list->architecture, module) || !list->linear);
 }
 
 /* PEFT compares modules_to_save with the end of names, not of paths: "norm" matches
@@ -93,7 +92,7 @@ bool adapter_targets_mark(const struct target_list *list, const char *name, size
 void adapter_targets_all(const struct architecture *a, bool *marks)
 {
     for (enum module i = 0; i < MODULES; i++)
-        marks[i] = a->paths[i] && is_adaptable(a, i);
+        marks[i] = a->paths[i] && adapter_targets_can(a, i);
 }
 
 bool adapter_targets_mark_names(const struct target_list *list, const char *names,

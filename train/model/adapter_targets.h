@@ -14,6 +14,10 @@ struct target_list {
     const char *file; /* of the list; NULL: the job */
 };
 
+/* Return whether a module can have an adapter: a linear layer, but not experts that files
+ * have in one tensor, which are no layers for PEFT. */
+bool adapter_targets_can(const struct architecture *a, enum module module);
+
 /* Return whether a name matches the module.  `linear`: the name is the end of a path;
  * else it is the end of a name, as in modules_to_save. */
 bool adapter_targets_match(const struct architecture *a, enum module module,

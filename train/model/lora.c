@@ -68,27 +68,34 @@ static bool is_listed(const json_t *list, const struct architecture *a,
     return false;
 }
 
-static json_t *names_of(const struct architecture *a, const bool *marks, bool linear)
+static json_t *names_of(const struct architecture *a, const struct lora *lora,
+                        const bool *marks, bool linear)
 {
     json_t *list = json_array();
+    bool covered[MODULES];
 
     for (enum module i = 0; i < MODULES; i++)
+        covered[i] = marks[i] || lora->absent[i];
+    for (enum module i = 0; i < MODULES; i++)
         if (marks[i] && !is_listed(list, a, i, linear))
-            json_array_append_new(list,
-                                  json_string(adapter_targets_name(a, marks, i, linear)));
+            json_array_append_new(
+                list, json_string(adapter_targets_name(a, covered, i, linear)));
     if (json_array_size(list) > 0)
         return list;
     json_decref(list);
     return json_null();
 }
 
+/* A star is the number of an expert. */
 static void add_escaped(struct text *out, const char *string)
 {
-    for (; *string; string++) {
+    for (; *string; string++)
         if (*string == '.')
-            text_addc(out, '\\');
-        text_addc(out, *string);
-    }
+            text_adds(out, "\\.");
+        else if (*string == '*')
+            text_adds(out, "\\d+");
+        else
+            text_addc(out, *string);
 }
 
 /* A regular expression for the whole names of layers: towers, and other layers that are not
@@ -117,8 +124,15 @@ static json_t *pattern_of(const struct architecture *a, const bool *marks)
 
 static json_t *targets_of(const struct lora *lora, const struct architecture *a)
 {
-    return a->has_towers || a->kept ? pattern_of(a, lora->adapted)
-                                    : names_of(a, lora->adapted, true);
+    json_t *names = names_of(a, lora, lora->adapted, true);
+    bool numbered = false; /* names of experts that are not told apart by their ends */
+
+    for (size_t i = 0; i < json_array_size(names); i++)
+        numbered |= strchr(json_string_value(json_array_get(names, i)), '*') != NULL;
+    if (!numbered && !a->has_towers && !a->kept)
+        return names;
+    json_decref(names);
+    return pattern_of(a, lora->adapted);
 }
 
 /* PEFT ties embedding and head, and warns unless it is asked to, if one of them has a
@@ -150,7 +164,7 @@ bool lora_write_config(const struct lora *lora, const struct architecture *archi
         "fan_in_fan_out", architecture->linear == STORED_COLUMNS, "inference_mode", 1,
         "init_lora_weights", initialization_of(lora), "layers_pattern",
         "layers_to_transform", "lora_alpha", alpha, "lora_dropout", lora->dropout,
-        "modules_to_save", names_of(architecture, lora->saved, false), "peft_type",
+        "modules_to_save", names_of(architecture, lora, lora->saved, false), "peft_type",
         "LORA", "r", (json_int_t)lora->rank, "rank_pattern", "revision", "target_modules",
         targets_of(lora, architecture), "task_type", "CAUSAL_LM", "use_dora", lora->dora,
         "use_rslora", lora->rslora);

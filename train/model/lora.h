@@ -20,7 +20,9 @@ struct lora {
     bool adapted[MODULES];
     /* trained as a whole in addition to the adapters: additional_target */
     bool saved[MODULES];
-    bool tied; /* saved embedding and head are one matrix; only for lora_write_config */
+    /* only for lora_write_config: saved embedding and head are one matrix; no layer has the
+     * module, so that its name is free */
+    bool tied, absent[MODULES];
 };
 
 #define LORA_RANK_MAX 4096

@@ -246,7 +246,11 @@ static bool has_name(const struct reading *reading, const struct name_matcher *m
 static bool is_adapted(const struct reading *reading, const struct module_place *at,
                        struct text *name)
 {
-    architecture_name(reading->config->architecture, at, name);
+    const struct architecture *a = reading->config->architecture;
+
+    architecture_name(a, at, name);
+    if (module_is_of_experts(at->module) && !adapter_targets_can(a, at->module))
+        return false;
     return (reading->all_linear ? module_is_linear(at->module)
                                 : has_name(reading, &reading->targets, name->data)) &&
            !has_name(reading, &reading->excluded, name->data) &&

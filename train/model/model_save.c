@@ -473,6 +473,11 @@ static bool write_adapter_config(const struct model *m, const char *dir, bool co
 
     lora.tied = trains_tied_head(m);
     lora.saved[MODULE_HEAD] |= lora.tied;
+    for (enum module i = 0; i < MODULES; i++) {
+        lora.absent[i] = true;
+        for (size_t l = 0; l < m->config->layers; l++)
+            lora.absent[i] &= !model_config_has(m->config, i, l);
+    }
     if (converted)
         convert_settings(&lora);
     text_init(&text, 0);

@@ -28,19 +28,24 @@ static bool check_model(const struct plan *plan, const struct model_config *conf
                "model as the reference");
 }
 
-/* Note the new tokens that have no row in the files, or one that was never trained. */
-static void list_new_tokens(const struct tokenizer *tokenizer, struct arena *arena,
-                            struct model_config *config)
+/* Note the new tokens that have no row in the files, or one that was never trained.  A
+ * name of the tokenizer, which has `size` tokens without the new ones, keeps its id and
+ * its row. */
+static void list_new_tokens(const struct tokenizer *tokenizer, size_t size,
+                            struct arena *arena, struct model_config *config)
 {
     const json_t *list = tokenizer_new_tokens(tokenizer);
-    size_t count = json_array_size(list);
-    uint32_t *ids = arena_array(arena, count + 1, sizeof(*ids));
+    uint32_t *ids = arena_array(arena, json_array_size(list) + 1, sizeof(*ids));
 
-    for (size_t i = 0; i < count; i++)
-        ids[i] =
-            (uint32_t)json_integer_value(json_object_get(json_array_get(list, i), "id"));
     config->new_tokens = ids;
-    config->new_token_count = count;
+    config->new_token_count = 0;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        json_int_t id =
+            json_integer_value(json_object_get(json_array_get(list, i), "id"));
+
+        if (id >= (json_int_t)size)
+            ids[config->new_token_count++] = (uint32_t)id;
+    }
 }
 
 static bool set_size(size_t size, struct arena *arena, struct model_config *config,
@@ -67,18 +72,21 @@ bool vocabulary_grow(const struct plan *plan, const char *dir, struct arena *are
                      struct model_config *config, struct error *err)
 {
     const struct new_tokens more = plan_new_tokens(plan);
-    struct tokenizer *tokenizer;
+    struct tokenizer *plain, *tokenizer;
     size_t size;
 
     if (!plan_grows_vocabulary(plan) || plan->external)
         return true;
     if (!check_model(plan, config, err))
         return false;
-    tokenizer = tokenizer_open_with(dir, &more, err);
+    plain = tokenizer_open(dir, err);
+    tokenizer = plain ? tokenizer_open_with(dir, &more, err) : NULL;
+    if (tokenizer)
+        list_new_tokens(tokenizer, tokenizer_size(plain), arena, config);
+    size = tokenizer ? tokenizer_size(tokenizer) : 0;
+    tokenizer_close(plain);
     if (!tokenizer)
         return false;
-    size = tokenizer_size(tokenizer);
-    list_new_tokens(tokenizer, arena, config);
     tokenizer_close(tokenizer);
     config->stored_vocab = config->vocab_size;
     return size <= config->vocab_size ||
