@@ -192,7 +192,7 @@ def case(name, batch):
     losses, norms = train(model, batch, decayed, str)
     return {"name": "towers-" + name, "config": config, "offset": offset, "tensors": shapes,
             "logits": logits, "losses": losses, "norms": norms,
-            "undecayed": sorted(n for n in norms if n not in decayed)}
+            "undecayed": sorted(n for n in norms if n not in decayed and ".experts." not in n)}
 
 
 def adapter(name, base, batch):

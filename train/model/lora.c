@@ -125,7 +125,7 @@ static json_t *pattern_of(const struct architecture *a, const bool *marks)
 static json_t *targets_of(const struct lora *lora, const struct architecture *a)
 {
     json_t *names = names_of(a, lora, lora->adapted, true);
-    bool numbered = false; /* names of experts that are not told apart by their ends */
+    bool numbered = false; /* names of experts whose ends dense layers have, too */
 
     for (size_t i = 0; i < json_array_size(names); i++)
         numbered |= strchr(json_string_value(json_array_get(names, i)), '*') != NULL;
