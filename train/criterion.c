@@ -63,7 +63,8 @@ static bool is_used(const struct plan *plan)
 {
     return plan_trains(plan) &&
            (plan->load_best_model_at_end || plan->early_stopping_steps > 0 ||
-            plan->save_strategy == WHEN_BEST);
+            plan->save_strategy == WHEN_BEST ||
+            plan->schedule == SCHEDULE_REDUCE_ON_PLATEAU);
 }
 
 static bool is_reward(enum metric_kind metric)
@@ -140,6 +141,14 @@ bool criterion_check(const struct plan *plan, const char **key, struct error *er
         return error_set(err, ERROR_JOB,
                          "save_strategy: best saves after evaluations, and there are "
                          "none; give eval_strategy: steps");
+    if (key)
+        *key = "lr_scheduler_type";
+    if (plan_trains(plan) && plan->schedule == SCHEDULE_REDUCE_ON_PLATEAU &&
+        plan->eval_strategy == WHEN_NO)
+        return error_set(err, ERROR_JOB,
+                         "lr_scheduler_type: reduce_lr_on_plateau reduces the learning "
+                         "rate after evaluations, and there are none; give "
+                         "eval_strategy: steps");
     if (key)
         *key = "early_stopping_steps";
     return !is_used(plan) || plan->early_stopping_steps <= 0 ||

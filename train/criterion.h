@@ -14,8 +14,8 @@ const char *criterion_name(const struct plan *plan);
 /* best NaN: none yet.  A NaN metric is never better. */
 bool criterion_is_better(const struct plan *plan, double metric, double best);
 
-/* Fail with ERROR_JOB if the run does not measure the metric, or if early_stopping_steps
- * is set without evaluations.  *key (key may be NULL) is the key at fault. */
+/* Fail with ERROR_JOB if the run does not measure the metric, or if a key needs
+ * evaluations and there are none.  *key (key may be NULL) is the key at fault. */
 bool criterion_check(const struct plan *plan, const char **key, struct error *err);
 
 #endif

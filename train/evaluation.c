@@ -11,6 +11,7 @@
 #include "train/criterion.h"
 #include "train/autopsy.h"
 #include "train/model/parallel.h"
+#include "train/plateau.h"
 
 /* Sums of a rank; rank 0 adds up those of all ranks. */
 enum sum {
@@ -76,6 +77,19 @@ bool evaluation_stops_early(const struct run *run)
                    history->list[i].step > run->progress.best_step;
     return run->plan->early_stopping_steps > 0 &&
            without >= run->plan->early_stopping_steps;
+}
+
+double evaluation_rate(const struct run *run)
+{
+    const struct progress_history *history = &run->history;
+    struct plateau plateau;
+
+    plateau_init(&plateau, run->plan);
+    for (size_t i = 0; i < history->count; i++)
+        if (history->list[i].evaluation && history->list[i].step > 0)
+            plateau_add(&plateau, run->plan,
+                        metric_of(run->plan, &history->list[i].evaluated));
+    return plateau.rate;
 }
 
 struct heartbeat *evaluation_heartbeat(const struct run *run)

@@ -27,6 +27,10 @@ bool evaluation_is_done(const struct run *run);
 /* Return whether early_stopping_steps evaluations in a row brought no improvement. */
 bool evaluation_stops_early(const struct run *run);
 
+/* On rank 0, return the learning rate that the evaluations after steps left to
+ * reduce_lr_on_plateau.  As the history has them, a resumed run has the same rate. */
+double evaluation_rate(const struct run *run);
+
 /* Return the heartbeat of this rank's share. */
 struct heartbeat *evaluation_heartbeat(const struct run *run);
 

@@ -41,6 +41,7 @@ bool follower_run(struct run *run, struct error *err)
     while (ok && parallel_receive_order(group, &order, err)) {
         switch (order.work) {
         case PARALLEL_STEP:
+            run->ordered_rate = order.rate;
             ok = step_begin(run, err);
             break;
         case PARALLEL_END_STEP:

@@ -11,6 +11,7 @@ libtrain_a_SOURCES += %D%/answer_ends.c %D%/answer_ends.h
 libtrain_a_SOURCES += %D%/eval_answers.c %D%/eval_answers.h
 libtrain_a_SOURCES += %D%/eval_prompts.c %D%/eval_prompts.h
 libtrain_a_SOURCES += %D%/evaluation.c %D%/evaluation.h
+libtrain_a_SOURCES += %D%/plateau.c %D%/plateau.h
 libtrain_a_SOURCES += %D%/evaluation_only.c %D%/evaluation_only.h
 libtrain_a_SOURCES += %D%/evaluation_plan.c %D%/evaluation_plan.h
 libtrain_a_SOURCES += %D%/follower.c %D%/follower.h

@@ -25,11 +25,22 @@ enum schedule_kind {
     SCHEDULE_COSINE_WITH_MIN_LR,
     SCHEDULE_WARMUP_STABLE_DECAY,
     SCHEDULE_INVERSE_SQRT,
-    SCHEDULE_COSINE_WARMUP_WITH_MIN_LR
+    SCHEDULE_COSINE_WARMUP_WITH_MIN_LR,
+    SCHEDULE_REDUCE_ON_PLATEAU
 };
 /* Shapes of the warm-up and the decay of warmup_stable_decay. */
 enum schedule_decay { DECAY_COSINE, DECAY_LINEAR, DECAY_ROOT };
 enum schedule_warmup { WARMUP_LINEAR, WARMUP_COSINE, WARMUP_ROOT };
+/* Whether reduce_lr_on_plateau waits for lower or for higher metrics, and whether its
+ * threshold is a share of the best metric. */
+enum plateau_mode { PLATEAU_MIN, PLATEAU_MAX };
+enum threshold_mode { THRESHOLD_REL, THRESHOLD_ABS };
+struct plateau_settings {
+    enum plateau_mode mode;
+    enum threshold_mode threshold_mode;
+    double factor, threshold, eps;
+    int64_t patience, cooldown;
+};
 enum mix_strategy {
     MIX_CONCAT,
     MIX_INTERLEAVE_UNDER,
@@ -222,6 +233,7 @@ struct plan {
     int64_t schedule_timescale;
     /* factor at which the warm-up starts; below 0: 1 / warm-up steps */
     double schedule_warmup_lr_rate;
+    struct plateau_settings plateau;
     double warmup_steps; /* below 1: a share of all steps */
     double warmup_ratio; /* above 0: overrides warmup_steps, as in transformers 4 */
     double num_train_epochs;

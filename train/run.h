@@ -72,8 +72,9 @@ struct run {
         rate;                               /* of the last step; tokens per second */
     struct run_step issued[BACKEND_FENCES]; /* earliest first: train/step.h */
     size_t issued_count;
-    double ended_at; /* clock_seconds, of the last step */
-    bool abandoned;  /* the step that was to be issued, by a stop */
+    double ordered_rate; /* other ranks: of the step that rank 0 ordered */
+    double ended_at;     /* clock_seconds, of the last step */
+    bool abandoned;      /* the step that was to be issued, by a stop */
     int64_t
         first_bad; /* the first of the last steps in a row that were skipped; 0: unknown */
     bool trial;    /* a preflight is in progress */

@@ -192,6 +192,8 @@ static const struct row {
     [SCHEDULE_INVERSE_SQRT] = { "inverse_sqrt", warm_linear, factor_inverse_sqrt },
     [SCHEDULE_COSINE_WARMUP_WITH_MIN_LR] = { "cosine_warmup_with_min_lr", warm_from_rate,
                                              factor_cosine_warmup_min },
+    /* evaluations reduce it: plateau.h */
+    [SCHEDULE_REDUCE_ON_PLATEAU] = { "reduce_lr_on_plateau", NULL, factor_constant },
 };
 
 const char *schedule_name(enum schedule_kind kind)

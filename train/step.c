@@ -10,14 +10,19 @@
 #include "base/clock.h"
 #include "base/size.h"
 #include "train/autopsy.h"
+#include "train/evaluation.h"
 #include "train/rollout.h"
 #include "train/model/optimizer.h"
 #include "train/model/parallel.h"
 #include "train/schedule.h"
 
-/* Return the learning rate after this many updates. */
+/* Return the learning rate after this many updates.  Only rank 0 has the evaluations that
+ * reduce_lr_on_plateau depends on. */
 static double rate_after(const struct run *run, int64_t updates)
 {
+    if (run->plan->schedule == SCHEDULE_REDUCE_ON_PLATEAU)
+        return parallel_rank(run->options->group) == 0 ? evaluation_rate(run)
+                                                       : run->ordered_rate;
     return run->plan->learning_rate *
            schedule_factor(run->plan, updates, run->steps.total);
 }
@@ -186,7 +191,7 @@ bool step_begin(struct run *run, struct error *err)
     };
     step->place = run_step_batches(run, step->index);
     run->abandoned = false;
-    if (!parallel_send_order(run->options->group, PARALLEL_STEP, err))
+    if (!parallel_send_step(run->options->group, step_next_rate(run), err))
         return false;
     if (run->rollout && !prepare_answers(run, step, err))
         return run->abandoned;

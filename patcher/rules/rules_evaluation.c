@@ -21,6 +21,27 @@ static void report_criterion(struct rule_context *context)
     rule_report(context, &finding, key);
 }
 
+/* The Trainer passes only lr_scheduler_kwargs to the schedule, so its mode does not follow
+ * from the metric. */
+static void report_plateau(struct rule_context *context)
+{
+    const struct plan *plan = context->plan;
+    bool greater = criterion_is_better(plan, 1, 0);
+    struct finding finding = { .rule = "TS514", .severity = SEVERITY_WARNING };
+
+    if (!plan_trains(plan) || plan->schedule != SCHEDULE_REDUCE_ON_PLATEAU ||
+        greater == (plan->plateau.mode == PLATEAU_MAX))
+        return;
+    finding.message = arena_printf(
+        context->arena,
+        "reduce_lr_on_plateau has mode: %s, but a %s %s is better: it reduces the rate "
+        "while the metric improves",
+        greater ? "min" : "max", greater ? "higher" : "lower", criterion_name(plan));
+    finding.note = arena_printf(context->arena, "set mode: %s in lr_scheduler_kwargs",
+                                greater ? "max" : "min");
+    rule_report(context, &finding, "lr_scheduler_type");
+}
+
 /* No text contains <<answer>>, so every answer would be missed. */
 static void report_tag(struct rule_context *context)
 {
@@ -47,6 +68,7 @@ static void rule_unused_metric(struct rule_context *context)
     if (plan->external)
         return;
     report_criterion(context);
+    report_plateau(context);
     report_tag(context);
     if (!plan->predict_with_generate || plan->generation.on || plan_prefers(plan))
         return; /* TS909 reports preference pairs */
@@ -112,7 +134,8 @@ static const struct rule rows[] = {
       .mandatory = true,
       .run = rule_unused_metric,
       .explain =
-          "load_best_model_at_end and early_stopping_steps use metric_for_best_model. "
+          "load_best_model_at_end, early_stopping_steps and lr_scheduler_type: "
+          "reduce_lr_on_plateau use metric_for_best_model. "
           "Every evaluation computes the loss; accuracy requires compute_accuracy (of "
           "tokens) or predict_with_generate (of answers), and answer_rate requires the "
           "latter. Metrics computed by Python code, such as rouge, are not supported. "
@@ -120,7 +143,8 @@ static const struct rule rows[] = {
           "predict_with_generate in a job without evaluation, or with plain text, is a "
           "warning: no answers are generated. answer_tag is the name of a tag, such as "
           "answer for <answer>..</answer>; with brackets no answer would ever be found. "
-          "save_strategy: best saves after evaluations, so it requires one, too.",
+          "save_strategy: best saves after evaluations, and reduce_lr_on_plateau reduces "
+          "the learning rate after them, so both require them, too.",
       .source = "train/criterion.c; transformers trainer_callback.py: "
                 "EarlyStoppingCallback" },
 };

@@ -172,12 +172,16 @@ static bool is_known(const struct rule_context *context, const char *key)
     return value.state == VALUE_GOOD || value.state == VALUE_REFUSED;
 }
 
+#define PLATEAU      "reduce_lr_on_plateau greedy"
+#define PLATEAU_LINE "lr_scheduler_type: reduce_lr_on_plateau"
+
 /* transformers/optimization.py */
 static const struct argument {
     const char *name, *schedules; /* separated by spaces */
     const char *instead;          /* a schedule that accepts it; or NULL */
 } arguments[] = {
-    { "min_lr", "cosine_with_min_lr cosine_warmup_with_min_lr reduce_lr_on_plateau",
+    { "min_lr",
+      "cosine_with_min_lr cosine_warmup_with_min_lr reduce_lr_on_plateau greedy",
       "lr_scheduler_type: cosine_with_min_lr" },
     { "min_lr_rate", "cosine_with_min_lr cosine_warmup_with_min_lr",
       "lr_scheduler_type: cosine_with_min_lr" },
@@ -196,6 +200,13 @@ static const struct argument {
     { "warmup_type", "warmup_stable_decay", NULL },
     { "timescale", "inverse_sqrt", NULL },
     { "warmup_lr_rate", "cosine_warmup_with_min_lr", NULL },
+    { "factor", PLATEAU, PLATEAU_LINE },
+    { "patience", PLATEAU, PLATEAU_LINE },
+    { "threshold", PLATEAU, PLATEAU_LINE },
+    { "threshold_mode", PLATEAU, PLATEAU_LINE },
+    { "mode", PLATEAU, PLATEAU_LINE },
+    { "cooldown", PLATEAU, PLATEAU_LINE },
+    { "eps", PLATEAU, PLATEAU_LINE },
 };
 
 static void report_argument(struct rule_context *context, const struct argument *argument,

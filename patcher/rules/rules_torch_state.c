@@ -34,20 +34,22 @@ static bool peft_splits_head(const struct rule_context *context)
            lora_read(context->plan, model, &lora, &ignored) && lora.saved[MODULE_EMBED];
 }
 
-static const char *key_of_optimizer(const struct rule_context *context)
+static const char *refused_key(const struct rule_context *context)
 {
     const struct plan *plan = context->plan;
 
     if (optimizer_has_key(plan->optimizer))
         return arena_printf(context->arena, "use_%s", optimizer_name(plan->optimizer));
-    return optimizer_torch_variant(plan->optim) == TORCH_OTHER ? "optim"
-                                                               : "loraplus_lr_ratio";
+    if (optimizer_torch_variant(plan->optim) == TORCH_OTHER)
+        return "optim";
+    return plan->schedule == SCHEDULE_REDUCE_ON_PLATEAU ? "lr_scheduler_type"
+                                                        : "loraplus_lr_ratio";
 }
 
 static void rule_torch_state(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
-    const char *key = key_of_optimizer(context);
+    const char *key = refused_key(context);
     struct error why = { 0 };
 
     if (!plan->save_torch_state || plan->external)

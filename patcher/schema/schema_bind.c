@@ -214,6 +214,9 @@ static void bind_defaults(const struct binding *binding, const struct vocabulary
     binding->plan->do_train = CHOICE_AUTO;
     binding->plan->schedule_power = 1;
     binding->plan->schedule_warmup_lr_rate = -1;
+    binding->plan->plateau = (struct plateau_settings) {
+        .factor = 0.1, .threshold = 1e-4, .eps = 1e-8, .patience = 10
+    };
     binding->plan->schedule_lr_end = 1e-7; /* transformers/optimization.py, polynomial */
 }
 

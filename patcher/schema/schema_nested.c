@@ -11,6 +11,8 @@
 /* In the order of the enums in train/plan.h. */
 static const char *const decays[] = { "cosine", "linear", "1-sqrt", NULL };
 static const char *const warmups[] = { "linear", "cosine", "1-sqrt", NULL };
+static const char *const threshold_modes[] = { "rel", "abs", NULL };
+static const char *const plateau_modes[] = { "min", "max", NULL };
 
 static const struct key schedule_rows[] = {
     { TS_USED("min_lr", KEY_REAL, NULL), .into = TS_FIELD(schedule_min_lr), .min = 0,
@@ -49,13 +51,30 @@ static const struct key schedule_rows[] = {
       .positive = true, .max = TS_NO_MAX,
       .help = "time scale of inverse_sqrt, in steps; the default is the length of "
               "the warm-up, or 10000 without one" },
-    TS_IGNORED("factor", KEY_REAL, NULL, "setting of reduce_lr_on_plateau"),
-    TS_IGNORED("patience", KEY_INT, NULL, "setting of reduce_lr_on_plateau"),
-    TS_IGNORED("threshold", KEY_REAL, NULL, "setting of reduce_lr_on_plateau"),
-    TS_IGNORED("threshold_mode", KEY_TEXT, NULL, "setting of reduce_lr_on_plateau"),
-    TS_IGNORED("mode", KEY_TEXT, NULL, "setting of reduce_lr_on_plateau"),
-    TS_IGNORED("cooldown", KEY_INT, NULL, "setting of reduce_lr_on_plateau"),
-    TS_IGNORED("eps", KEY_REAL, NULL, "setting of reduce_lr_on_plateau"),
+    { TS_USED("factor", KEY_REAL, "0.1"), .into = TS_FIELD(plateau.factor), .min = 0,
+      .max = 1,
+      .help = "what reduce_lr_on_plateau multiplies the learning rate by; 1 keeps it" },
+    { TS_USED("patience", KEY_INT, "10"), .into = TS_FIELD(plateau.patience), .min = 0,
+      .max = TS_NO_MAX,
+      .help = "evaluations without improvement that reduce_lr_on_plateau tolerates; the "
+              "next one reduces the rate" },
+    { TS_USED("threshold", KEY_REAL, "1e-4"), .into = TS_FIELD(plateau.threshold),
+      .min = 0, .max = TS_NO_MAX,
+      .help = "with reduce_lr_on_plateau, by how much a metric must be better than the "
+              "best one" },
+    { TS_USED("threshold_mode", KEY_ENUM, "rel"), .values = threshold_modes,
+      .into = TS_FIELD(plateau.threshold_mode),
+      .help = "whether threshold is a share of the best metric or a difference" },
+    { TS_USED("mode", KEY_ENUM, "min"), .values = plateau_modes,
+      .into = TS_FIELD(plateau.mode),
+      .help = "whether lower or higher metrics are better for reduce_lr_on_plateau, "
+              "which does not use greater_is_better" },
+    { TS_USED("cooldown", KEY_INT, "0"), .into = TS_FIELD(plateau.cooldown), .min = 0,
+      .max = TS_NO_MAX,
+      .help = "evaluations after a reduction that reduce_lr_on_plateau does not count" },
+    { TS_USED("eps", KEY_REAL, "1e-8"), .into = TS_FIELD(plateau.eps), .min = 0,
+      .max = TS_NO_MAX,
+      .help = "smallest change of the learning rate that reduce_lr_on_plateau makes" },
 };
 static const struct keys schedule_keys = { "Schedule", schedule_rows,
                                            TS_COUNT(schedule_rows) };

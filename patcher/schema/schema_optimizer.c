@@ -18,6 +18,7 @@ static const char *const schedules[] = { "linear",
                                          "warmup_stable_decay",
                                          "inverse_sqrt",
                                          "cosine_warmup_with_min_lr",
+                                         "reduce_lr_on_plateau",
                                          NULL };
 static const char *const galore_projections[] = { "std",  "reverse_std", "right",
                                                   "left", "full",        NULL };
@@ -74,9 +75,14 @@ static const struct key rows[] = {
     { TS_USED("lr_scheduler_type", KEY_ENUM, "linear"),
       .synonyms = "wsd=warmup_stable_decay poly=polynomial cosine_annealing=cosine "
                   "cosine_min_lr=cosine_with_min_lr none=constant",
-      .values = schedules, .rejects = "reduce_lr_on_plateau greedy",
-      .into = TS_FIELD(schedule),
-      .help = "how the learning rate changes after the warm-up" },
+      .values = schedules, .rejects = "greedy", .into = TS_FIELD(schedule),
+      .help = "how the learning rate changes after the warm-up",
+      .manual =
+          "reduce_lr_on_plateau has no warm-up: it begins with learning_rate, and after "
+          "each evaluation it takes over metric_for_best_model, as transformers' Trainer "
+          "does (ReduceLROnPlateau of torch). It requires evaluations "
+          "(TS514). A metric of which higher values are better requires mode: max. With "
+          "loraplus_lr_ratio, the ratio of both rates stays the same." },
     { TS_USED("lr_scheduler_kwargs", KEY_MAP, NULL), .members = &schema_schedule,
       .help = "arguments of the schedule" },
     { TS_USED("warmup_steps", KEY_REAL, "0"), .min = 0, .max = TS_NO_MAX,

@@ -67,6 +67,15 @@ static void test_criterion_knows_its_metrics(void **state)
     assert_non_null(strstr(err.text, "predict_with_generate"));
     plan.generation.on = true;
     assert_true(criterion_check(&plan, &key, NULL));
+    plan =
+        (struct plan) { .schedule = SCHEDULE_REDUCE_ON_PLATEAU, .do_train = CHOICE_YES };
+    error_clear(&err);
+    assert_false(criterion_check(&plan, &key, &err));
+    assert_string_equal(key, "lr_scheduler_type");
+    plan.eval_strategy = WHEN_EPOCH;
+    assert_true(criterion_check(&plan, &key, NULL));
+    plan.metric_for_best_model = "rouge";
+    assert_false(criterion_check(&plan, &key, NULL));
     plan = (struct plan) { .metric_for_best_model = "eval_accuracy",
                            .load_best_model_at_end = true,
                            .compute_accuracy = true };

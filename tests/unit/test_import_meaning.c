@@ -62,6 +62,9 @@ static void test_import_keeps_the_steps_of_axolotl(void **state)
         { AXOLOTL "warmup_ratio: 0.1\n", "warmup_ratio", "0.1" },
         { AXOLOTL "lr_scheduler: constant\n", "lr_scheduler_type", "constant" },
         { AXOLOTL "lr_scheduler: rex\n", "lr_scheduler_type", "cosine" },
+        { AXOLOTL "lr_scheduler: reduce_lr_on_plateau\n"
+                  "lr_scheduler_kwargs: {patience: 3}\n",
+          "lr_scheduler_type", "reduce_lr_on_plateau" },
         { AXOLOTL "cosine_min_lr_ratio: 0.1\n", "lr_scheduler_type",
           "cosine_with_min_lr" },
         { AXOLOTL "cosine_min_lr_ratio: 0.1\n", "lr_scheduler_kwargs",

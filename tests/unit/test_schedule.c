@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/size.h"
 #include "tests/unit/unit.h"
+#include "train/plateau.h"
 
 /* Ten steps of warm-up and a hundred in total, unless a row has other values. */
 static const struct {
@@ -166,6 +167,63 @@ static void test_schedule_matches_transformers(void **state)
     free(name);
 }
 
+static double argument_or(const json_t *one, const char *name, double other)
+{
+    return json_object_get(json_object_get(one, "arguments"), name) ? argument(one, name)
+                                                                    : other;
+}
+
+/* A golden rate is a double that torch computed in the same order, so all bits agree. */
+static void check_plateau(const json_t *one, size_t not_a_number)
+{
+    static const char *const modes[] = { "min", "max", NULL };
+    static const char *const thresholds[] = { "rel", "abs", NULL };
+    const json_t *metrics = json_object_get(one, "metrics");
+    const json_t *rates = json_object_get(one, "rates");
+    const struct plan plan = {
+        .learning_rate = 1e-3,
+        .schedule_min_lr = argument(one, "min_lr"),
+        .plateau = { .mode = (enum plateau_mode)word(one, "mode", modes),
+                     .threshold_mode =
+                         (enum threshold_mode)word(one, "threshold_mode", thresholds),
+                     .factor = argument_or(one, "factor", 0.1),
+                     .threshold = argument_or(one, "threshold", 1e-4),
+                     .eps = argument_or(one, "eps", 1e-8),
+                     .patience = (int64_t)argument_or(one, "patience", 10),
+                     .cooldown = (int64_t)argument(one, "cooldown") },
+    };
+    struct plateau plateau;
+
+    plateau_init(&plateau, &plan);
+    assert_int_equal(json_array_size(metrics), json_array_size(rates));
+    for (size_t i = 0; i < json_array_size(metrics); i++) {
+        double metric = json_number_value(json_array_get(metrics, i));
+        double rate = json_number_value(json_array_get(rates, i));
+
+        plateau_add(&plateau, &plan, i == not_a_number ? NAN : metric);
+        if (plateau.rate < rate || plateau.rate > rate)
+            fail_msg("evaluation %zu: %.17g, torch has %.17g", i, plateau.rate, rate);
+    }
+}
+
+static void test_schedule_plateau_matches_torch(void **state)
+{
+    char *name = unit_source("tests/golden/schedule.json");
+    struct error err = { 0 };
+    json_t *golden = json_read_file(name, 1 << 20, &err);
+    const json_t *cases = json_object_get(golden, "plateau");
+    const json_t *not_a_number = json_object_get(golden, "not_a_number");
+
+    (void)state;
+    if (!golden)
+        fail_msg("%s", err.text);
+    assert_true(json_array_size(cases) > 0);
+    for (size_t i = 0; i < json_array_size(cases); i++)
+        check_plateau(json_array_get(cases, i), (size_t)json_integer_value(not_a_number));
+    json_decref(golden);
+    free(name);
+}
+
 static void test_schedule_warmup_by_number_and_share(void **state)
 {
     static const struct {
@@ -197,6 +255,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_schedule_factors),
         cmocka_unit_test(test_schedule_matches_transformers),
+        cmocka_unit_test(test_schedule_plateau_matches_torch),
         cmocka_unit_test(test_schedule_warmup_by_number_and_share),
         cmocka_unit_test(test_schedule_without_steps_is_finite),
     };

@@ -38,7 +38,7 @@ static void test_schema_reports_types_and_ranges(void **state)
         { "lr_scheduler_type: constant-with-warmup\n", "TS705",
           "lr_scheduler_type must be linear, cosine, constant, constant_with_warmup, "
           "polynomial, cosine_with_restarts, cosine_with_min_lr, warmup_stable_decay, "
-          "inverse_sqrt or cosine_warmup_with_min_lr, not 'constant-with-warmup'; did "
+          "inverse_sqrt, cosine_warmup_with_min_lr or reduce_lr_on_plateau, not 'constant-with-warmup'; did "
           "you mean constant_with_warmup?" },
         { "finetuning_type: something\n", "TS705",
           "finetuning_type must be lora, full or freeze, not 'something'" },
@@ -62,8 +62,8 @@ static void test_schema_reports_types_and_ranges(void **state)
         { "lr_scheduler_type: cosin\n", "TS705",
           "lr_scheduler_type must be linear, cosine, constant, constant_with_warmup, "
           "polynomial, cosine_with_restarts, cosine_with_min_lr, warmup_stable_decay, "
-          "inverse_sqrt or cosine_warmup_with_min_lr, not 'cosin'; did you mean cosine?" },
-        { "lr_scheduler_type: reduce_lr_on_plateau\n", "TS707", NULL },
+          "inverse_sqrt, cosine_warmup_with_min_lr or reduce_lr_on_plateau, not 'cosin'; did you mean cosine?" },
+        { "lr_scheduler_type: greedy\n", "TS707", NULL },
         { "stage: ppo\n", "TS707",
           "stage must be sft, pt, distill, dpo, kto or grpo, not ppo" },
         { "pref_loss: kto_pair\n", "TS707",
@@ -313,8 +313,10 @@ static void test_schema_checks_members_of_maps(void **state)
           "num_cycles must be a number of 0 or more, not 'many'", SEVERITY_ERROR },
         { "lr_scheduler_kwargs: {decay_type: square}\n", "TS705",
           "decay_type must be cosine, linear or 1-sqrt, not 'square'", SEVERITY_ERROR },
-        { "lr_scheduler_kwargs: {patience: 100}\n", "TS708",
-          "lr_scheduler_kwargs.patience has no effect here", SEVERITY_INFO },
+        { "lr_scheduler_kwargs: {last_epoch: 100}\n", "TS708",
+          "lr_scheduler_kwargs.last_epoch has no effect here", SEVERITY_INFO },
+        { "lr_scheduler_kwargs: {patience: -1}\n", "TS705",
+          "patience must be a whole number of 0 or more, not '-1'", SEVERITY_ERROR },
         { "trainspool: {target: external}\naccelerator_config: {split_batch: true}\n",
           "TS702",
           "split_batch is not a key of accelerator_config; did you mean split_batches?",

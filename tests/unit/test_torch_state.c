@@ -173,7 +173,7 @@ static void test_torch_state_checks_the_optimizer(void **state)
     assert_true(refused > 0);
 }
 
-static void test_torch_state_refuses_loraplus(void **state)
+static void test_torch_state_refuses_other_states(void **state)
 {
     struct plan plan = { .method = METHOD_LORA, .loraplus_lr_ratio = 16 };
     struct error err = { 0 };
@@ -184,6 +184,9 @@ static void test_torch_state_refuses_loraplus(void **state)
     plan.method = METHOD_FULL;
     err = (struct error) { 0 };
     assert_true(torch_state_check(&plan, &err));
+    plan.schedule = SCHEDULE_REDUCE_ON_PLATEAU; /* its state is not a LambdaLR's */
+    assert_false(torch_state_check(&plan, &err));
+    assert_non_null(strstr(err.text, "reduce_lr_on_plateau"));
 }
 
 int main(void)
@@ -193,7 +196,7 @@ int main(void)
         cmocka_unit_test(test_torch_state_is_empty_before_an_update),
         cmocka_unit_test(test_torch_state_of_sgd_has_no_moments),
         cmocka_unit_test(test_torch_state_checks_the_optimizer),
-        cmocka_unit_test(test_torch_state_refuses_loraplus),
+        cmocka_unit_test(test_torch_state_refuses_other_states),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -119,6 +119,18 @@ static void test_trainer_ranks_full_matches_one_rank(void **state)
                    2, "1", "2");
 }
 
+/* Only rank 0 has the evaluations that the rate depends on. */
+static void test_trainer_ranks_on_a_plateau_match_one_rank(void **state)
+{
+    (void)state;
+    check_like_one(SHAKESPEARE,
+                   FULL_PT "max_steps: 5\neval_strategy: steps\neval_steps: 1\n"
+                           "val_size: 0.1\nlr_scheduler_type: reduce_lr_on_plateau\n"
+                           "lr_scheduler_kwargs: {factor: 0.3, patience: 0, "
+                           "threshold: 9, threshold_mode: abs}\n",
+                   2, "1", "2");
+}
+
 /* With an epoch of 25 micro-batches the last window has one, and two ranks have none. */
 static void test_trainer_ranks_lora_with_dropout_and_short_windows(void **state)
 {
@@ -275,6 +287,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_trainer_ranks_full_matches_one_rank),
+        cmocka_unit_test(test_trainer_ranks_on_a_plateau_match_one_rank),
         cmocka_unit_test(test_trainer_ranks_lora_with_dropout_and_short_windows),
         cmocka_unit_test(test_trainer_ranks_distill_matches_one_rank),
         cmocka_unit_test(test_trainer_ranks_preference_matches_one_rank),

@@ -203,6 +203,45 @@ static void test_trainer_saves_the_best(void **state)
     }
 }
 
+/* With this threshold no metric is better than the first.  The evaluation before step 1 is
+ * none of them, as in transformers. */
+static void test_trainer_resumes_on_a_plateau(void **state)
+{
+    static const double rates[] = { 1e-3, 1e-3, 5e-4, 2.5e-4, 1.25e-4 };
+    char *dir = unit_dir_new(), *other = unit_dir_new();
+    char one[DIGEST_TEXT], two[DIGEST_TEXT];
+    char *job = training_text(SHAKESPEARE, FULL_PT
+                              "val_size: 0.1\neval_strategy: steps\neval_steps: 1\n"
+                              "max_steps: 5\nlr_scheduler_type: reduce_lr_on_plateau\n"
+                              "lr_scheduler_kwargs: {factor: 0.5, patience: 0, "
+                              "threshold: 9, threshold_mode: abs}\n");
+    struct training whole = { .dir = dir, .job = job };
+    struct training first = { .dir = other, .job = job, .stop_after = 3 };
+    struct training second = { .dir = other, .job = job, .resume = true };
+    struct error err = { 0 };
+
+    (void)state;
+    training_must(&whole);
+    assert_false(training_run(&first, &err));
+    assert_int_equal(err.code, ERROR_STOPPED);
+    training_must(&second);
+    assert_int_equal(second.steps, 2);
+    for (int i = 0; i < 5; i++) {
+        assert_true(fabs(training_value(&whole, "'learning_rate'", i) / rates[i] - 1) <
+                    1e-3);
+        if (i >= 3)
+            assert_true(
+                fabs(training_value(&second, "'learning_rate'", i - 3) / rates[i] - 1) <
+                1e-3);
+    }
+    training_digest(dir, "job.run/model.safetensors", one);
+    training_digest(other, "job.run/model.safetensors", two);
+    assert_string_equal(one, two);
+    free(job);
+    unit_dir_free(dir);
+    unit_dir_free(other);
+}
+
 /* As in transformers, eval_delay has the unit of eval_strategy.  Of four steps the third
  * and the fourth are evaluated; eval_on_start controls the evaluation before step 1. */
 static void test_trainer_eval_delay_counts_steps(void **state)
@@ -425,6 +464,7 @@ int main(void)
         cmocka_unit_test(test_trainer_prefers_its_own_checkpoint),
         cmocka_unit_test(test_trainer_ends_with_the_best_checkpoint),
         cmocka_unit_test(test_trainer_saves_the_best),
+        cmocka_unit_test(test_trainer_resumes_on_a_plateau),
         cmocka_unit_test(test_trainer_eval_delay_counts_steps),
         cmocka_unit_test(test_trainer_fails_if_all_steps_are_skipped),
         cmocka_unit_test(test_trainer_logs_a_resume_without_checkpoint),

@@ -253,6 +253,10 @@ bool torch_state_check(const struct plan *plan, struct error *err)
                          "optim must be adamw_torch, adamw_torch_fused or sgd for "
                          "save_torch_state, not %s",
                          optimizer_names[plan->optim]);
+    if (plan->schedule == SCHEDULE_REDUCE_ON_PLATEAU)
+        return error_set(err, ERROR_JOB,
+                         "lr_scheduler_type: reduce_lr_on_plateau cannot be combined "
+                         "with save_torch_state");
     /* it makes other parameter groups (LLaMA-Factory, train/trainer_utils.py) */
     if (plan->method == METHOD_LORA && plan->loraplus_lr_ratio > 0)
         return error_set(err, ERROR_JOB,

@@ -75,6 +75,12 @@ bool parallel_send_order(const struct backend_group *group, enum parallel_work w
     return send_order(group, &(struct parallel_order) { .work = work }, err);
 }
 
+bool parallel_send_step(const struct backend_group *group, double rate, struct error *err)
+{
+    return send_order(
+        group, &(struct parallel_order) { .work = PARALLEL_STEP, .rate = rate }, err);
+}
+
 bool parallel_send_load(const struct backend_group *group, int64_t step,
                         struct error *err)
 {
@@ -236,7 +242,7 @@ bool parallel_fetch(const void *context, const struct moment_span *span, void *t
                     struct error *err)
 {
     const struct backend_group *group = context;
-    const struct parallel_order order = { PARALLEL_FETCH, *span };
+    const struct parallel_order order = { .work = PARALLEL_FETCH, .span = *span };
     int other = (int)span->rank - 1;
 
     return link_send(group->links[other], &order, sizeof(order), 0, err) &&

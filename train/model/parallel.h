@@ -30,6 +30,7 @@ enum parallel_work {
 struct parallel_order {
     enum parallel_work work;
     struct moment_span span; /* for PARALLEL_FETCH, PARALLEL_LOAD_BEST */
+    double rate;             /* PARALLEL_STEP: for reduce_lr_on_plateau */
 };
 
 size_t parallel_rank(const struct backend_group *group);  /* 0 without a group */
@@ -48,6 +49,8 @@ bool parallel_ready(const struct backend_group *group, struct error *err);
 /* Rank 0: send the next order.  Other ranks: wait for it, without a time limit. */
 bool parallel_send_order(const struct backend_group *group, enum parallel_work work,
                          struct error *err);
+bool parallel_send_step(const struct backend_group *group, double rate,
+                        struct error *err);
 bool parallel_send_load(const struct backend_group *group, int64_t step,
                         struct error *err);
 bool parallel_receive_order(const struct backend_group *group, struct parallel_order *out,
