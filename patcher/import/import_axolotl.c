@@ -14,8 +14,9 @@
 #include "base/size.h"
 #include "patcher/schema/scalar.h"
 
-#define UNSUPPORTED \
-    "is not supported; supported stages are sft, pt, distill and dpo, all on text"
+#define UNSUPPORTED                                                                    \
+    "is not supported; supported stages are sft, pt, distill, dpo, kto and grpo, all " \
+    "on text"
 
 /* Keys with the same meaning under another name or the same name. */
 static const struct import_copy copies[] = {

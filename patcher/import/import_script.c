@@ -18,7 +18,7 @@
 #include "patcher/script/script.h"
 
 #define ONLY_TEXT \
-    "; trainspool trains causal language models with sft, pt, distill and dpo"
+    "; trainspool trains causal language models with sft, pt, distill, dpo, kto and grpo"
 
 /* ---- What is not supported ---- */
 
