@@ -112,8 +112,8 @@ static const struct ignored_key {
     { "train_on_prompt", SEVERITY_WARNING, true, false, "only answers are compared" },
     { "mask_history", SEVERITY_WARNING, true, false,
       "only the last answer of a conversation is compared" },
-    { "neat_packing", SEVERITY_WARNING, true, false, "pairs are not packed" },
-    { "packing", SEVERITY_INFO, false, false, "pairs are not packed" },
+    { "neat_packing", SEVERITY_WARNING, true, false, "compared answers are not packed" },
+    { "packing", SEVERITY_INFO, false, false, "compared answers are not packed" },
     { "label_smoothing_factor", SEVERITY_WARNING, false, false,
       "it belongs to the cross-entropy; dpo_label_smoothing is the counterpart for "
       "pairs" },
