@@ -95,7 +95,8 @@ static void add_reward(struct generating *t, const struct completion *completion
     sums[SAMPLED_REWARD] += reward.sum;
     sums[SAMPLED_REWARD_STD] += reward.sum * reward.sum;
     sums[SAMPLED_LENGTH] += (double)tokens;
-    sums[SAMPLED_TRUNCATED] += completion->end == END_LENGTH;
+    sums[SAMPLED_TRUNCATED] +=
+        completion->end == END_LENGTH || completion->end == END_BROKEN;
 }
 
 static bool on_done(void *context, const struct completion *completion, struct error *err)
