@@ -66,7 +66,9 @@ static void test_model_torch_agrees_with_transformers(void **state)
 
         start(&u);
         check_order(&u, one);
-        check_layout(&u, dir, "model");
+        /* no checkpoint of torch has a part of a tensor (TS515) */
+        if (!u.config.architecture->experts.only_tensors)
+            check_layout(&u, dir, "model");
         unit_model_stop(&u);
         unit_dir_free(dir);
     }
