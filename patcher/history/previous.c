@@ -302,6 +302,7 @@ static void read_own(const struct previous *previous, struct previous_checkpoint
     const json_t *seed = json_object_get(state, "seed");
 
     out->mode = read_string(previous, state, "mode");
+    out->optimizer = read_string(previous, state, "optimizer");
     out->scaling = read_string(previous, json_object_get(state, "scaler"), "scaling");
     out->seed = json_is_integer(seed) ? (int64_t)json_integer_value(seed) : -1;
     json_decref(state);

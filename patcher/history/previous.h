@@ -77,10 +77,11 @@ struct previous_checkpoint {
     const char *job; /* digest of the text that produced it, or NULL */
     /* can be resumed: written by trainspool, and no file is missing */
     bool whole;
-    const char *mode;    /* precision mode, "fp16-mixed"; NULL: unknown */
-    const char *scaling; /* loss scaling: "none", "static", "dynamic"; NULL: unknown */
-    int64_t seed, batch; /* -1: unknown; batch is per device */
-    bool foreign;        /* written by Hugging Face's Trainer */
+    const char *mode;      /* precision mode, "fp16-mixed"; NULL: unknown */
+    const char *optimizer; /* a name or key of train/model/optimizer_table.h, or NULL */
+    const char *scaling;   /* loss scaling: "none", "static", "dynamic"; NULL: unknown */
+    int64_t seed, batch;   /* -1: unknown; batch is per device */
+    bool foreign;          /* written by Hugging Face's Trainer */
     /* files of Hugging Face's Trainer that exist: optimizer.pt and scheduler.pt;
      * scaler.pt */
     bool torch_state, scaler_file;

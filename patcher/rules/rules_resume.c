@@ -23,6 +23,8 @@ static const char *const compared[] = {
     "lora_rank",
     "lora_target",
     "optim",
+    "use_muon",
+    "use_adam_mini",
     "learning_rate",
     "lr_scheduler_type",
     "weight_decay",
@@ -115,6 +117,11 @@ static const char *compare_checkpoint(const struct rule_context *context,
             list = add_change(context, list, all[i].name,
                               arena_printf(context->arena, "%" PRId64, all[i].previous),
                               arena_printf(context->arena, "%" PRId64, all[i].current));
+    if (from->optimizer && optimizer_find(from->optimizer) >= 0 &&
+        optimizer_first_name(optimizer_find(from->optimizer)) !=
+            optimizer_first_name(context->plan->optimizer))
+        list = add_change(context, list, "optimizer", from->optimizer,
+                          optimizer_name(context->plan->optimizer));
     return list;
 }
 
@@ -320,7 +327,8 @@ static const struct rule rows[] = {
           "so automatically, with a warning.\n\n"
           "The old settings are read from NAME.run/job.yaml if that text made the "
           "checkpoint. Otherwise the few settings in the checkpoint itself are "
-          "compared: precision, seed, batch.",
+          "compared: precision, optimizer, seed, batch. A run cannot resume with "
+          "another optimizer that has moments.",
       .source = "train/run.c, train/checkpoint/progress.c; torchtune recipes (resume)" },
     { .id = "TS504",
       .title = "fp16 resumes from a checkpoint without a loss scale",

@@ -56,6 +56,7 @@ static void test_progress_is_restored_exactly(void **state)
     assert_true(back.best_metric == sample.best_metric);
     assert_memory_equal(&back.scaler, &sample.scaler, sizeof(sample.scaler));
     assert_memory_equal(back.attention, sample.attention, sizeof(sample.attention));
+    assert_string_equal(back.optimizer, "adamw_torch");
     assert_int_equal(back_history.count, 2);
     assert_true(isnan(back_history.list[0].loss) &&
                 isinf(back_history.list[0].grad_norm));

@@ -77,6 +77,30 @@ static void test_trainer_saves_torch_state(void **state)
     unit_dir_free(dir);
 }
 
+/* Codes of AdamW have the names and sizes of Lion's. */
+static void test_trainer_refuses_the_state_of_another_optimizer(void **state)
+{
+    char *dir = unit_dir_new();
+    char *adam = training_text(SHAKESPEARE, FULL_PT
+                               "max_steps: 4\nsave_steps: 2\noptim: adamw_8bit\n");
+    char *lion = training_text(SHAKESPEARE,
+                               FULL_PT "max_steps: 4\noptim: lion_8bit\n"
+                                       "resume_from_checkpoint: job.run/checkpoint-2\n");
+    struct training first = { .dir = dir, .job = adam, .stop_after = 2 };
+    struct training second = { .dir = dir, .job = lion };
+    struct error err = { 0 };
+
+    (void)state;
+    assert_false(training_run(&first, &err));
+    assert_int_equal(err.code, ERROR_STOPPED);
+    err = (struct error) { 0 };
+    assert_false(training_run(&second, &err));
+    assert_non_null(strstr(err.text, "saved with optim: adamw_8bit"));
+    free(adam);
+    free(lion);
+    unit_dir_free(dir);
+}
+
 /* Adding the key changes the digest of the job; the run resumes from the checkpoint of
  * the text without it. */
 static void test_trainer_resume_true_uses_the_previous_text(void **state)
@@ -459,6 +483,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_trainer_saves_torch_state),
+        cmocka_unit_test(test_trainer_refuses_the_state_of_another_optimizer),
         cmocka_unit_test(test_trainer_from_scratch_ignores_earlier_checkpoints),
         cmocka_unit_test(test_trainer_resume_true_uses_the_previous_text),
         cmocka_unit_test(test_trainer_prefers_its_own_checkpoint),

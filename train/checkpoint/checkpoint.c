@@ -19,6 +19,7 @@
 #include "train/checkpoint/torch_state.h"
 #include "train/files/manifest.h"
 #include "train/files/safetensors.h"
+#include "train/model/optimizer_table.h"
 #include "train/model/shapes.h"
 
 /* Tensors of a trainable parameter in the optimizer file: its moments, and its weight if
@@ -372,12 +373,30 @@ static bool replay_choices(struct model *model, const char *dir, struct error *e
     return ok;
 }
 
+/* A name that this version does not know, and no name, are left to load_moments. */
+static bool check_optimizer(const struct model *model, const struct progress *progress,
+                            struct error *err)
+{
+    int index = optimizer_find(progress->optimizer);
+
+    if (index < 0 || model_moments(model) == 0 ||
+        optimizer_of(&(struct plan) { .optimizer = index }) == model_optimizer(model))
+        return true;
+    return error_set(
+        err, ERROR_JOB,
+        "the checkpoint was saved with %s%s%s, the state of another optimizer "
+        "than this job's",
+        optimizer_has_key(index) ? "use_" : "optim: ", progress->optimizer,
+        optimizer_has_key(index) ? ": true" : "");
+}
+
 bool checkpoint_load(struct model *model, const char *name, struct progress *progress,
                      struct progress_history *history, struct error *err)
 {
     return manifest_check(name, true, model_heartbeat(model), err) &&
            progress_read(name, progress, history, err) &&
-           replay_choices(model, name, err) && load_tensors(model, name, true, err);
+           check_optimizer(model, progress, err) && replay_choices(model, name, err) &&
+           load_tensors(model, name, true, err);
 }
 
 bool checkpoint_load_weights(struct model *model, const char *name, struct error *err)

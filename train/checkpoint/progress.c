@@ -12,6 +12,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "train/model/optimizer_table.h"
 
 #define STATE_MAX         ((size_t)256 << 20)
 #define STATE_NAME        "trainspool_state.json"
@@ -349,6 +350,8 @@ static json_t *trainspool_state(const struct plan *plan, const struct progress *
     json_object_set_new(object, "best_metric", json_number(progress->best_metric));
     json_object_set_new(object, "best_step", json_integer(progress->best_step));
     json_object_set_new(object, "mode", json_string(mode_names[plan->precision.mode]));
+    json_object_set_new(object, "optimizer",
+                        json_string(optimizer_name(plan->optimizer)));
     json_object_set_new(object, "seed", json_integer(plan->seed));
     add_attention(progress, object);
     add_ranks(plan, object);
@@ -400,6 +403,13 @@ static void scaler_read(const json_t *object, struct scaler *scaler)
             scaler->scaling = (enum scaling)i;
 }
 
+static void optimizer_read(const json_t *object, struct progress *out)
+{
+    const char *name = json_string_value(json_object_get(object, "optimizer"));
+
+    snprintf(out->optimizer, sizeof(out->optimizer), "%s", name ? name : "");
+}
+
 static bool state_read(const json_t *object, const char *name, struct progress *out,
                        struct error *err)
 {
@@ -422,6 +432,7 @@ static bool state_read(const json_t *object, const char *name, struct progress *
     scaler_read(json_object_get(object, "scaler"), &out->scaler);
     out->ranks = ranks_read(object);
     attention_read(object, out);
+    optimizer_read(object, out);
     if (wrong.code == ERROR_NONE && out->step >= 0 && out->updates >= 0)
         return true;
     return error_set(err, ERROR_DATA, "cannot resume: %s lacks the step of the run",

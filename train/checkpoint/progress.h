@@ -11,7 +11,7 @@
 #include "train/plan.h"
 #include "train/model/model.h"
 
-enum { PROGRESS_ATTENTION = 64 }; /* bytes of a name */
+enum { PROGRESS_ATTENTION = 64, PROGRESS_OPTIMIZER = 32 }; /* bytes of a name */
 
 /* How the ranks of a run add gradients, on which its bits depend. */
 struct progress_ranks {
@@ -33,6 +33,7 @@ struct progress {
     double best_metric; /* NaN: none yet */
     int64_t best_step;
     double next_rate; /* learning rate of the next step; only for torch_state_write */
+    char optimizer[PROGRESS_OPTIMIZER]; /* optimizer_name of that run; "": unknown */
     /* what computes it in each rank: backend_ops.attention_name; "": unknown, and in
      * ranks after the first, the same as there */
     char attention[DEVICE_RANKS_MAX][PROGRESS_ATTENTION];
