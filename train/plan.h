@@ -13,6 +13,14 @@
 /* The format of an export without training; auto: that of the files. */
 enum infer_dtype { INFER_AUTO, INFER_FLOAT16, INFER_BFLOAT16, INFER_FLOAT32 };
 
+/* The format of matrices in the file for llama.cpp next to an export. */
+enum export_gguf {
+    EXPORT_GGUF_NONE,
+    EXPORT_GGUF_F16,
+    EXPORT_GGUF_BF16,
+    EXPORT_GGUF_Q8_0
+};
+
 enum stage { STAGE_SFT, STAGE_PT, STAGE_DISTILL, STAGE_DPO, STAGE_KTO, STAGE_GRPO };
 enum method { METHOD_LORA, METHOD_FULL, METHOD_FREEZE };
 enum schedule_kind {
@@ -256,6 +264,7 @@ struct plan {
     const char *export_dir;
     int64_t export_size; /* upper bound of a file, in GB; 0: none */
     enum infer_dtype infer_dtype;
+    enum export_gguf export_gguf;
     enum choice do_train;     /* auto: not given */
     bool do_eval, do_predict; /* used by jobs that do not train */
 

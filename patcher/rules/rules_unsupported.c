@@ -12,6 +12,7 @@
 #include "patcher/schema/schema.h"
 #include "patcher/schema/schema_value.h"
 #include "train/chat/template.h"
+#include "train/model/model_gguf.h"
 
 static void refuse(struct rule_context *context, const char *key, const char *message,
                    const char *note)
@@ -324,6 +325,24 @@ static void refuse_no_training(struct rule_context *context)
                           "train, set do_train: true or remove the line");
 }
 
+/* A file for llama.cpp, which does not compute every model. */
+static void refuse_gguf(struct rule_context *context)
+{
+    const struct plan *plan = context->plan;
+    struct error why = { 0 };
+
+    if (plan->export_gguf == EXPORT_GGUF_NONE)
+        return;
+    if (!plan->export_dir)
+        refuse(context, "export_gguf",
+               "export_gguf requires export_dir, the folder that it writes to",
+               "set export_dir, or remove it");
+    else if (context->model &&
+             !model_gguf_check(context->model, plan->model_name_or_path, &why))
+        refuse(context, "export_gguf", arena_strdup(context->arena, why.text),
+               "remove it: export_dir alone writes the model's own format");
+}
+
 static void rule_unsupported(struct rule_context *context)
 {
     refuse_external(context);
@@ -333,6 +352,7 @@ static void rule_unsupported(struct rule_context *context)
         refuse_opposite_masks(context);
         refuse_quantization(context);
         refuse_preference(context);
+        refuse_gguf(context);
     }
     check_template_name(context);
 }
@@ -361,6 +381,8 @@ static const struct rule rows[] = {
           "lora. Not supported: other bit counts, other methods, fp4, quantization_bit "
           "with trained weights, and merging an adapter into a quantized model "
           "(create_new_adapter), which LLaMA-Factory rejects, too.\n\n"
+          "export_gguf requires export_dir, and a model and a tokenizer that llama.cpp "
+          "computes alike.\n\n"
           "A base model whose files are already 4-bit (quantization_config in its "
           "config.json, as in folders named ...-bnb-4bit) needs no quantization_bit and "
           "supports lora only: neither finetuning_type: full or freeze nor "

@@ -13,6 +13,8 @@ static const char *const policies[] = { "sound",    "bf16",   "fp32", "noclip",
                                         "noscaler", "report", NULL };
 static const char *const healings[] = { "auto", "false", "true", "bold", NULL };
 static const char *const reductions[] = { "fp32", "bf16", NULL };
+/* In the order of enum export_gguf. */
+static const char *const ggufs[] = { "none", "f16", "bf16", "q8_0", NULL };
 static const char *const runners[] = { "local", NULL };
 
 static const struct key rows[] = {
@@ -112,6 +114,12 @@ static const struct key rows[] = {
               "that transformers' Trainer resumes from it",
       .manual = "It requires optim: adamw_torch, adamw_torch_fused or sgd, and about "
                 "doubles the optimizer state on the disk. See RESUMING IN PYTHON." },
+    { TS_USED("export_gguf", KEY_ENUM, "none"), .values = ggufs,
+      .synonyms = "false=none no=none float16=f16 fp16=f16 bfloat16=bf16 q8=q8_0",
+      .into = TS_FIELD(export_gguf),
+      .help = "also write the model of export_dir as a file for llama.cpp, with matrices "
+              "in this format: f16, bf16 or q8_0",
+      .manual = "See FILES FOR LLAMA.CPP." },
     { TS_USED("max_retries", KEY_INT, "3"), .min = 0, .max = 1000,
       .into = TS_FIELD(max_retries),
       .help = "number of crashes after which the job is restarted from its last "

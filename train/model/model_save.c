@@ -16,6 +16,7 @@
 #include "base/json_edit.h"
 #include "base/walk.h"
 #include "train/model/companion_files.h"
+#include "train/model/model_gguf.h"
 #include "train/model/model_internal.h"
 #include "train/model/model_pissa.h"
 #include "train/model/weight_shards.h"
@@ -541,5 +542,14 @@ bool model_save_converted(struct model *model, const char *dir, struct error *er
 
 bool model_export(struct model *model, const char *dir, struct error *err)
 {
-    return save_whole(model, dir, true, err);
+    const struct plan *plan = model->plan;
+    const char *slash = strrchr(plan->model_name_or_path, '/');
+    const struct model_gguf gguf = { .dir = dir,
+                                     .name = slash && slash[1] ? slash + 1
+                                                               : plan->model_name_or_path,
+                                     .format = plan->export_gguf,
+                                     .heartbeat = model->heartbeat };
+
+    return save_whole(model, dir, true, err) &&
+           (plan->export_gguf == EXPORT_GGUF_NONE || model_gguf_write(&gguf, err));
 }
