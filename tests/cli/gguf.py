@@ -1,7 +1,8 @@
 """Compare a GGUF file with the safetensors file it was made from.
 
-gguf.py DIR FILE: a reader of its own, for models of type llama and qwen2, whose layouts it
-computes again.  Prints what differs and exits with 1."""
+gguf.py DIR FILE [SPLITS]: a reader of its own, for models of type llama and qwen2, whose layouts
+it computes again.  SPLITS is llama.cpp's name of how a byte-level tokenizer splits texts.  Prints
+what differs and exits with 1."""
 import json, struct, sys
 
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
@@ -131,7 +132,7 @@ def name_of(name):
     return f"blk.{layer}.{NAMES[path]}.{suffix}"
 
 
-def main(folder, name):
+def main(folder, name, splits=None):
     config = json.load(open(folder + "/config.json"))
     tokenizer = json.load(open(folder + "/tokenizer.json"))
     values, tensors = read_gguf(name)
@@ -152,6 +153,10 @@ def main(folder, name):
     tokens = values["tokenizer.ggml.tokens"]
     wrong += [t for t, i in tokenizer["model"]["vocab"].items() if tokens[i] != t]
     wrong += [] if len(tokens) == config["vocab_size"] == len(values["tokenizer.ggml.token_type"]) else ["tokens"]
+    if splits:
+        merges = [m if isinstance(m, str) else " ".join(m) for m in tokenizer["model"]["merges"]]
+        wrong += [] if values["tokenizer.ggml.merges"] == merges else ["merges"]
+        wrong += [] if values["tokenizer.ggml.pre"] == splits else [values["tokenizer.ggml.pre"]]
     arch = config["model_type"]
     for key, value in {"general.architecture": arch, f"{arch}.block_count": config["num_hidden_layers"],
                        f"{arch}.embedding_length": config["hidden_size"],

@@ -16,6 +16,21 @@ export_job() {
     printf 'trainspool:\n  export_gguf: %s\n' "$3"
 }
 
+# changed MODEL PYTHON: copy a model, with changes of its config c and tokenizer t.
+changed() {
+    rm -rf changed
+    cp -r "$1" changed
+    chmod -R u+w changed
+    python3 - "$2" <<'EOF'
+import json, sys
+c, t = [json.load(open(f"changed/{name}.json")) for name in ("config", "tokenizer")]
+exec(sys.argv[1])
+for name, value in (("config", c), ("tokenizer", t)):
+    json.dump(value, open(f"changed/{name}.json", "w"))
+EOF
+    export_job changed made f16 >job.yaml
+}
+
 for form in f16:F16 bf16:BF16 q8_0:Q8_0; do
     name=model-${form#*:}.gguf
     export_job "$model" made "${form%:*}" >job.yaml
@@ -33,6 +48,25 @@ export_job "$model" plain none >job.yaml
 expect_status "none exports only the model" 0 "$trainspool" run -q job.yaml
 expect "there is no such file" sh -c "! ls plain | grep gguf"
 
+# Byte-level BPE: the first 512 tokens of published tokenizers, and how each splits texts.
+for pair in gpt2:gpt-2 llama3:llama-bpe qwen2.5:qwen2 smollm2:smollm; do
+    name=${pair%:*}
+    if ! [ -e "$shared/data/tokenizers/$name" ]; then
+        skip "the tokenizer of $name is written" "no folder $shared/data/tokenizers/$name"
+        continue
+    fi
+    changed "$model" "
+u = json.load(open('$shared/data/tokenizers/$name/tokenizer.json'))
+v = {name: at for name, at in u['model']['vocab'].items() if at < 512}
+pairs = [p.split(' ') if isinstance(p, str) else p for p in u['model']['merges']]
+u['model'].update(vocab=v, merges=[p for p in pairs if p[0] in v and p[1] in v and p[0] + p[1] in v])
+u.update(added_tokens=[], post_processor=None)
+t.clear()
+t.update(u)"
+    expect_status "an export with the tokenizer of $name succeeds" 0 "$trainspool" run -q job.yaml
+    expect "its tokens, merges and splits are in the file" python3 "$reader" made made/model-F16.gguf "${pair#*:}"
+done
+
 # A broken file is noticed.
 python3 - <<'EOF'
 data = bytearray(open("first", "rb").read())
@@ -46,20 +80,6 @@ printf 'dataset: text.txt\nstage: pt\n' >>alone.yaml
 expect_status "export_gguf without export_dir is refused" 1 "$trainspool" check alone.yaml
 expect_output "the message names both" 'TS707.*export_gguf requires export_dir'
 
-# changed MODEL PYTHON: copy a model, with changes of its config c and tokenizer t.
-changed() {
-    rm -rf changed
-    cp -r "$1" changed
-    chmod -R u+w changed
-    python3 - "$2" <<'EOF'
-import json, sys
-c, t = [json.load(open(f"changed/{name}.json")) for name in ("config", "tokenizer")]
-exec(sys.argv[1])
-for name, value in (("config", c), ("tokenizer", t)):
-    json.dump(value, open(f"changed/{name}.json", "w"))
-EOF
-    export_job changed made f16 >job.yaml
-}
 changed "$model" 'c["hidden_act"] = "gelu"'
 expect_status "another activation is refused" 1 "$trainspool" check job.yaml
 expect_output "the message says so" 'TS707.*llama.cpp does not have this activation'
