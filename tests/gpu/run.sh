@@ -140,8 +140,8 @@ curves() {
 # --- sanitizer: memory errors, races and uninitialized reads in the same tests
 
 SANITIZED=${SANITIZED:-swiglu activation norm layernorm headnorm rope embedding elementwise decide
-    adamw loss topk distill preference attention matmul dequantize decode route experts
-    delta}
+    adamw loss topk distill preference attention matmul dequantize decode route experts delta dora
+    optimizers optimizers_whole policy}
 TOOLS=${TOOLS:-memcheck racecheck initcheck}
 sanitizer_is_late() { # succeed if no time is left; record the skipped rest in one line
     [ "$(seconds_left)" -lt 30 ] || return
