@@ -151,7 +151,7 @@ template <typename T> struct delta_work {
 /* The state's room also holds pairs of rows. */
 __host__ __device__ static inline unsigned delta_rest_rows(unsigned key)
 {
-    return key > DELTA_CHUNK ? key : DELTA_CHUNK;
+    return key > DELTA_CHUNK ? key : (unsigned)DELTA_CHUNK;
 }
 
 static inline size_t delta_rest_floats(unsigned key)

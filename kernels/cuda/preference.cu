@@ -54,6 +54,17 @@ __device__ static feedback sum_feedback(const op_preference &op, double *room)
     return all;
 }
 
+__device__ static void store(const op_preference &op, const pair &found, float *weights)
+{
+    float *out = (float *)op.pairs.data + blockIdx.x * op.pairs.stride;
+
+#pragma unroll
+    for (int i = 0; i < PREFERENCE_VALUES; i++)
+        out[i] = (float)found.numbers[i];
+    weights[0] = (float)found.chosen;
+    weights[1] = (float)found.rejected;
+}
+
 static __global__ void __launch_bounds__(PAIR_THREADS)
     preference_pair(const op_preference op)
 {
@@ -67,17 +78,11 @@ static __global__ void __launch_bounds__(PAIR_THREADS)
     if (op.kind == PREFERENCE_KTO)
         all = sum_feedback(op, room);
     if (threadIdx.x == 0) {
-        pair found =
-            op.kind == PREFERENCE_KTO
-                ? feedback_of(&op, chosen, feedback_is_good(&op, blockIdx.x), &all)
-                : pair_of(&op, chosen, rejected);
-        float *out = (float *)op.pairs.data + blockIdx.x * op.pairs.stride;
-
-#pragma unroll
-        for (int i = 0; i < PREFERENCE_VALUES; i++)
-            out[i] = (float)found.numbers[i];
-        weights[0] = (float)found.chosen;
-        weights[1] = (float)found.rejected;
+        if (op.kind == PREFERENCE_KTO)
+            store(op, feedback_of(&op, chosen, feedback_is_good(&op, blockIdx.x), &all),
+                  weights);
+        else
+            store(op, pair_of(&op, chosen, rejected), weights);
     }
     __syncthreads();
     set_weights(op, run, weights[0]);

@@ -24,6 +24,7 @@ enum base {
     BASE_GEMMA2,
     BASE_GEMMA3,
     BASE_QWEN2_MOE,
+    BASE_QWEN3_5,
     BASES
 };
 
@@ -76,6 +77,12 @@ static const char *const configs[BASES] = {
                            "\"shared_expert_intermediate_size\": 24, "
                            "\"output_router_logits\": true, "
                            "\"router_aux_loss_coef\": 0.1}",
+    [BASE_QWEN3_5] = START(
+        "qwen3_5_text") "\"intermediate_size\": 40, \"num_hidden_layers\": "
+                        "2,\"num_attention_heads\": 2, \"head_dim\": 16, "
+                        "\"linear_num_key_heads\": 2, \"linear_num_value_heads\": 4, "
+                        "\"linear_key_head_dim\": 16, \"linear_value_head_dim\": 8, "
+                        "\"full_attention_interval\": 2}",
     [BASE_QWEN3] =
         START("qwen3") "\"intermediate_size\": 40, \"num_hidden_layers\": "
                        "2,\"num_attention_heads\": 2, \"num_key_value_heads\": "
@@ -174,6 +181,8 @@ static const struct trial trials[] = {
     { "fp8 qwen2", BASE_QWEN2, FP8, FULL, true, 0 },
     { "experts", BASE_QWEN2_MOE, FP32, FULL, false, 0 },
     { "experts, lora", BASE_QWEN2_MOE, FP32, LORA, true, 0 },
+    { "linear attention", BASE_QWEN3_5, FP32, FULL, false, 0 },
+    { "linear attention, qlora bf16", BASE_QWEN3_5, BF16, QLORA, true, 0 },
 };
 
 static inline struct plan plan_of(const struct trial *trial)
