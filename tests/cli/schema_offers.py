@@ -14,13 +14,14 @@ import jsonschema
 ERRORS = {"TS701", "TS702", "TS703", "TS704", "TS705", "TS706", "TS707"}
 BASE = {"model_name_or_path": "org/model", "stage": "sft", "finetuning_type": "lora",
         "dataset": "tales", "template": "qwen", "output_dir": "out", "max_steps": 10}
-# Keys without which a value is an error of its own: the job has nothing to do, or it saves,
-# evaluates or logs every 0 steps.
+# Keys without which a value is an error of its own: the job has nothing to do, it saves,
+# evaluates or logs every 0 steps, or it has no place for a file.
 NEIGHBORS = {
     "do_train": {"do_eval": True, "eval_dataset": "tales"},
     "do_predict": {"predict_with_generate": True, "eval_dataset": "tales"},
     "save_steps": {"save_strategy": "no"},
     "logging_steps": {"logging_strategy": "no"},
+    "export_gguf": {"export_dir": "exported"},
 }
 # Offers that a native run refuses although the schema has no way to say so: the files of a
 # quantized model decide which of its numbers of bits are right.
@@ -54,7 +55,7 @@ def keys_of(schema, path=()):
 
 def job_of(path, value, external):
     """Return a job that gives the key of the path this value."""
-    job = {**BASE, **NEIGHBORS.get(path[0], {})}
+    job = {**BASE, **NEIGHBORS.get(path[-1], {})}
     if external:
         job["trainspool"] = {"target": "external"}
     part = job
