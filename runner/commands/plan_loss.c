@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "patcher/rules/teacher.h"
+#include "runner/job/plan_rewards.h"
 #include "runner/output/report.h"
 
 /* Add the teacher of a distillation and its share of the loss. */
@@ -32,30 +33,6 @@ static void add_teacher(struct text *out, const struct plan *plan)
     if (kd->topk > 0)
         text_addf(out, ", the %" PRId64 " largest logits", kd->topk);
     text_addc(out, '\n');
-}
-
-static void add_reference(struct text *out, const struct plan *plan)
-{
-    static const char *const words[REF_MODELS] = {
-        [REF_MODEL_NONE] = "no reference model",
-        [REF_MODEL_BASE] = "compared with the model without its adapter",
-        [REF_MODEL_COPY] = "compared with the initial model",
-        [REF_MODEL_FOLDER] = "compared with ",
-    };
-    const enum ref_model reference = ref_model_of(plan);
-    char bytes[16];
-
-    text_adds(out, words[reference]);
-    if (reference == REF_MODEL_FOLDER)
-        report_visible(out, plan->preference.reference);
-    if (teacher_adapter(plan)) {
-        text_adds(out, " with ");
-        report_visible(out, teacher_adapter(plan));
-    }
-    if (plan->kd.config) {
-        memory_text(plan->teacher_bytes, bytes);
-        text_addf(out, ", %s, %s of weights", format_dtype(plan->kd.format), bytes);
-    }
 }
 
 /* Add the loss of a token if it is not cross-entropy. */
@@ -94,7 +71,7 @@ static void add_preference(struct text *out, const struct plan *plan)
         text_addf(out, ", plus %g x cross-entropy of the %s answer", preference->ftx,
                   preference->loss == PREFERENCE_KTO ? "good" : "chosen");
     text_adds(out, "\n              ");
-    add_reference(out, plan);
+    plan_reference_text(out, plan);
     text_addc(out, '\n');
 }
 

@@ -1,5 +1,5 @@
-/* runner/job/plan_rewards.c - the settings of preferences and of stage grpo as text; the
- * latter as JSON. */
+/* runner/job/plan_rewards.c - references as text, and the settings of stage grpo, also as
+ * JSON. */
 #include "config.h"
 
 #include "runner/job/plan_rewards.h"
@@ -42,7 +42,7 @@ json_t *plan_rewards_json(const struct plan *plan)
     return object;
 }
 
-static void add_reference(struct text *out, const struct plan *plan)
+void plan_reference_text(struct text *out, const struct plan *plan)
 {
     static const char *const words[REF_MODELS] = {
         [REF_MODEL_NONE] = "no reference model",
@@ -66,23 +66,6 @@ static void add_reference(struct text *out, const struct plan *plan)
     }
 }
 
-/* Add the loss and the reference model of preference training. */
-static void add_preference(struct text *out, const struct plan *plan)
-{
-    const struct preference *preference = &plan->preference;
-
-    text_addf(out, "  preference  %s, beta %g", ref_model_loss(plan), preference->beta);
-    if (preference->loss == PREFERENCE_SIMPO)
-        text_addf(out, ", gamma %g", preference->simpo_gamma);
-    if (preference->label_smoothing > 0)
-        text_addf(out, ", label smoothing %g", preference->label_smoothing);
-    if (preference->ftx > 0)
-        text_addf(out, ", plus %g x cross-entropy of the chosen answer", preference->ftx);
-    text_adds(out, "\n              ");
-    add_reference(out, plan);
-    text_addc(out, '\n');
-}
-
 static void add_reinforcement(struct text *out, const struct plan *plan)
 {
     const struct reinforcement *g = &plan->grpo;
@@ -101,16 +84,12 @@ static void add_reinforcement(struct text *out, const struct plan *plan)
         report_visible(out, g->weights);
     }
     text_addf(out, "; loss %s, beta %g\n              ", g->loss_type, g->beta);
-    add_reference(out, plan);
+    plan_reference_text(out, plan);
     text_addc(out, '\n');
 }
 
 void plan_rewards_text(struct text *out, const struct plan *plan)
 {
-    if (plan->external)
-        return;
-    if (plan->stage == STAGE_GRPO)
+    if (plan->stage == STAGE_GRPO && !plan->external)
         add_reinforcement(out, plan);
-    if (plan->stage == STAGE_DPO)
-        add_preference(out, plan);
 }

@@ -82,6 +82,7 @@ paired() { # NAME LINE...: write a preference job
 paired pairs "pref_beta: 0.2" "dpo_label_smoothing: 0.1" "pref_ftx: 0.5"
 expect_status "plan of a preference job succeeds" 0 "$trainspool" plan pairs.yaml
 expect_output "the plan shows the preference loss" '^  preference  sigmoid, beta 0.2, label smoothing 0.1, plus 0.5 x cross-entropy of the chosen answer$'
+expect "it shows them once" sh -c 'test "$(grep -c "^  preference" out)" = 1'
 expect_output "the reference is the model without its adapter" '^              compared with the model without its adapter$'
 expect_output "the batch counts pairs" '^  batch       [0-9]* pairs x'
 paired whole "finetuning_type: full" "pref_loss: ipo"
