@@ -22,8 +22,8 @@ release=$(sed -n 's/.* release \([0-9]*\)\..*/\1/p' "$top"/kernels/cuda/*.ptx | 
 spills='128 ^sm_90a .*flash_hopper_(forward|keys|queries)
 112 ^sm_75 .*flash_(forward|backward)
 16 ^sm_.* .*flash_(forward|backward)
-32 ^sm_.* .*(grouped_|delta_chunks)
-32 ^sm_.* .*(preference_pair|elementwise_kernel.*(dora_scale|swiglu_backward)_cells)'
+32 ^sm_.* .*grouped_kernel
+16 ^sm_.* .*(grouped_plain|delta_chunks|preference_pair|elementwise_kernel.*(dora_scale|swiglu_backward)_cells)'
 [ "$release" = 12 ] && spills="$spills
 64 ^sm_.* .*(attention_plain|flash_backward_keys)
 32 ^sm_.* .*elementwise_kernel.*(swiglu|activation)_

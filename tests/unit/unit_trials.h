@@ -195,7 +195,7 @@ static inline struct plan plan_of(const struct trial *trial)
     plan.double_quantization = trial->bits > 0;
     plan.lora_dropout = trial->dropout;
     plan.use_dora = trial->dora;
-    plan.neftune_alpha = trial->dora ? 5 : 0;
+    plan.neftune_alpha = trial->dora && trial->dropout > 0 ? 5 : 0;
     plan.gradient_checkpointing = trial->checkpointing;
     plan.gradient_accumulation_steps = BATCHES;
     plan.learning_rate = 1e-2;
