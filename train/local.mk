@@ -136,6 +136,7 @@ libtrain_a_SOURCES += %D%/model/companion_files.c %D%/model/companion_files.h
 libtrain_a_SOURCES += %D%/model/lora.c %D%/model/lora.h
 libtrain_a_SOURCES += %D%/model/lora_config.c %D%/model/lora_config.h
 libtrain_a_SOURCES += %D%/model/adapter_targets.c %D%/model/adapter_targets.h
+libtrain_a_SOURCES += %D%/model/architecture_fit.c %D%/model/architecture_fit.h
 libtrain_a_SOURCES += %D%/model/expert_config.c %D%/model/expert_config.h
 libtrain_a_SOURCES += %D%/model/architecture_experts.c %D%/model/model_experts.c
 libtrain_a_SOURCES += %D%/model/model_blocks.c %D%/model/shapes_check.c

@@ -228,9 +228,11 @@ static const struct key rows[] = {
     TS_IGNORED("block_diag_attn", KEY_BOOL, "false", "derived from neat_packing"),
     { TS_USED("moe_aux_loss_coef", KEY_REAL, NULL), .min = 0, .max = 1e3,
       .into = TS_FIELD(moe_aux_loss_coef),
-      .help = "weight of the load balancing loss of models with a mixture of experts, "
-              "which is added to the loss on the data (stages sft and pt); 0 or unset: "
-              "router_aux_loss_coef of config.json, if that has output_router_logits" },
+      .help =
+          "weight of the load balancing loss of models with a mixture of experts, "
+          "which is added to the loss on the data (stages sft and pt); 0 or unset: "
+          "router_aux_loss_coef of config.json, if that has output_router_logits; "
+          "models whose class in transformers has no such loss (glm4_moe) have none" },
     TS_IGNORED_ENUM("init_special_tokens", specials, "noise_init",
                     "initialization of added tokens"),
     TS_IGNORED("loraplus_lr_embedding", KEY_REAL, "1e-6",

@@ -405,6 +405,19 @@ def qwen2_moe(rng):
     return values
 
 
+def glm_moe(rng):
+    values = olmoe(rng) | {"num_key_value_heads": rng.choice([2, 4]), "head_dim": rng.choice([4, 8])}
+    for name in ("num_experts", "num_local_experts"):
+        values.pop(name, None)
+    groups = rng.choice([1, 2, 4])
+    values |= {"moe_intermediate_size": rng.choice([8, 20]), "n_routed_experts": 8, "n_group": groups,
+               "topk_group": max(1, groups // 2), "n_shared_experts": rng.choice([1, 2]),
+               "first_k_dense_replace": rng.choice([0, 1]), "routed_scaling_factor": rng.choice([1.0, 2.5]),
+               "use_qk_norm": rng.random() < 0.5, "attention_bias": rng.random() < 0.5}
+    values["num_hidden_layers"] = max(2, values["num_hidden_layers"])
+    return values
+
+
 KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi3": phi3,
          "gemma": gemma, "gemma2": gemma2, "gemma3_text": gemma3, "gpt2": gpt2,
          "gpt_neo": gpt_neo, "gpt_neox": gpt_neox, "cohere": cohere, "cohere2": cohere2, "falcon": falcon, "gpt_bigcode": gpt_bigcode, "gptj": gptj, "nemotron": nemotron, "opt": opt, "phi": phi,
@@ -421,6 +434,7 @@ KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi
          "hunyuan_v1_dense": hunyuan,
          "olmo3": olmo3,
          "mixtral": mixtral, "qwen2_moe": qwen2_moe, "qwen3_moe": qwen_moe, "olmoe": olmoe,
+         "glm4_moe": glm_moe,
          "granitemoe": granite_moe, "granitemoeshared": granite_moe_shared}
 
 

@@ -196,6 +196,7 @@ CASES |= {
 # Models with experts.  With output_router_logits, the load balancing loss is part of the loss.
 MIXTRAL = dict(LLAMA, num_local_experts=4)
 QWEN_MOE = dict(LLAMA, moe_intermediate_size=20, num_experts_per_tok=2)
+ROUTED = dict(LLAMA, moe_intermediate_size=20, n_routed_experts=8, num_experts_per_tok=3)
 CASES |= {
     "mixtral": ("mixtral", dict(MIXTRAL, sliding_window=5)),
     "mixtral-balanced": ("mixtral", dict(MIXTRAL, output_router_logits=True,
@@ -222,6 +223,12 @@ CASES |= {
                                                   shared_intermediate_size=20, attention_bias=True,
                                                   tie_word_embeddings=True)),
     "olmoe": ("olmoe", dict(LLAMA, num_experts=5, num_experts_per_tok=2, pad_token_id=None)),
+    "glm4_moe": ("glm4_moe", dict(ROUTED, num_hidden_layers=3, head_dim=8, use_qk_norm=True,
+                                  attention_bias=True, n_group=4, topk_group=2, n_shared_experts=2,
+                                  routed_scaling_factor=1.5)),
+    "glm4_moe-plain": ("glm4_moe", dict(ROUTED, first_k_dense_replace=0, norm_topk_prob=False,
+                                        rope_parameters={
+        "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 1.0})),
 }
 ADAPTERS = {
     "qwen3-lora": ("qwen3", "all-linear", {}),
@@ -255,6 +262,7 @@ ADAPTERS = {
     "mixtral-balanced-lora": ("mixtral-balanced", "all-linear", {}),
     "granitemoeshared-lora": ("granitemoeshared", ["q_proj", "input_linear", "output_linear"], {}),
     "qwen2_moe-lora": ("qwen2_moe", ["q_proj", "v_proj", "gate_proj", "up_proj", "down_proj"], {}),
+    "glm4_moe-lora": ("glm4_moe", "all-linear", {}),
     "qwen3_moe-lora": ("qwen3_moe", "all-linear", {}),
     "qwen3_moe-dense-lora": ("qwen3_moe-dense", ["gate_proj", "down_proj"], {}),
 }

@@ -83,7 +83,7 @@ static void check_decay(struct unit_model *u, const json_t *one)
 
     for (size_t i = 0; i < model_parameters(u->model); i++) {
         const struct parameter *p = model_parameter(u->model, i);
-        bool decays = true;
+        bool decays = p->trainable;
 
         for (size_t j = 0; j < json_array_size(undecayed); j++)
             decays = decays && strcmp(json_string_value(json_array_get(undecayed, j)),
@@ -421,6 +421,72 @@ static void assert_same_tensors(const char *dir, const char *other)
     safetensors_close(b);
 }
 
+/* Return a copy of a case whose files have one more tensor, of 3 rows. */
+static json_t *with_tensor(const char *name, const char *tensor)
+{
+    json_t *one = json_deep_copy(find_case("models", name));
+
+    json_object_set_new(json_object_get(one, "tensors"), tensor,
+                        json_pack("[i, i]", 3, 5));
+    return one;
+}
+
+/* The block after the last one, which predicts a further token, stays in the folder; any
+ * other is an error. */
+static void test_architectures_keep_the_block_that_predicts(void **state)
+{
+    json_t *one = with_tensor("glm4_moe", "model.layers.3.eh_proj.weight");
+    json_t *other = with_tensor("glm4_moe", "model.layers.4.eh_proj.weight");
+    char *dir = folder_of(one, NULL), *wrong = folder_of(other, NULL);
+    struct unit_model u = open_folder(dir);
+    struct error err = { 0 };
+
+    (void)state;
+    start(&u);
+    check_saved(&u, one, "model");
+    check_logits(&u, one);
+    unit_model_stop(&u);
+    u = open_folder(wrong);
+    unit_model_open_backend(&u, 1);
+    unit_model_make(&u, batch.rows, batch.sequences);
+    assert_false(model_load(u.model, &err));
+    assert_non_null(strstr(err.text, "model.layers.4.eh_proj.weight is not part of"));
+    unit_model_stop(&u);
+    json_decref(one);
+    json_decref(other);
+    unit_dir_free(dir);
+    unit_dir_free(wrong);
+}
+
+/* transformers keeps it in fp32, whatever the dtype of the weights. */
+static void test_architectures_keep_the_correction_of_routers_in_fp32(void **state)
+{
+    static const char name[] = "model.layers.1.mlp.gate.e_score_correction_bias";
+    char *dir = folder_of(find_case("models", "glm4_moe"), NULL), *to = unit_dir_new();
+    struct unit_model u = open_folder(dir);
+    const struct stored_tensor *t, *router;
+    struct safetensors *set;
+    struct error err = { 0 };
+
+    (void)state;
+    u.plan.method = METHOD_LORA;
+    u.plan.infer_dtype = INFER_BFLOAT16;
+    u.plan.export_dir = to;
+    start(&u);
+    unit_must(model_export(u.model, to, &err), &err);
+    unit_model_stop(&u);
+    set = safetensors_open(to, "model", false, &err);
+    unit_must(set != NULL, &err);
+    t = safetensors_find(set, name);
+    router = safetensors_find(set, "model.layers.1.mlp.gate.weight");
+    assert_true(t && router);
+    assert_int_equal(router->format, FORMAT_BF16);
+    assert_int_equal(t->format, FORMAT_FP32);
+    safetensors_close(set);
+    unit_dir_free(dir);
+    unit_dir_free(to);
+}
+
 /* They are read, and saved, in the form of the files. */
 static void test_architectures_read_joined_experts(void **state)
 {
@@ -467,6 +533,8 @@ int main(void)
         cmocka_unit_test(test_architectures_merge_adapters),
         cmocka_unit_test(test_architectures_read_bare_files),
         cmocka_unit_test(test_architectures_balance_as_the_job_says),
+        cmocka_unit_test(test_architectures_keep_the_block_that_predicts),
+        cmocka_unit_test(test_architectures_keep_the_correction_of_routers_in_fp32),
         cmocka_unit_test(test_architectures_read_joined_experts),
         cmocka_unit_test(test_architectures_reject_joined_experts_of_others),
     };

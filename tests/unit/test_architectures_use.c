@@ -19,7 +19,8 @@ static bool is_initial(const char *name, double value, double middle)
         return value >= log(0.01) - 1e-6 && value <= log(16);
     if (text_ends(name, ".dt_bias") || text_ends(name, ".linear_attn.norm.weight"))
         return value == 1;
-    return value == (text_ends(name, ".bias") ? 0 : middle);
+    return value ==
+           (text_ends(name, ".bias") || text_ends(name, "_correction_bias") ? 0 : middle);
 }
 
 /* Initial weights: matrices have the configured deviation, and those of GPT-2 that add to

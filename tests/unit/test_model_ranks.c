@@ -264,6 +264,7 @@ static struct kind others[] = {
     { METHOD_FREEZE, "sgd", FORMAT_FP32, llama, 2 },
     { METHOD_FULL, "sgd", FORMAT_FP32, phi, 2 },
     { METHOD_FULL, "sgd", FORMAT_FP32, qwen3_moe, 2 },
+    { METHOD_FULL, "sgd", FORMAT_FP32, glm4_moe, 2 },
 };
 
 static void test_model_ranks_train_other_architectures(void **state)

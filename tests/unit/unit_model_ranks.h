@@ -61,6 +61,15 @@ static const char qwen3_moe[] =
     "\"moe_intermediate_size\": 12, \"mlp_only_layers\": [1], "
     "\"output_router_logits\": true, \"router_aux_loss_coef\": 0.1}";
 
+/* A dense block, experts in groups, one that all rows pass through, and the choice corrected
+ * by a vector that is not trained. */
+static const char glm4_moe[] =
+    "{\"model_type\": \"glm4_moe\", \"vocab_size\": 40, \"hidden_size\": "
+    "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 2, "
+    "\"num_key_value_heads\": 2, \"head_dim\": 8, \"n_routed_experts\": 6, "
+    "\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 12, \"n_group\": 3, "
+    "\"topk_group\": 2, \"routed_scaling_factor\": 1.5, \"use_qk_norm\": true}";
+
 /* The head alone fills a bucket. */
 static const char headed[] =
     "{\"model_type\": \"llama\", \"vocab_size\": 40, \"hidden_size\": "

@@ -15,7 +15,7 @@ bool adapter_targets_can(const struct architecture *a, enum module module)
 
 static bool is_target(const struct target_list *list, enum module module)
 {
-    return list->architecture->paths[module] &&
+    return list->architecture->paths[module] && !module_is_buffer(module) &&
            (adapter_targets_can(list->architecture, module) || !list->linear);
 }
 

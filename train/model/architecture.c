@@ -3,6 +3,7 @@
 
 #include "train/model/architecture.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "train/model/architecture_rows.h"
@@ -62,8 +63,9 @@ bool module_is_of_experts(enum module module)
 
 bool module_is_sparse(enum module module)
 {
-    return module == MODULE_ROUTER || module == MODULE_SHARED_ROUTER ||
-           module == MODULE_SHARED_DOWN || module_is_of_experts(module) ||
+    return module == MODULE_ROUTER || module == MODULE_ROUTER_BIAS ||
+           module == MODULE_SHARED_ROUTER || module == MODULE_SHARED_DOWN ||
+           module_is_of_experts(module) ||
            (module >= MODULE_SHARED_GATE_UP && module <= MODULE_SHARED_UP);
 }
 
@@ -84,7 +86,31 @@ bool module_in_mixer(enum module module, bool linear_attention)
 
 bool module_is_bare(enum module module)
 {
-    return module == MODULE_A_LOG || module == MODULE_DT_BIAS;
+    return module == MODULE_A_LOG || module == MODULE_DT_BIAS || module_is_buffer(module);
+}
+
+bool module_is_buffer(enum module module)
+{
+    return module == MODULE_ROUTER_BIAS;
+}
+
+bool architecture_has_kept(const struct architecture *a)
+{
+    return a->kept || a->kept_end > a->kept_first;
+}
+
+bool architecture_keeps(const struct architecture *a, const char *name)
+{
+    size_t skip = strlen(a->blocks);
+    unsigned long long block;
+    char *end;
+
+    if (a->kept && text_starts(name, a->kept))
+        return true;
+    if (!text_starts(name, a->blocks) || name[skip] < '0' || name[skip] > '9')
+        return false;
+    block = strtoull(name + skip, &end, 10);
+    return *end == '.' && block >= a->kept_first && block < a->kept_end;
 }
 
 const char *architecture_leaf(const struct architecture *a, enum module module)

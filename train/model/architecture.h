@@ -40,7 +40,10 @@ enum module {
     MODULE_OUT,   /* the same of linear attention */
     MODULE_POST1, /* norm of the attention output */
     MODULE_NORM2,
-    MODULE_ROUTER,  /* one row for each expert */
+    MODULE_ROUTER, /* one row for each expert */
+    /* added to the scores of experts for the choice; a vector without a suffix in its name,
+     * which is never trained */
+    MODULE_ROUTER_BIAS,
     MODULE_GATE_UP, /* both as one matrix */
     MODULE_GATE,
     MODULE_UP,
@@ -159,10 +162,23 @@ struct expert_columns {
     const char *size_key;  /* of their MLPs */
     /* of the MLP that all rows pass through, too; NULL: none */
     const char *shared_size_key;
+    const char
+        *shared_count_key; /* its size in those of an expert; NULL: the key above */
     /* says whether the weights of the chosen experts have the sum 1; NULL: they have */
     const char *normalize_key;
-    size_t count, chosen, size, shared_size;
+    bool normalizes; /* default of that key */
+    size_t count, chosen, size, shared_size, shared_count;
     double aux_coefficient; /* of the load balancing loss */
+    bool unbalanced;        /* there is no such loss */
+    bool sigmoid;           /* scores are the sigmoids of logits, not their softmax */
+    /* n_group and topk_group limit the choice to the experts of some groups, by the sum of
+     * the two highest scores of each */
+    bool groups;
+    const char *scale_key; /* of a factor of the weights, and its default; NULL: none */
+    double scale;
+    /* how many of the first blocks have one MLP instead, and its default; NULL: none */
+    const char *first_dense_key;
+    size_t first_dense;
     /* end of the name of a tensor that holds gate and up of all experts of a block, and of
      * that of down, in files that have them: "mlp.experts.gate_up_proj" */
     const char *gate_up_tensor, *down_tensor;
@@ -201,6 +217,10 @@ struct architecture {
     const char *const *ignored;
     /* prefix of tensors that are not used, but saved with the whole model; NULL: none */
     const char *kept;
+    /* the same applies to the blocks after the last one, which predict further tokens:
+     * num_nextn_predict_layers, by default 1 */
+    bool keeps_blocks;
+    size_t kept_first, kept_end; /* their numbers; never in the table */
     const struct config_keys *keys;
 
     enum norm_kind norm;
@@ -248,6 +268,7 @@ struct architecture {
     /* the query matrix has rows of a gate after those of q, and the output of attention is
      * multiplied by its sigmoid */
     bool gated_attention;
+    const char *qk_norms_key; /* says whether q and k have norms; NULL: no such key */
     bool whole_qk_norms;      /* of q and k: of all heads at once, not of each */
     bool qk_norms_after_rope; /* of q and k: after their rotation, not before */
     bool uses_padding;        /* pad_token_id applies; its default, -1: none */
@@ -293,6 +314,12 @@ bool module_is_dense(enum module module);
 bool module_in_mixer(enum module module, bool linear_attention);
 /* Return whether its name ends without .weight. */
 bool module_is_bare(enum module module);
+/* Return whether it is never trained. */
+bool module_is_buffer(enum module module);
+/* Return whether files may have tensors that are not used, but saved with the whole model,
+ * and whether this is the name of one. */
+bool architecture_has_kept(const struct architecture *a);
+bool architecture_keeps(const struct architecture *a, const char *name);
 /* Return whether the MLP has a gate. */
 bool architecture_is_gated(const struct architecture *a);
 /* Return the last part of its path, which lora_target uses: "q_proj"; NULL if it does not

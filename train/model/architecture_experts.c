@@ -63,6 +63,27 @@ static const enum module qwen3_moe_order[] = {
     MODULE_DOWN,        MODULE_NORM1,  MODULE_NORM2,       MODULES
 };
 
+/* With the router after the experts, too, and the shared ones last. */
+static const enum module glm4_moe_order[] = { MODULE_Q,
+                                              MODULE_K,
+                                              MODULE_V,
+                                              MODULE_O,
+                                              MODULE_Q_NORM,
+                                              MODULE_K_NORM,
+                                              MODULE_EXPERT_GATE,
+                                              MODULE_EXPERT_UP,
+                                              MODULE_EXPERT_DOWN,
+                                              MODULE_ROUTER,
+                                              MODULE_SHARED_GATE,
+                                              MODULE_SHARED_UP,
+                                              MODULE_SHARED_DOWN,
+                                              MODULE_GATE,
+                                              MODULE_UP,
+                                              MODULE_DOWN,
+                                              MODULE_NORM1,
+                                              MODULE_NORM2,
+                                              MODULES };
+
 static const enum module qwen3_5_order[] = { MODULE_DT_BIAS,
                                              MODULE_A_LOG,
                                              MODULE_CONV,
@@ -96,6 +117,11 @@ static const enum module qwen3_5_order[] = { MODULE_DT_BIAS,
     [MODULE_ROUTER] = "mlp.gate", [MODULE_EXPERT_GATE] = "mlp.experts.*.gate_proj", \
     [MODULE_EXPERT_UP] = "mlp.experts.*.up_proj",                                   \
     [MODULE_EXPERT_DOWN] = "mlp.experts.*.down_proj"
+#define CORRECTED_ROUTER [MODULE_ROUTER_BIAS] = "mlp.gate.e_score_correction_bias"
+#define SHARED_EXPERTS                                     \
+    [MODULE_SHARED_GATE] = "mlp.shared_experts.gate_proj", \
+    [MODULE_SHARED_UP] = "mlp.shared_experts.up_proj",     \
+    [MODULE_SHARED_DOWN] = "mlp.shared_experts.down_proj"
 #define MIXTRAL_EXPERTS                                     \
     [MODULE_ROUTER] = "block_sparse_moe.gate",              \
     [MODULE_EXPERT_GATE] = "block_sparse_moe.experts.*.w1", \
@@ -217,6 +243,34 @@ const struct architecture expert_architectures[] = {
                    .size = 512,
                    .shared_size = 512,
                    .aux_coefficient = 0.001 } },
+    { .model_type = "glm4_moe",
+      EXPERTS_BASE,
+      NO_PADDING,
+      .keeps_blocks = true,
+      .order = glm4_moe_order,
+      .norm_eps = 1e-5,
+      .paths = { LLAMA_PATHS, LLAMA_NORM2, HEAD_NORMS, QWEN_EXPERTS, CORRECTED_ROUTER,
+                 SHARED_EXPERTS },
+      .qk_norms_key = "use_qk_norm",
+      .qkv_bias = BIASES_FROM_CONFIG,
+      .rotary = 0.5,
+      .experts = { .count_key = "n_routed_experts",
+                   .size_key = "moe_intermediate_size",
+                   .shared_count_key = "n_shared_experts",
+                   .normalize_key = "norm_topk_prob",
+                   .normalizes = true,
+                   QWEN_TENSORS,
+                   .count = 128,
+                   .chosen = 8,
+                   .size = 1408,
+                   .shared_count = 1,
+                   .unbalanced = true,
+                   .sigmoid = true,
+                   .groups = true,
+                   .scale_key = "routed_scaling_factor",
+                   .scale = 1,
+                   .first_dense_key = "first_k_dense_replace",
+                   .first_dense = 1 } },
     { .model_type = "granitemoe",
       GRANITE_LIKE,
       .paths = { LLAMA_FRAME, LLAMA_QKV, LLAMA_O, LLAMA_NORM2, GRANITE_EXPERTS },

@@ -51,25 +51,68 @@ static bool is_listed(const json_t *list, size_t layer)
     return false;
 }
 
-/* transformers: modeling_qwen2_moe.py, Qwen2MoeDecoderLayer */
-static void read_layers(const struct reader *r, bool some_dense, struct arena *arena,
-                        struct model_config *out)
+/* transformers: Qwen2MoeDecoderLayer, Glm4MoeDecoderLayer */
+static void read_layers(const struct reader *r, const struct expert_columns *row,
+                        struct arena *arena, struct model_config *out)
 {
     const json_t *dense = json_object_get(r->root, "mlp_only_layers");
+    const bool some_dense = row->some_dense;
     size_t step = some_dense ? read_size(r, "decoder_sparse_step", 1, 1) : 1, sparse = 0;
+    size_t first = row->first_dense_key
+                       ? read_size(r, row->first_dense_key, row->first_dense, 0)
+                       : 0;
     bool *layers = arena_array(arena, out->layers, sizeof(*layers));
 
     for (size_t l = 0; l < out->layers; l++) {
-        layers[l] = (l + 1) % step == 0 && !(some_dense && is_listed(dense, l));
+        layers[l] =
+            l >= first && (l + 1) % step == 0 && !(some_dense && is_listed(dense, l));
         sparse += layers[l];
     }
     out->sparse = layers;
     out->sparse_layers = sparse;
     if (sparse == 0)
         error_set(r->err, ERROR_DATA,
-                  "%s: no layer has experts, according to mlp_only_layers and "
-                  "decoder_sparse_step; this is not supported",
-                  r->file);
+                  "%s: no layer has experts, according to %s; this is not supported",
+                  r->file,
+                  row->first_dense_key ? row->first_dense_key
+                                       : "mlp_only_layers and decoder_sparse_step");
+}
+
+/* Groups of all experts, or of which all are eligible, limit nothing. */
+static void read_groups(const struct reader *r, struct model_config *out)
+{
+    size_t groups = read_size(r, "n_group", 1, 0),
+           kept = read_size(r, "topk_group", 1, 0);
+
+    if (groups <= 1 || kept >= groups)
+        return;
+    if (out->experts % groups != 0 || kept == 0)
+        error_set(r->err, ERROR_DATA,
+                  "%s: n_group %zu must divide the number of experts %zu, and topk_group "
+                  "%zu must be 1 or more",
+                  r->file, groups, out->experts, kept);
+    else if (out->experts / groups < 2)
+        error_set(r->err, ERROR_DATA, "%s: n_group %zu leaves one expert in each group",
+                  r->file, groups);
+    else if (out->chosen_experts > kept * (out->experts / groups))
+        error_set(
+            r->err, ERROR_DATA,
+            "%s: num_experts_per_tok %zu is more than the experts of topk_group %zu "
+            "groups",
+            r->file, out->chosen_experts, kept);
+    out->expert_groups = groups;
+    out->expert_groups_kept = kept;
+}
+
+static double read_scale(const struct reader *r, const struct expert_columns *row)
+{
+    double scale = json_get_real(r->root, row->scale_key, row->scale, r->file, r->err);
+
+    if (scale > 0 && scale < 1e6)
+        return scale;
+    error_set(r->err, ERROR_DATA, "%s: %s must be a number above 0, not %g", r->file,
+              row->scale_key, scale);
+    return 1;
 }
 
 static void check(const struct reader *r, const struct model_config *c)
@@ -107,19 +150,27 @@ void expert_config_read(const json_t *root, const char *file, struct arena *aren
     out->expert_size = read_size(&r, row->size_key, row->size, 1);
     if (row->shared_size_key)
         out->shared_size = read_size(&r, row->shared_size_key, row->shared_size, 0);
+    if (row->shared_count_key)
+        out->shared_size =
+            out->expert_size * read_size(&r, row->shared_count_key, row->shared_count, 0);
     out->normalizes_experts =
-        !row->normalize_key || json_get_bool(root, row->normalize_key, false, file, err);
+        !row->normalize_key ||
+        json_get_bool(root, row->normalize_key, row->normalizes, file, err);
+    out->expert_scale = row->scale_key ? read_scale(&r, row) : 1;
+    if (row->groups)
+        read_groups(&r, out);
     if (json_get_bool(root, "output_router_logits", false, file, err))
         out->aux_coefficient =
             json_get_real(root, "router_aux_loss_coef", row->aux_coefficient, file, err);
-    read_layers(&r, row->some_dense, arena, out);
+    read_layers(&r, row, arena, out);
     check(&r, out);
 }
 
 /* LLaMA-Factory: 0 leaves it to config.json (model_utils/moe.py, configure_moe). */
 double expert_config_balance(const struct plan *plan, const struct model_config *config)
 {
-    if (config->experts == 0 || plan->generation.alone || plan->stage >= STAGE_DISTILL)
+    if (config->experts == 0 || config->architecture->experts.unbalanced ||
+        plan->generation.alone || plan->stage >= STAGE_DISTILL)
         return 0;
     return plan->moe_aux_loss_coef > 0 ? plan->moe_aux_loss_coef
                                        : config->aux_coefficient;

@@ -129,7 +129,7 @@ static json_t *targets_of(const struct lora *lora, const struct architecture *a)
 
     for (size_t i = 0; i < json_array_size(names); i++)
         numbered |= strchr(json_string_value(json_array_get(names, i)), '*') != NULL;
-    if (!numbered && !a->has_towers && !a->kept)
+    if (!numbered && !a->has_towers && !architecture_has_kept(a))
         return names;
     json_decref(names);
     return pattern_of(a, lora->adapted);

@@ -262,6 +262,7 @@ void model_make_block(const struct model *m, size_t layer, struct block *out)
             stack_of(m, STACK_EXPERT_DOWN, BUFFER_U_EXPERT_DOWN, BUFFER_EXPERT_X),
         .sparse = c->sparse && c->sparse[layer],
         .router = router_of(m, MODULE_ROUTER, layer),
+        .router_bias = model_find(m, MODULE_ROUTER_BIAS, PART_WEIGHT, layer),
         .shared_router = router_of(m, MODULE_SHARED_ROUTER, layer),
         .window = windowed ? c->sliding_window : 0,
         .rotates = c->rotary > 0 && (!c->rotated || c->rotated[layer]),

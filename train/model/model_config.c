@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/size.h"
+#include "train/model/architecture_fit.h"
 #include "train/model/expert_config.h"
 #include "train/model/layer_rotation.h"
 #include "train/model/linear_layers.h"
@@ -604,6 +605,7 @@ static void read_all(struct reader *r, struct model_config *out)
         return;
     if (out->multimodal)
         row = multimodal_architecture(out->multimodal, row, r->arena);
+    row = architecture_fit(row, r->root, r->file, r->arena, r->err);
     out->architecture = row;
     r->keys = row->keys;
     r->biases = &row->bias_keys;

@@ -30,7 +30,10 @@ struct model_config {
     const bool *sparse;      /* by layer, whether it has experts; NULL: none has */
     size_t sparse_layers;    /* that have */
     bool normalizes_experts; /* the weights of those of a row have the sum 1 */
-    double aux_coefficient;  /* of the load balancing loss; 0: there is none */
+    double expert_scale;     /* factor of these weights */
+    /* groups of experts, and those of which they are chosen for a row; 0: no groups */
+    size_t expert_groups, expert_groups_kept;
+    double aux_coefficient; /* of the load balancing loss; 0: there is none */
     size_t max_positions;
     size_t sliding_window; /* 0: none */
     const bool *windowed;  /* by layer, whether the window applies; NULL: to none */

@@ -33,19 +33,25 @@ static int32_t *ids(const struct pass *pass, enum buffer buffer, size_t layer)
 static struct op_route experts_route(const struct pass *pass, size_t layer)
 {
     const struct model_config *c = pass->model->config;
+    const struct parameter *bias = pass->model->blocks[layer].router_bias;
 
     return (struct op_route) {
         .probabilities = pass_buffer(pass, BUFFER_ROUTED, layer),
         .weights = pass_buffer(pass, BUFFER_PAIR_WEIGHTS, layer),
         .logits = pass_buffer(pass, BUFFER_ROUTER_LOGITS, 0),
+        .bias = bias ? bias->weight : (struct tensor) { 0 },
         .experts = ids(pass, BUFFER_PAIR_EXPERTS, layer),
         .order = ids(pass, BUFFER_PAIR_ORDER, layer),
         .slots = ids(pass, BUFFER_PAIR_SLOTS, layer),
         .starts = ids(pass, BUFFER_EXPERT_STARTS, layer),
         .counts = ids(pass, BUFFER_EXPERT_COUNTS, 0),
         .rows = &pass->scalars->rows,
-        .kind = ROUTE_SOFTMAX,
+        .kind = c->architecture->experts.sigmoid ? ROUTE_SIGMOID : ROUTE_SOFTMAX,
         .normalize = c->normalizes_experts,
+        .group_pairs = c->architecture->experts.sigmoid,
+        .groups = c->expert_groups,
+        .groups_kept = c->expert_groups_kept,
+        .scale = (float)c->expert_scale,
     };
 }
 

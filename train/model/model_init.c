@@ -46,7 +46,10 @@ void model_init_weights(const struct model *m, size_t index, size_t first, size_
                          : (float)(range * random_normal(seed, RANDOM_INIT,
                                                          (uint32_t)index, first + i));
         else
-            out[i] = p->part == PART_BIAS || (zero && is_offset(p->module)) ? 0 : 1;
+            out[i] = p->part == PART_BIAS || p->module == MODULE_ROUTER_BIAS ||
+                             (zero && is_offset(p->module))
+                         ? 0
+                         : 1;
 }
 
 /* Those of PiSSA, or PEFT's kaiming_uniform(a = sqrt(5)) for A: uniform within 1 / sqrt(in); zero for B. */

@@ -119,6 +119,7 @@ struct block {
     /* of a block with experts; gate_up and down are of the MLP next to them */
     bool sparse;
     struct linear router, shared_router; /* weight absent: it has none */
+    const struct parameter *router_bias; /* NULL: none */
     struct linear_stack expert_gate_up, expert_down;
     size_t window;
     bool rotates; /* q and k */

@@ -309,7 +309,7 @@ static bool is_ignored(const struct model *m, const char *name)
 
     if (m->config->multimodal && multimodal_is_tower(m->config->multimodal, name))
         return true;
-    if (architecture->kept && text_starts(name, architecture->kept))
+    if (architecture_keeps(architecture, name))
         return true;
     for (size_t i = 0; architecture->ignored[i]; i++)
         if (text_ends(name, architecture->ignored[i]))
@@ -475,6 +475,16 @@ static bool load_base(const struct model_loader *l, struct error *err)
     return true;
 }
 
+/* Return whether something that is not trained is read from the files when the model is
+ * saved. */
+static bool reads_again(const struct model *m)
+{
+    const struct architecture *a = m->config->architecture;
+
+    return m->plan->method != METHOD_FULL || m->config->multimodal ||
+           architecture_has_kept(a) || a->paths[MODULE_ROUTER_BIAS];
+}
+
 bool model_load(struct model *model, struct error *err)
 {
     struct model_loader l = { .model = model };
@@ -497,8 +507,7 @@ bool model_load(struct model *model, struct error *err)
         ok && model_load_trained_adapter(&l, err) && model->be->ops->sync(model->be, err);
     free(l.values);
     free(l.packed);
-    if (model->plan->method == METHOD_FULL && !model->config->multimodal &&
-        !model->config->architecture->kept) {
+    if (!reads_again(model)) {
         safetensors_close(model->base_files);
         model->base_files = NULL;
     }

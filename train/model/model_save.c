@@ -159,15 +159,18 @@ static bool add_adapter(const struct model *m, const struct model_rows *rows,
 }
 
 /* Return the format in which a parameter of the base is saved if it is merged or not
- * trained. */
-static enum format base_format(const struct model *m, const char *name)
+ * trained.  transformers keeps buffers of routers in fp32, as files have them. */
+static enum format base_format(const struct model *m, size_t index)
 {
     static const enum format requested[] = { [INFER_FLOAT16] = FORMAT_FP16,
                                              [INFER_BFLOAT16] = FORMAT_BF16,
                                              [INFER_FLOAT32] = FORMAT_FP32 };
     enum format frozen = m->plan->precision.frozen;
-    const struct stored_tensor *t = m->base_files ? model_find_tensor(m, name) : NULL;
+    const struct stored_tensor *t =
+        m->base_files ? model_find_tensor(m, m->parameters[index].name) : NULL;
 
+    if (module_is_buffer(m->shapes.parameters[index].module))
+        return t ? t->format : FORMAT_FP32;
     if (plan_merges(m->plan) && m->plan->infer_dtype != INFER_AUTO)
         return requested[m->plan->infer_dtype];
     if (m->plan->method == METHOD_LORA)
@@ -196,7 +199,7 @@ static bool read_merged(const void *context, size_t index, void *to, struct erro
 {
     const struct model *m = context;
     const struct parameter *p = &m->parameters[index];
-    enum format format = base_format(m, p->name);
+    enum format format = base_format(m, index);
     struct matrix_layout layout = model_matrix_layout(m, p, format_info(format)->bytes);
     size_t step = model_span_rows(p);
     float *values = malloc(step * p->cols * sizeof(*values));
@@ -268,10 +271,8 @@ static bool read_tower(const void *context, size_t index, void *to, struct error
 
 static bool is_kept(const struct model *m, const char *name)
 {
-    const char *kept = m->config->architecture->kept;
-
     return m->config->multimodal ? multimodal_is_tower(m->config->multimodal, name)
-                                 : kept && text_starts(name, kept);
+                                 : architecture_keeps(m->config->architecture, name);
 }
 
 /* Add the tensors that are not part of the text model, as the files have them; returns how
@@ -372,7 +373,7 @@ static bool save_whole(const struct model *m, const char *dir, bool exported,
                        struct error *err)
 {
     bool merged = exported && m->plan->method == METHOD_LORA;
-    bool keeps = m->config->multimodal || m->config->architecture->kept;
+    bool keeps = m->config->multimodal || architecture_has_kept(m->config->architecture);
     size_t stored = keeps && m->base_files ? safetensors_count(m->base_files) : 0;
     struct tensor_source *sources =
         memory_alloc((m->shapes.count + stored) * sizeof(*sources));
@@ -389,7 +390,7 @@ static bool save_whole(const struct model *m, const char *dir, bool exported,
             continue;
         sources[count] = source_of(m, i, name_in_files(m, p->name, arena));
         if (merged || !p->trainable) {
-            sources[count].format = base_format(m, p->name);
+            sources[count].format = base_format(m, i);
             sources[count].read = read_merged;
         }
         if (parts > 1)
@@ -399,7 +400,7 @@ static bool save_whole(const struct model *m, const char *dir, bool exported,
     if (stored > 0)
         count += add_towers(m, sources + count);
     if (merged)
-        format = base_format(m, m->embed->name);
+        format = base_format(m, (size_t)(m->embed - m->parameters));
     ok = (exported ? weight_shards_write(dir, sources, count,
                                          (uint64_t)m->plan->export_size * GIGABYTE, err)
                    : weight_file_write(dir, "model.safetensors", sources, count, err)) &&

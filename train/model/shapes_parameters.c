@@ -37,6 +37,7 @@ static const struct module_row {
     [MODULE_POST1] = { DIM_ONE, DIM_C },
     [MODULE_NORM2] = { DIM_ONE, DIM_C },
     [MODULE_ROUTER] = { DIM_EXPERTS, DIM_C },
+    [MODULE_ROUTER_BIAS] = { DIM_ONE, DIM_EXPERTS },
     [MODULE_GATE_UP] = { DIM_GATE_UP, DIM_C },
     [MODULE_GATE] = { DIM_I, DIM_C },
     [MODULE_UP] = { DIM_I, DIM_C },
@@ -96,6 +97,7 @@ static const struct group block_groups[] = {
     { PART_WEIGHT, MODULE_NORM2, MODULE_NORM2 },
     { PART_BIAS, MODULE_NORM2, MODULE_NORM2 },
     { PART_WEIGHT, MODULE_ROUTER, MODULE_ROUTER },
+    { PART_WEIGHT, MODULE_ROUTER_BIAS, MODULE_ROUTER_BIAS },
     { PART_WEIGHT, MODULE_GATE_UP, MODULE_SHARED_UP },
     { PART_BIAS, MODULE_GATE_UP, MODULE_SHARED_UP },
     { PART_LORA_A, MODULE_GATE_UP, MODULE_SHARED_UP },
@@ -163,7 +165,7 @@ static bool freeze_trains(const struct shapes_builder *m, enum module module,
 static bool is_trainable(const struct shapes_builder *m, enum module module,
                          enum part part, size_t layer)
 {
-    if (m->plan->generation.alone)
+    if (m->plan->generation.alone || module_is_buffer(module))
         return false;
     if (part >= PART_LORA_A)
         return true;

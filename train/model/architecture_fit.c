@@ -1,0 +1,50 @@
+/* train/model/architecture_fit.c - fits the row of an architecture to a config.json. */
+#include "config.h"
+
+#include "train/model/architecture_fit.h"
+
+#include "base/json.h"
+
+#define BLOCKS_MAX 4096
+
+/* Return a number of blocks. */
+static size_t read_blocks(const json_t *root, const char *key, int64_t default_value,
+                          const char *file, struct error *err)
+{
+    int64_t value = json_get_int(root, key, default_value, file, err);
+
+    if (value >= 0 && value <= BLOCKS_MAX)
+        return (size_t)value;
+    error_set(err, ERROR_DATA, "%s: %s must be a number from 0 to %d, not %lld", file,
+              key, BLOCKS_MAX, (long long)value);
+    return 0;
+}
+
+/* transformers 5 writes the newer of the two names as an attribute only. */
+static size_t read_predictors(const json_t *root, const char *file, struct error *err)
+{
+    static const char new_key[] = "num_mtp_layers",
+                      old_key[] = "num_nextn_predict_layers";
+
+    return read_blocks(root, json_object_get(root, old_key) ? old_key : new_key, 1, file,
+                       err);
+}
+
+const struct architecture *architecture_fit(const struct architecture *row,
+                                            const json_t *root, const char *file,
+                                            struct arena *arena, struct error *err)
+{
+    struct architecture *out;
+
+    if (!row->qk_norms_key && !row->keeps_blocks)
+        return row;
+    out = arena_alloc(arena, sizeof(*out));
+    *out = *row;
+    if (row->qk_norms_key && !json_get_bool(root, row->qk_norms_key, false, file, err))
+        out->paths[MODULE_Q_NORM] = out->paths[MODULE_K_NORM] = NULL;
+    if (row->keeps_blocks) {
+        out->kept_first = read_blocks(root, row->keys->layers, 0, file, err);
+        out->kept_end = out->kept_first + read_predictors(root, file, err);
+    }
+    return out;
+}
