@@ -3,7 +3,7 @@
 tests/unit/test_multimodal.c: loss, logits, the norm of each gradient of the text model and ten steps of
 AdamW; and adapters, trained by PEFT.  The weights are those of architectures.py.
 
-    python3 tests/golden/multimodal.py >tests/golden/multimodal.json       (on a CPU)
+    python3 tests/golden/multimodal.py [NAME...]       (on a CPU; only these cases)
 """
 import json
 import os
@@ -92,6 +92,14 @@ CASES = {
                               num_position_embeddings=16),
         "image_token_id": 39, "video_token_id": 38, "vision_start_token_id": 37,
         "vision_end_token_id": 36},
+    "qwen3_vl_moe": {
+        "text_config": dict(TEXT, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=20,
+                            num_hidden_layers=3, mlp_only_layers=[1], tie_word_embeddings=False,
+                            rope_parameters=dict(MROPE, mrope_section=[2, 1, 1], mrope_interleaved=True)),
+        "vision_config": dict(QWEN_VISION, intermediate_size=12, out_hidden_size=24,
+                              num_position_embeddings=16, deepstack_visual_indexes=[0]),
+        "image_token_id": 39, "video_token_id": 38, "vision_start_token_id": 37,
+        "vision_end_token_id": 36},
 }
 
 
@@ -132,6 +140,9 @@ OTHERS = {
     "qwen2_5_vl-new-names": ("qwen2_5_vl", None, [("model.", "model.language_model."),
                                                   ("visual.", "model.visual.")]),
 }
+# Cases whose files have transposed tensors of experts, as Qwen published them.
+TRANSPOSED = ("qwen3_vl_moe-published",)
+OTHERS |= {"qwen3_vl_moe-published": ("qwen3_vl_moe", None, [])}
 LAYERS = "self_attn.q_proj|self_attn.v_proj|mlp.up_proj|mlp.down_proj"
 TARGETS = r"model\.language_model\.layers\.\d+\.(?:" + LAYERS.replace(".", r"\.") + ")"
 ADAPTERS = {f"towers-{base}-lora": base for base in ("gemma3", "mistral3", "qwen2_vl", "qwen3_vl")}
@@ -162,6 +173,9 @@ def make(case, folder):
     transformers.AutoModelForImageTextToText.from_config(config).save_pretrained(folder)
     path = os.path.join(folder, "model.safetensors")
     shapes = {renamed(n, names): list(t.shape) for n, t in sorted(load_file(path).items())}
+    for name, shape in shapes.items():
+        if case in TRANSPOSED and ".experts." in name:
+            shapes[name] = [shape[0], shape[2], shape[1]]
     offset = 1 if model_type.startswith(("gemma", "qwen3_5")) else 0
     save_file({n: elements(n, s, offset) for n, s in shapes.items()}, path, {"format": "pt"})
     path = os.path.join(folder, "config.json")
@@ -217,13 +231,24 @@ def adapter(name, base, batch):
 
 def main():
     torch.set_num_threads(1)
+    path = os.path.join(os.path.dirname(__file__), "multimodal.json")
     batch = [tokens(count, i) for i, count in enumerate(LENGTHS)]
-    json.dump({"made_with": f"transformers {transformers.__version__}, torch "
+    names = sys.argv[1:] or [*CASES, *OTHERS, *ADAPTERS]
+    results = {"made_with": f"transformers {transformers.__version__}, torch "
                             f"{torch.__version__.split('+')[0]}",
-               "batch": batch, "lr": LR, "weight_decay": DECAY,
-               "models": [case(n, batch) for n in [*CASES, *OTHERS]],
-               "adapters": [adapter(n, base, batch) for n, base in ADAPTERS.items()]},
-              sys.stdout, indent=None, separators=(",", ":"))
+               "batch": batch, "lr": LR, "weight_decay": DECAY, "models": [], "adapters": []}
+    if sys.argv[1:]:
+        with open(path) as file:
+            results = json.load(file)
+    made = [name if name in ADAPTERS else "towers-" + name for name in names]
+    for key in ("models", "adapters"):
+        results[key] = [one for one in results[key] if one["name"] not in made]
+    for name in names:
+        if name in ADAPTERS:
+            results["adapters"].append(adapter(name, ADAPTERS[name], batch))
+        else:
+            results["models"].append(case(name, batch))
+    architectures.write(results, path)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ static void fill_file(enum storage storage, uint32_t *file)
 
 static struct matrix_layout layout_of(enum storage storage, size_t item)
 {
-    return (struct matrix_layout) { storage, ROWS, COLS, HEADS, HEADS, item };
+    return (struct matrix_layout) { storage, ROWS, COLS, HEADS, HEADS, item, 0 };
 }
 
 static void test_stored_rows_are_in_the_model_s_order(void **state)
@@ -96,10 +96,39 @@ static void test_stored_at_odd_addresses(void **state)
     }
 }
 
+/* Two transposed matrices side by side: reading one skips the other, writing one leaves the
+ * other as it is. */
+static void test_stored_columns_with_others_between(void **state)
+{
+    uint16_t file[2 * ROWS * COLS], again[2 * ROWS * COLS], rows[ROWS * COLS];
+    struct matrix_layout layout = layout_of(STORED_COLUMNS, sizeof(uint16_t));
+
+    (void)state;
+    layout.pitch = 2 * ROWS;
+    for (size_t j = 0; j < COLS; j++)
+        for (size_t i = 0; i < 2 * ROWS; i++)
+            file[j * 2 * ROWS + i] = (uint16_t)(100 * i + j);
+    for (size_t half = 0; half < 2; half++)
+        for (size_t first = 0; first < ROWS; first++) {
+            matrix_layout_gather(&layout, file + half * ROWS, first, ROWS - first, rows);
+            for (size_t i = 0; i < ROWS - first; i++)
+                for (size_t j = 0; j < COLS; j++)
+                    assert_int_equal(rows[i * COLS + j],
+                                     100 * (half * ROWS + first + i) + j);
+        }
+    memset(again, 0, sizeof(again));
+    matrix_layout_gather(&layout, file + ROWS, 0, ROWS, rows);
+    matrix_layout_scatter(&layout, rows, 0, ROWS, again + ROWS);
+    for (size_t j = 0; j < COLS; j++)
+        for (size_t i = 0; i < 2 * ROWS; i++)
+            assert_int_equal(again[j * 2 * ROWS + i],
+                             i < ROWS ? 0 : file[j * 2 * ROWS + i]);
+}
+
 /* A bias counts as a column: it is ordered by head like the rows of its matrix. */
 static void test_stored_biases_are_ordered_by_head(void **state)
 {
-    const struct matrix_layout layout = { STORED_HEADS, 6, 1, 2, 2, sizeof(float) };
+    const struct matrix_layout layout = { STORED_HEADS, 6, 1, 2, 2, sizeof(float), 0 };
     const float file[] = { 0, 2, 4, 1, 3, 5 }; /* q, k, v of two heads of size 1 */
     float bias[6];
 
@@ -112,8 +141,8 @@ static void test_stored_biases_are_ordered_by_head(void **state)
 /* Two query heads for each of two key heads, and three for one. */
 static void test_stored_rows_are_ordered_by_key_head(void **state)
 {
-    const struct matrix_layout two = { STORED_HEADS, 8, 1, 4, 2, sizeof(float) };
-    const struct matrix_layout one = { STORED_HEADS, 5, 1, 3, 1, sizeof(float) };
+    const struct matrix_layout two = { STORED_HEADS, 8, 1, 4, 2, sizeof(float), 0 };
+    const struct matrix_layout one = { STORED_HEADS, 5, 1, 3, 1, sizeof(float), 0 };
     const float file[] = { 0, 1, 4, 6, 2, 3, 5, 7 }, plain[] = { 0, 1, 2, 3, 4 };
     float rows[8], again[8];
 
@@ -133,6 +162,7 @@ int main(void)
         cmocka_unit_test(test_stored_rows_are_in_the_model_s_order),
         cmocka_unit_test(test_stored_scatter_restores_the_file),
         cmocka_unit_test(test_stored_at_odd_addresses),
+        cmocka_unit_test(test_stored_columns_with_others_between),
         cmocka_unit_test(test_stored_biases_are_ordered_by_head),
         cmocka_unit_test(test_stored_rows_are_ordered_by_key_head),
     };

@@ -89,7 +89,13 @@ static void test_weights_that_are_missing_or_of_another_shape_are_named(void **s
 static void test_weights_of_another_dtype_are_rejected(void **state)
 {
     static const size_t shape[] = { 4 };
-    const struct stored_tensor t = { "w", FORMAT_COUNT, "I8", 1, shape, 4, NULL, "f" };
+    const struct stored_tensor t = { .name = "w",
+                                     .format = FORMAT_COUNT,
+                                     .dtype = "I8",
+                                     .rank = 1,
+                                     .shape = shape,
+                                     .bytes = 4,
+                                     .file = "f" };
     struct error err = { 0 };
 
     (void)state;

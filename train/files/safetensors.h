@@ -18,6 +18,9 @@ struct stored_tensor {
     const size_t *shape; /* at most 8 sizes */
     size_t bytes;
     const void *data; /* mapped read-only, or a copy in rows */
+    /* 0, or of a matrix that is part of a transposed tensor: element (i, j) is element
+     * j * pitch + i of the data, and there is no other way to read it */
+    size_t pitch;
     const char *file; /* the file of the set that has it */
 };
 
@@ -39,13 +42,15 @@ const struct stored_tensor *safetensors_find(const struct safetensors *set,
                                              const char *name);
 /* The format of most of the bytes; FORMAT_COUNT if it is not used in computations. */
 enum format safetensors_format(const struct safetensors *set);
-/* Tensors that hold the matrices of all experts, (experts, rows, columns). */
+/* Tensors that hold the matrices of all experts: (experts, rows, columns), or transposed
+ * (experts, columns, rows). */
 struct safetensors_parts {
     size_t experts;
+    bool transposed;
     /* Return how many matrices of an expert a tensor holds, each with an equal part of its
      * rows; 0: it is no such tensor. */
     size_t (*count)(const void *context, const char *name);
-    /* Append the name of matrix `index` of a tensor, in the order of its bytes. */
+    /* Append the name of matrix `index` of a tensor: those of an expert are adjacent. */
     void (*name)(const void *context, const char *tensor, size_t index, struct text *out);
     const void *context;
 };

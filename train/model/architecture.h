@@ -108,6 +108,10 @@ enum storage {
     STORED_PAIRS,
 };
 
+/* Layout of each matrix in tensors of all experts of a block: [out][in], or [in][out], or
+ * either, which their shapes show. */
+enum expert_storage { EXPERTS_IN_ROWS, EXPERTS_IN_COLUMNS, EXPERTS_IN_EITHER };
+
 /* Return whether a file has the same rows in another order. */
 static inline bool storage_moves_rows(enum storage storage)
 {
@@ -182,6 +186,7 @@ struct expert_columns {
     /* end of the name of a tensor that holds gate and up of all experts of a block, and of
      * that of down, in files that have them: "mlp.experts.gate_up_proj" */
     const char *gate_up_tensor, *down_tensor;
+    enum expert_storage storage;
     bool only_tensors; /* all files have them; there are no layers that PEFT adapts */
     /* mlp_only_layers and decoder_sparse_step say which blocks have one MLP instead */
     bool some_dense;

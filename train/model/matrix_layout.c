@@ -27,6 +27,12 @@ static size_t file_row(const struct matrix_layout *s, size_t i)
     return (unit * (group + 2) + at) * size + i % size;
 }
 
+/* Return the element of a transposed file that is element (i, j) of the model. */
+static size_t transposed(const struct matrix_layout *s, size_t i, size_t j)
+{
+    return j * (s->pitch > 0 ? s->pitch : s->rows) + i;
+}
+
 /* out[j * to] = in[j * from], in elements. */
 static void copy_strided(char *out, size_t to, const char *in, size_t from, size_t count,
                          size_t item)
@@ -57,8 +63,8 @@ void matrix_layout_gather(const struct matrix_layout *s, const void *file, size_
     if (s->storage ==
         STORED_COLUMNS) /* along the rows of the file, which may be mapped */
         for (size_t j = 0; j < s->cols; j++)
-            copy_strided(out + j * s->item, s->cols, in + (j * s->rows + first) * s->item,
-                         1, count, s->item);
+            copy_strided(out + j * s->item, s->cols,
+                         in + transposed(s, first, j) * s->item, 1, count, s->item);
     else
         for (size_t i = 0; i < count; i++)
             memcpy(out + i * bytes, in + file_row(s, first + i) * bytes, bytes);
@@ -73,7 +79,7 @@ void matrix_layout_scatter(const struct matrix_layout *s, const void *rows, size
 
     if (s->storage == STORED_COLUMNS)
         for (size_t j = 0; j < s->cols; j++)
-            copy_strided(out + (j * s->rows + first) * s->item, 1, in + j * s->item,
+            copy_strided(out + transposed(s, first, j) * s->item, 1, in + j * s->item,
                          s->cols, count, s->item);
     else
         for (size_t i = 0; i < count; i++)

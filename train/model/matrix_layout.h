@@ -19,13 +19,17 @@ struct matrix_layout {
     size_t heads;      /* if rows are moved: those of q, and of k and v */
     size_t kv_heads;
     size_t item; /* bytes per element */
+    /* of a transposed matrix: elements from a column of the model to the next; 0: rows,
+     * so there are no others between them */
+    size_t pitch;
 };
 
 /* Copy rows first .. first + count of the model from the bytes of a file, at any
  * address. */
 void matrix_layout_gather(const struct matrix_layout *layout, const void *file,
                           size_t first, size_t count, void *rows);
-/* Copy rows of the model back to their positions in the file. */
+/* Copy rows of the model back to their positions in the file.  Elements between columns
+ * are left as they are. */
 void matrix_layout_scatter(const struct matrix_layout *layout, const void *rows,
                            size_t first, size_t count, void *file);
 

@@ -32,6 +32,7 @@
 #include "train/model/model.h"
 #include "train/model/shapes.h"
 #include "train/model/matrix_layout.h"
+#include "train/model/weights.h"
 
 enum { LINEARS = 4, PARTS = PART_LORA_MAGNITUDE + 1 };
 
@@ -228,7 +229,7 @@ struct model {
     /* files of the base, open as long as frozen weights may have to be saved */
     struct safetensors *base_files;
     struct text_names names; /* how base_files names tensors */
-    bool fused_experts;      /* files have one tensor for the matrices of all experts */
+    struct expert_files expert_files;
     struct safetensors *merged; /* adapter merged into the base: create_new_adapter */
     struct lora merged_lora;
     double *growth[2];      /* means of the rows of head and embeddings: model_growth.c */

@@ -50,6 +50,21 @@ struct matrix_layout model_matrix_layout(const struct model *model,
                                     .item = item };
 }
 
+/* Return how a tensor of a file stores a parameter. */
+static struct matrix_layout layout_of_stored(const struct model *model,
+                                             const struct parameter *p,
+                                             const struct stored_tensor *t)
+{
+    struct matrix_layout layout =
+        model_matrix_layout(model, p, format_info(t->format)->bytes);
+
+    if (t->pitch > 0) {
+        layout.storage = STORED_COLUMNS;
+        layout.pitch = t->pitch;
+    }
+    return layout;
+}
+
 const struct stored_tensor *model_find_tensor(const struct model *model, const char *name)
 {
     return weights_find(model->base_files, &model->names, model->config, name);
@@ -127,8 +142,7 @@ bool model_read_parameter(const struct model *m, const struct stored_tensor *t,
                           const struct model_rows *rows, struct error *err)
 {
     const struct parameter *p = rows->parameter;
-    struct matrix_layout layout =
-        model_matrix_layout(m, p, format_info(t->format)->bytes);
+    struct matrix_layout layout = layout_of_stored(m, p, t);
     struct model_rows stored = *rows;
 
     stored.count = rows->count * p->cols / layout.cols;
@@ -246,8 +260,7 @@ static void update_copy(struct backend *be, const struct parameter *p)
 bool model_load_tensor(struct model *model, const struct parameter *p,
                        const struct stored_tensor *from, struct error *err)
 {
-    struct matrix_layout layout =
-        model_matrix_layout(model, p, format_info(from->format)->bytes);
+    struct matrix_layout layout = layout_of_stored(model, p, from);
     void *rows = NULL;
 
     if (layout.storage != STORED_ROWS) {
@@ -275,7 +288,7 @@ static bool upload_stored(const struct model_loader *l, const struct stored_tens
     bool rounds = is_frozen(l->model, p) && frozen != t->format &&
                   (frozen == FORMAT_FP16 || frozen == FORMAT_BF16);
 
-    if (p->stored != STORED_ROWS)
+    if (p->stored != STORED_ROWS || t->pitch > 0)
         return false;
     if (!rounds && t->format == p->weight.format) {
         if (p->sharded)
@@ -387,13 +400,16 @@ static bool open_base(struct model *m, struct error *err)
         return error_set(err, ERROR_JOB,
                          "train_from_scratch: %s has towers, which would have no weights",
                          m->config->multimodal->model_type);
-    m->fused_experts = m->config->architecture->experts.only_tensors;
+    m->expert_files.fused = m->config->architecture->experts.only_tensors;
+    m->expert_files.transposed =
+        m->expert_files.fused &&
+        m->config->architecture->experts.storage == EXPERTS_IN_COLUMNS;
     if (m->plan->train_from_scratch)
         return true;
     m->base_files = safetensors_open(m->plan->model_name_or_path, "model", false, err);
     if (!m->base_files)
         return false;
-    if (!weights_split_experts(m->base_files, m->config, &m->fused_experts, err))
+    if (!weights_split_experts(m->base_files, m->config, &m->expert_files, err))
         return false;
     m->names = weights_names(m->base_files, m->config);
     return check_extra_tensors(m, err) && check_tied_head(m, err);

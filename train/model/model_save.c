@@ -80,15 +80,46 @@ static bool write_companions(const struct model *m, const char *dir, bool adapte
     return companion_files_write(&files, dir, err);
 }
 
-/* Download a parameter and convert it to the layout of files. */
+/* Return how many matrices of an expert a tensor holds that has those of all. */
+static size_t matrices_of(const struct model *m, size_t index)
+{
+    return m->shapes.parameters[index].module == MODULE_EXPERT_DOWN ? 1 : 2;
+}
+
+/* Return how the model's files store a parameter. */
+static struct matrix_layout layout_in_files(const struct model *m, size_t index,
+                                            enum format format)
+{
+    const struct parameter *p = &m->parameters[index];
+    struct matrix_layout layout = model_matrix_layout(m, p, format_info(format)->bytes);
+
+    if (m->expert_files.transposed &&
+        module_is_of_experts(m->shapes.parameters[index].module)) {
+        layout.storage = STORED_COLUMNS;
+        layout.pitch = matrices_of(m, index) * p->rows;
+    }
+    return layout;
+}
+
+/* Download a parameter of the base in the layout of its files. */
 static bool read_trained(const void *context, size_t index, void *to, struct error *err)
 {
     const struct model *m = context;
     const struct parameter *p = &m->parameters[index];
+    struct matrix_layout layout = layout_in_files(m, index, p->weight.format);
+    void *rows = to;
+    bool ok;
 
     heartbeat_tick(m->heartbeat);
-    return model_read_weight(m, p, 0, p->rows, to, err) &&
-           model_rows_to_stored(m, p, p->weight.format, to, err);
+    if (layout.storage != STORED_ROWS)
+        rows = malloc(p->rows * p->cols * layout.item);
+    ok = rows ? model_read_weight(m, p, 0, p->rows, rows, err)
+              : error_set(err, ERROR_SYSTEM, "no memory for %s", p->name);
+    if (ok && rows != to)
+        matrix_layout_scatter(&layout, rows, 0, layout.rows, to);
+    if (rows != to)
+        free(rows);
+    return ok;
 }
 
 /* Download rows of a parameter in fp32, malloc'ed. */
@@ -200,7 +231,7 @@ static bool read_merged(const void *context, size_t index, void *to, struct erro
     const struct model *m = context;
     const struct parameter *p = &m->parameters[index];
     enum format format = base_format(m, index);
-    struct matrix_layout layout = model_matrix_layout(m, p, format_info(format)->bytes);
+    struct matrix_layout layout = layout_in_files(m, index, format);
     size_t step = model_span_rows(p);
     float *values = malloc(step * p->cols * sizeof(*values));
     void *packed = malloc(step * p->cols * layout.item);
@@ -310,12 +341,18 @@ static bool read_fused(const void *context, size_t index, void *to, struct error
 {
     const struct fused *f = context;
     const struct parameter *p = &f->model->parameters[f->first];
-    size_t bytes = p->rows * p->cols * format_info(f->one.format)->bytes;
+    const size_t each = matrices_of(f->model, f->first);
+    size_t item = format_info(f->one.format)->bytes;
 
     (void)index;
-    for (size_t i = 0; i < f->count; i++)
-        if (!f->one.read(f->one.context, f->first + i, (char *)to + i * bytes, err))
+    for (size_t i = 0; i < f->count; i++) {
+        size_t at = i * p->rows * p->cols;
+
+        if (f->model->expert_files.transposed) /* the rows of an expert's are adjacent */
+            at = i / each * each * p->rows * p->cols + i % each * p->rows;
+        if (!f->one.read(f->one.context, f->first + i, (char *)to + at * item, err))
             return false;
+    }
     return true;
 }
 
@@ -325,11 +362,11 @@ static size_t fused_count(const struct model *m, size_t index)
 {
     const struct shape_parameter *p = &m->shapes.parameters[index];
 
-    if (!m->fused_experts || !module_is_of_experts(p->module))
+    if (!m->expert_files.fused || !module_is_of_experts(p->module))
         return 1;
     if (p->expert > 0 || p->module == MODULE_EXPERT_UP)
         return 0;
-    return m->config->experts * (p->module == MODULE_EXPERT_GATE ? 2 : 1);
+    return m->config->experts * matrices_of(m, index);
 }
 
 /* Make the source of one matrix that of all. */
@@ -347,8 +384,9 @@ static void fuse(const struct model *m, size_t count, struct tensor_source *sour
                                                      : a->experts.down_tensor);
     source->rank = 3;
     source->shape[0] = m->config->experts;
-    source->shape[1] = p->rows * (count / m->config->experts);
-    source->shape[2] = p->cols;
+    source->shape[m->expert_files.transposed ? 2 : 1] =
+        p->rows * (count / m->config->experts);
+    source->shape[m->expert_files.transposed ? 1 : 2] = p->cols;
     source->read = read_fused;
     source->context = f;
 }

@@ -86,6 +86,11 @@ static const struct multimodal rows[] = {
       .fixed_text = true,
       .names = qwen3_vl_names,
       .towers = qwen_towers },
+    { .model_type = "qwen3_vl_moe",
+      .text_type = "qwen3_vl_moe_text",
+      .fixed_text = true,
+      .names = qwen3_vl_names,
+      .towers = qwen_towers },
 };
 
 /* The values of a text_config that it need not have, and which architecture it is.  Sources:
@@ -156,6 +161,12 @@ static const struct text_type {
           "{\"vocab_size\": 248320, \"hidden_size\": 2048, \"num_hidden_layers\": 40, "
           "\"moe_intermediate_size\": 512, \"num_attention_heads\": 16, "
           "\"num_key_value_heads\": 2, \"max_position_embeddings\": 32768}" },
+    { .model_type = "qwen3_vl_moe_text",
+      .architecture = "qwen3_vl_moe_text",
+      .defaults =
+          "{\"vocab_size\": 151936, \"hidden_size\": 2048, \"intermediate_size\": 5632, "
+          "\"num_hidden_layers\": 24, \"num_attention_heads\": 16, "
+          "\"num_key_value_heads\": 16, \"max_position_embeddings\": 128000}" },
     { .model_type = "qwen3_vl_text",
       .architecture = "qwen3",
       .defaults =

@@ -192,18 +192,39 @@ static void add_matrix_name(const void *context, const char *tensor, size_t inde
               (int)(star - path), path, both ? index / 2 : index, star + 1);
 }
 
+/* Return whether the matrices of such a tensor are [in][out], which one of the two tensors
+ * of a block shows. */
+static bool is_transposed(const struct safetensors *files,
+                          const struct model_config *config)
+{
+    enum expert_storage storage = config->architecture->experts.storage;
+
+    for (size_t i = 0; storage == EXPERTS_IN_EITHER && i < safetensors_count(files);
+         i++) {
+        const struct stored_tensor *t = safetensors_at(files, i);
+        const size_t matrices = matrices_of(config, t->name);
+        const size_t rows = matrices == 2 ? 2 * config->expert_size : config->hidden_size;
+        const size_t cols = matrices == 2 ? config->hidden_size : config->expert_size;
+
+        if (matrices > 0 && t->rank == 3 && rows != cols)
+            return t->shape[1] == cols && t->shape[2] == rows;
+    }
+    return storage == EXPERTS_IN_COLUMNS;
+}
+
 bool weights_split_experts(struct safetensors *files, const struct model_config *config,
-                           bool *fused, struct error *err)
+                           struct expert_files *found, struct error *err)
 {
     const struct safetensors_parts parts = { .experts = config->experts,
+                                             .transposed = is_transposed(files, config),
                                              .count = matrices_of,
                                              .name = add_matrix_name,
                                              .context = config };
     size_t count = 0;
     bool ok = config->experts == 0 || safetensors_split(files, &parts, &count, err);
 
-    if (fused)
-        *fused = count > 0;
+    if (found)
+        *found = (struct expert_files) { count > 0, count > 0 && parts.transposed };
     return ok;
 }
 

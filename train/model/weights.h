@@ -46,9 +46,15 @@ bool weights_skip_quantization(const struct model_config *config, const char *na
  */
 bool weights_check(const char *dir, const struct model_config *config, struct error *err);
 
+/* How files have the matrices of experts: in tensors of all experts of a block, and then
+ * each transposed. */
+struct expert_files {
+    bool fused, transposed;
+};
+
 /* Replace tensors of a set that hold the matrices of all experts of a block by these, with
- * the names of parameters; *fused (or NULL): whether there was one. */
+ * the names of parameters; *found (or NULL): how the set has them. */
 bool weights_split_experts(struct safetensors *files, const struct model_config *config,
-                           bool *fused, struct error *err);
+                           struct expert_files *found, struct error *err);
 
 #endif
