@@ -1,5 +1,6 @@
-/* patcher/rules/rules_ranks.c - keys that start several processes in other programs: one
- * process needs none of them, and trainspool.ranks starts several here. */
+/* patcher/rules/rules_ranks.c - keys that say where other programs keep a model: they start
+ * several processes, of which one process needs none and trainspool.ranks starts several
+ * here, or move the experts to the CPU. */
 #include "config.h"
 
 #include "patcher/rules/rules_context.h"
@@ -25,6 +26,7 @@ static const char *const launch_keys[] = {
     "expert_model_parallel_size",
     "context_parallel_size",
     "sequence_parallel",
+    "use_kt",
 };
 
 /* Return "{ranks: 8, zero_stage: 3}" for the job, as far as its settings are known. */
@@ -59,6 +61,20 @@ static const char *advice(const struct rule_context *context,
     return "the ranks of the block trainspool divide the work";
 }
 
+/* KTransformers starts no processes: the experts are computed elsewhere. */
+static bool moves_experts(const char *key)
+{
+    return strcmp(key, "use_kt") == 0;
+}
+
+static const char *reason(const struct rule_context *context, const char *key)
+{
+    if (moves_experts(key))
+        return "experts are trained on the device of the job";
+    return plan_ranks(context->plan) == 1 ? "one process trains the job"
+                                          : "trainspool starts the processes";
+}
+
 /* `None` is a string in YAML, which TS704 reports. */
 static bool is_none(const struct entry *entry)
 {
@@ -84,19 +100,22 @@ static void rule_launch_keys(struct rule_context *context)
                 .severity = SEVERITY_WARNING,
                 .apply = APPLY_UNSAFE,
                 .key = key,
-                .message = arena_printf(context->arena, "%s (%s) has no effect here: %s",
-                                        key, schema_find(key)->help,
-                                        plan_ranks(context->plan) == 1
-                                            ? "one process trains the job"
-                                            : "trainspool starts the processes"),
-                .note = advice(context, &setup) },
+                .message =
+                    arena_printf(context->arena, "%s (%s) has no effect here: %s", key,
+                                 schema_find(key)->help, reason(context, key)),
+                .note =
+                    moves_experts(key)
+                        ? "quantization_bit: 4, or trainspool: {ranks: N, zero_stage: "
+                          "3}, saves memory of the device; TS301 says whether the "
+                          "model fits"
+                        : advice(context, &setup) },
             rule_entry(context, key));
     }
 }
 
 static const struct rule rows[] = {
     { .id = "TS724",
-      .title = "key that starts several processes in another program",
+      .title = "key that places a model on devices in another program",
       .severity = SEVERITY_WARNING,
       .apply = APPLY_UNSAFE,
       .target = RULE_NATIVE,
@@ -112,6 +131,8 @@ static const struct rule rows[] = {
           "of DeepSpeed's, which the rule reads from its file or map if it can; "
           "full_shard of FSDP is stage 3, shard_grad_op stage 2. An optimizer or a "
           "schedule in DeepSpeed's file has no effect: set optim and lr_scheduler_type. "
+          "use_kt keeps the experts on the CPU with KTransformers; here they are on the "
+          "device of the job, and the settings of KTransformers have no effect. "
           "A model that does not fit without them is reported by TS301.\n\n"
           "With --unsafe, the line becomes a comment; a file that other programs also "
           "read should keep it.",

@@ -56,7 +56,7 @@
         .name = key, .type = KEY_ENUM, .use = KEY_IGNORED, .values = words, \
         .default_value = value, .rule = id, .help = what                    \
     }
-/* Starts several processes in other programs: ignored, reported by TS724. */
+/* Places the model on processes or devices in other programs: ignored, reported by TS724. */
 #define TS_LAUNCH(key, kind, value, fine, what)                                \
     {                                                                          \
         .name = key, .type = kind, .use = KEY_IGNORED, .default_value = value, \

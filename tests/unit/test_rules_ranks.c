@@ -53,6 +53,7 @@ static void test_launch_keys_become_ranks(void **state)
     check_note(HEAD "ray_num_workers: 6\n", 0, "{ranks: 6}");
     check_note(HEAD "ray_num_workers: 6000\n", 0, "{ranks: N}");
     check_note(HEAD "use_ray: true\n", 0, "{ranks: N}");
+    check_note(HEAD "use_kt: true\n", 2, "quantization_bit: 4");
     check_note(HEAD "deepspeed: z.json\ntrainspool: {ranks: 2}\n", 2, "divide the work");
 }
 
