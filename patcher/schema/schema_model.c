@@ -5,6 +5,9 @@
 #include "patcher/schema/schema_rows.h"
 
 #define OWN_KERNELS "trainspool computes the same with its own"
+#define NOISE_INIT                                                                 \
+    "remove it, and the rows start as with noise_init; LLaMA-Factory's desc_init " \
+    "requires new_special_tokens_config and is the same as noise_init without it"
 
 static const char *const stages[] = {
     "sft", "pt", "distill", "dpo", "kto", "grpo", NULL
@@ -18,8 +21,12 @@ static const char *const attentions[] = {
     "auto", "disabled", "sdpa", "fa2", "fa3", NULL
 };
 
-static const char *const specials[] = { "noise_init", "desc_init", "desc_init_w_noise",
-                                        NULL };
+static const char *const specials[] = { "noise_init", NULL };
+static const struct advice specials_advice[] = {
+    { "desc_init", NOISE_INIT },
+    { "desc_init_w_noise", NOISE_INIT },
+    { NULL, NULL },
+};
 static const char *const quantizers[] = { "bnb",   "bitsandbytes", "gptq", "awq",
                                           "aqlm",  "quanto",       "eetq", "hqq",
                                           "mxfp4", "fp8",          NULL };
@@ -140,6 +147,10 @@ static const struct key rows[] = {
     { TS_USED("quantization_bit", KEY_INT, NULL), .min = 0, .max = 32,
       .into = TS_FIELD(quantization_bit),
       .help = "with finetuning_type: lora, 4 stores the linear layers of the blocks "
+    { TS_USED("init_special_tokens", KEY_ENUM, "noise_init"), .values = specials,
+      .rejects = "desc_init desc_init_w_noise", .advice = specials_advice,
+      .help = "how the rows of new tokens start: the mean of the others plus noise "
+              "(noise_init)" },
               "in 4 bits (QLoRA); by default, or with 0, they keep the format of "
               "the model's files" },
     { TS_USED("quantization_method", KEY_ENUM, "bnb"), .values = quantizers,
@@ -233,8 +244,6 @@ static const struct key rows[] = {
           "which is added to the loss on the data (stages sft and pt); 0 or unset: "
           "router_aux_loss_coef of config.json, if that has output_router_logits; "
           "models whose class in transformers has no such loss (glm4_moe) have none" },
-    TS_IGNORED_ENUM("init_special_tokens", specials, "noise_init",
-                    "initialization of added tokens"),
     TS_IGNORED("loraplus_lr_embedding", KEY_REAL, "1e-6",
                "LoRA+ learning rate of embeddings"),
     TS_IGNORED("pissa_iter", KEY_INT, "16",
@@ -275,8 +284,10 @@ static const struct key rows[] = {
     TS_IGNORED("cpu_infer", KEY_INT, "32", "KTransformers setting"),
     TS_ALIAS("new_special_tokens", "add_special_tokens", NULL),
     TS_ALIAS("new_normal_tokens", "add_tokens", NULL),
-    TS_REJECTED("new_special_tokens_config", KEY_PATH, NULL, NULL, "a file of new tokens",
-                NULL),
+    TS_REJECTED("new_special_tokens_config", KEY_PATH, NULL, NULL,
+                "a file of new tokens and their descriptions",
+                "name the tokens in add_special_tokens, separated by commas; their rows "
+                "start as with init_special_tokens: noise_init, not from descriptions"),
     TS_REJECTED("freeze_extra_modules", KEY_LIST, NULL, NULL,
                 "trained modules outside of the layers",
                 "use additional_target with finetuning_type: lora"),
