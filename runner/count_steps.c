@@ -103,32 +103,33 @@ static bool open_data(const struct plan *plan, const struct tokenizer *tokenizer
 }
 
 /* Check what a run checks before its first step. */
-static bool check(const struct plan *plan, const struct data *data, struct error *err)
+static bool check(const struct plan *plan, const struct model_config *config,
+                  const struct data *data, struct error *err)
 {
-    struct arena *arena = arena_new();
-    struct model_config config;
-    bool ok =
-        plan_config_read(plan, plan->model_name_or_path, arena, &config, err) &&
-        run_check_data(plan, &config, &(struct run_data) { data->train, data->eval },
-                       err) &&
-        (!data->questions || run_check_questions(plan, &config, data->questions, err));
-
-    arena_free(arena);
-    return ok;
+    return run_check_data(plan, config, &(struct run_data) { data->train, data->eval },
+                          err) &&
+           (!data->questions || run_check_questions(plan, config, data->questions, err));
 }
 
 /* Count the data, also if the run would refuse them: *out is empty only if they cannot be
  * read or have no batch. */
 static void count(const struct plan *plan, struct steps *out, struct error *err)
 {
-    const struct new_tokens more = plan_new_tokens(plan);
+    struct arena *arena = arena_new();
+    struct model_config config = { 0 };
+    struct error unreadable = { 0 };
+    bool known =
+        plan_config_read(plan, plan->model_name_or_path, arena, &config, &unreadable);
+    const struct new_tokens more = plan_new_tokens(plan, &config);
     struct tokenizer *tokenizer =
         chat_tokenizer_open_with(plan->model_name_or_path, &more, err);
     struct data data = { .train = NULL };
     bool opened = tokenizer && open_data(plan, tokenizer, &data, err);
 
-    if (opened)
-        check(plan, &data, err);
+    if (opened && !known)
+        error_set(err, unreadable.code, "%s", unreadable.text);
+    else if (opened)
+        check(plan, &config, &data, err);
     if (opened && (data.train ? run_micro_batches(plan, data.train)
                               : dataset_samples(data.eval)) > 0)
         *out = measured(plan, data.train, data.eval, data.questions);
@@ -136,6 +137,7 @@ static void count(const struct plan *plan, struct steps *out, struct error *err)
     dataset_close(data.eval);
     dataset_close(data.train);
     tokenizer_close(tokenizer);
+    arena_free(arena);
 }
 
 /* Before a file that the job names is read. A text that is no job names none. */

@@ -127,6 +127,7 @@ unit_tests += %D%/unit/test_detokenizer
 unit_tests += %D%/unit/test_duration
 unit_tests += %D%/unit/test_estimate
 unit_tests += %D%/unit/test_golden_lora
+unit_tests += %D%/unit/test_vocabulary_growth
 unit_tests += %D%/unit/test_evaluation
 unit_tests += %D%/unit/test_generate
 unit_tests += %D%/unit/test_generation_target

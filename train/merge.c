@@ -35,7 +35,7 @@ static bool prepare_saving(struct merge *merge, struct error *err)
     const struct plan *plan = &merge->plan;
     char *name = path_join(plan->model_name_or_path, "tokenizer.json");
     bool required = file_exists(name);
-    const struct new_tokens more = plan_new_tokens(plan);
+    const struct new_tokens more = plan_new_tokens(plan, &merge->config);
 
     free(name);
     if (!tokenizer_exists(plan->model_name_or_path))

@@ -170,7 +170,7 @@ static bool open_data(struct run *run, struct error *err)
                             const struct tokenizer *tokenizer, struct error *err) =
         first ? dataset_open : dataset_open_readonly;
 
-    const struct new_tokens more = plan_new_tokens(plan);
+    const struct new_tokens more = plan_new_tokens(plan, &run->config);
 
     run->tokenizer = chat_tokenizer_open_with(plan->model_name_or_path, &more, err);
     if (!run->tokenizer)

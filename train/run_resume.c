@@ -14,6 +14,7 @@
 #include "train/methods.h"
 #include "train/model/parallel.h"
 #include "train/rollout.h"
+#include "train/tokenizer/new_tokens.h"
 
 /* Bytes of the file of answers: 4096 of 32768 tokens. */
 #define ANSWERS_MAX ((size_t)4 << 30)
@@ -144,6 +145,7 @@ bool run_resume(struct run *run, struct error *err)
     ok = parallel_share_text(run->options->group, &name, err);
     scaler_init(&run->progress.scaler, &run->plan->precision);
     run->progress.best_metric = NAN;
+    ok = ok && (!name || new_tokens_agree(run->tokenizer, name, err));
     if (ok && name) {
         ok = checkpoint_load(run->model, name, &run->progress, &run->history, err);
         if (ok) {

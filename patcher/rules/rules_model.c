@@ -16,16 +16,36 @@
 #include "train/model/model_names.h"
 #include "train/model/weights.h"
 
+/* What changes the model's configuration names its key first: resize_vocab stands for all
+ * that add tokens. */
+static const char *key_of_error(const struct rule_context *context, const char *message)
+{
+    static const char *const keys[] = { "adapter_name_or_path", "resize_vocab",
+                                        "add_tokens", "add_special_tokens" };
+    const char *found = NULL;
+
+    for (size_t i = 0; !found && i < TS_COUNT(keys); i++)
+        if (text_starts(message, keys[i]) && message[strlen(keys[i])] == ':')
+            found = keys[i];
+    for (size_t i = 1; found && !rule_entry(context, found) && i < TS_COUNT(keys); i++)
+        if (rule_entry(context, keys[i]))
+            found = keys[i];
+    return found;
+}
+
 static void check_config(struct rule_context *context)
 {
-    if (!context->model_error)
+    const char *message = context->model_error;
+    const char *key = message ? key_of_error(context, message) : NULL;
+
+    if (!message)
         return;
     rule_report(context,
                 &(struct finding) { .rule = "TS716",
                                     .severity = SEVERITY_ERROR,
-                                    .message = context->model_error,
-                                    .because = "config.json of the model" },
-                "model_name_or_path");
+                                    .message = message,
+                                    .because = key ? NULL : "config.json of the model" },
+                key ? key : "model_name_or_path");
 }
 
 static void report_towers(struct rule_context *context, const char *key,

@@ -139,18 +139,21 @@ static const struct key rows[] = {
           "The embedding of a new token, and its row of the head, start as the mean of "
           "the others plus noise, as in LLaMA-Factory.  An adapter then also trains "
           "and saves embeddings and head, unless additional_target names others. "
-          "The saved tokenizer.json has the tokens.  It is not available with "
+          "The saved tokenizer.json has the tokens: a job that continues or merges such "
+          "an adapter, and trainspool generate, read them there, and need not repeat "
+          "add_tokens; names that the adapter does not have are an error.  It is not "
+          "available with "
           "quantization, with models that have towers, and without a "
           "tokenizer.json." },
     { TS_USED("add_special_tokens", KEY_LIST, NULL), .into = TS_FIELD(add_special_tokens),
       .help = "the same, but special: not part of the text of an answer" },
-    { TS_USED("quantization_bit", KEY_INT, NULL), .min = 0, .max = 32,
-      .into = TS_FIELD(quantization_bit),
-      .help = "with finetuning_type: lora, 4 stores the linear layers of the blocks "
     { TS_USED("init_special_tokens", KEY_ENUM, "noise_init"), .values = specials,
       .rejects = "desc_init desc_init_w_noise", .advice = specials_advice,
       .help = "how the rows of new tokens start: the mean of the others plus noise "
               "(noise_init)" },
+    { TS_USED("quantization_bit", KEY_INT, NULL), .min = 0, .max = 32,
+      .into = TS_FIELD(quantization_bit),
+      .help = "with finetuning_type: lora, 4 stores the linear layers of the blocks "
               "in 4 bits (QLoRA); by default, or with 0, they keep the format of "
               "the model's files" },
     { TS_USED("quantization_method", KEY_ENUM, "bnb"), .values = quantizers,

@@ -368,10 +368,10 @@ static bool run(struct generator *g, const struct machine *machine, struct error
         !check(g, err) || !contain(g, machine, err))
         return false;
     apply_options(g);
-    more = plan_new_tokens(plan);
     if (!is_in_range(g, err) || !plan_config_read(plan, plan->model_name_or_path,
                                                   g->target.arena, &g->config, err))
         return false;
+    more = plan_new_tokens(plan, &g->config);
     g->tokenizer = chat_tokenizer_open(g->target.folder, NULL);
     if (!g->tokenizer)
         g->tokenizer = chat_tokenizer_open_with(plan->model_name_or_path, &more, err);

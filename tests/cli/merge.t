@@ -49,6 +49,23 @@ expect "the run has no steps and no checkpoints" sh -c \
     "! ls -d merge.run/checkpoint* merge.run/adapter* merge.run/metrics.jsonl 2>/dev/null | grep -q ."
 expect_status "generate with the merged model succeeds" 0 "$trainspool" generate merged -p "Tom" --max-new-tokens 3
 
+# New tokens are in the tokenizer next to the adapter: the merge does not name them again.
+job 2 "output_dir: grown" "export_dir: trained_grown" "add_tokens: <a>" "add_special_tokens: <b>" |
+    sed 's/: full/: lora/; s/1.0e-4/1.0e-2/' >grows.yaml
+expect_status "a training run with new tokens succeeds" 0 "$trainspool" run -q grows.yaml
+merge "adapter_name_or_path: grown" "export_dir: merged_grown" >merge_grown.yaml
+expect_status "check accepts its adapter without add_tokens" 0 "$trainspool" check merge_grown.yaml
+expect_status "the merge of its adapter succeeds" 0 "$trainspool" run -q merge_grown.yaml
+expect "the merged model has the new rows" cmp trained_grown/model.safetensors merged_grown/model.safetensors
+expect "and the new tokens" cmp trained_grown/tokenizer.json merged_grown/tokenizer.json
+expect_status "generate with the adapter succeeds" 0 "$trainspool" generate grown -p "Tom" --max-new-tokens 3
+merge "adapter_name_or_path: grown" "export_dir: merged_other" "add_tokens: <other>" >other.yaml
+expect_status "check rejects other tokens" 1 "$trainspool" check other.yaml
+expect_output "the finding names the token" 'other.yaml:[0-9:]*: error\[TS716\]: add_tokens: .*without the token <other>'
+expect_status "so does the run" 1 "$trainspool" run -q other.yaml
+job 2 "adapter_name_or_path: grown" "output_dir: continued" | sed 's/: full/: lora/' >continue.yaml
+expect_status "a run continues the adapter without add_tokens" 0 "$trainspool" run -q continue.yaml
+
 mkdir spool
 merge "do_train: false" "adapter_name_or_path: $T/adapter" "export_dir: out" >spool/dropped.yaml
 expect_status "a watch runs a dropped merge" 0 timeout 60 "$trainspool" watch --once spool

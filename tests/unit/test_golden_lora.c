@@ -513,7 +513,7 @@ static void test_new_tokens_match_transformers(void **state)
 
     u.plan.add_tokens = json_string_value(json_object_get(golden, "normal"));
     u.plan.add_special_tokens = json_string_value(json_object_get(golden, "special"));
-    more = plan_new_tokens(&u.plan);
+    more = plan_new_tokens(&u.plan, &u.config);
     tokenizer = tokenizer_open_with(dir, &more, &err);
     unit_must(tokenizer != NULL, &err);
     check_ids(tokenizer, json_object_get(golden, "texts"));

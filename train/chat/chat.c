@@ -176,7 +176,7 @@ static void release_chat(void *chat)
 
 struct tokenizer *chat_tokenizer_open(const char *dir, struct error *err)
 {
-    return chat_tokenizer_open_with(dir, &(struct new_tokens) { NULL, NULL }, err);
+    return chat_tokenizer_open_with(dir, &(struct new_tokens) { .normal = NULL }, err);
 }
 
 struct tokenizer *chat_tokenizer_open_with(const char *dir, const struct new_tokens *more,

@@ -133,10 +133,9 @@ json_t *dataset_key_options(const struct dataset_reading *reading, struct error 
         plan->mask_history, "cutoff_len", (json_int_t)plan->cutoff_len, "whole",
         reading->whole, "packing", dataset_is_packed(plan), "max_samples",
         (json_int_t)plan->max_samples, "sources", sources);
-    if (plan_grows_vocabulary(plan))
-        json_object_set_new(options, "new_tokens",
-                            json_pack("[o, o]", text_or_null(plan->add_tokens),
-                                      text_or_null(plan->add_special_tokens)));
+    if (tokenizer_new_tokens(reading->tokenizer))
+        json_object_set(options, "new_tokens",
+                        (json_t *)tokenizer_new_tokens(reading->tokenizer));
     return options;
 }
 

@@ -24,6 +24,7 @@ struct model_config {
     /* vocabulary_growth.h: rows of the files' embeddings, 0: vocab_size; and new tokens */
     size_t stored_vocab, new_token_count;
     const uint32_t *new_tokens;
+    bool adapter_tokens; /* the adapter has embeddings, for the tokens of its tokenizer */
     size_t layers, heads, kv_heads, head_size;
     size_t experts;                                  /* 0: none */
     size_t chosen_experts, expert_size, shared_size; /* of rows; of MLPs, 0: none */

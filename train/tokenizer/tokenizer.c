@@ -502,11 +502,18 @@ static struct tokenizer *open_file(const char *file, const struct new_tokens *mo
     if (file_read(file, MAX_FILE_BYTES, &text, NULL, err))
         json = json_read_text(text.data, text.len, file, 1, err);
     if (json) {
-        size_t count = more->normal || more->special ? new_tokens_append(more, json) : 0;
+        bool adds = more->normal || more->special || more->adapter;
+        size_t count = 0;
 
-        tokenizer = tokenizer_new(json, file, text.len, err);
+        if (!adds || new_tokens_append(more, json, &count, err))
+            tokenizer = tokenizer_new(json, file, text.len, err);
         if (tokenizer)
             keep_new(tokenizer, json, count);
+        if (tokenizer && more->adapter &&
+            !new_tokens_agree(tokenizer, more->adapter, err)) {
+            tokenizer_close(tokenizer);
+            tokenizer = NULL;
+        }
     }
     json_decref(json);
     text_clear(&text);
@@ -582,7 +589,7 @@ static struct tokenizer *open_source(const char *dir, struct error *err)
 
 struct tokenizer *tokenizer_open(const char *path, struct error *err)
 {
-    return tokenizer_open_with(path, &(struct new_tokens) { NULL, NULL }, err);
+    return tokenizer_open_with(path, &(struct new_tokens) { .normal = NULL }, err);
 }
 
 struct tokenizer *tokenizer_open_with(const char *path, const struct new_tokens *more,

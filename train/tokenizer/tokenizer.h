@@ -20,7 +20,8 @@ struct token_list {
  * without it has tokenizer.model, tekken.json, or vocab.json and merges.txt, which are read
  * as transformers converts them. ERROR_DATA names unsupported features. */
 struct tokenizer *tokenizer_open(const char *path, struct error *err);
-/* The same, with tokens that tokenizer.json, which must exist, may not have. */
+/* The same, with tokens that tokenizer.json may not have.  It must exist if the job adds
+ * tokens; those of an adapter are left out otherwise. */
 struct tokenizer *tokenizer_open_with(const char *path, const struct new_tokens *more,
                                       struct error *err);
 /* Return the members of "added_tokens" for those that it did not have; NULL: none. */
