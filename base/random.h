@@ -20,7 +20,8 @@ enum random_site {
     RANDOM_DRAW,
     RANDOM_ATTENTION, /* and this + 16 i */
     RANDOM_ROUTING,
-    RANDOM_NOISE
+    RANDOM_NOISE,
+    RANDOM_PROJECTION
 };
 
 void random_philox(const uint32_t key[2], const uint32_t counter[4], uint32_t out[4]);

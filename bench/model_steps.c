@@ -191,7 +191,7 @@ static void issue(struct bench *bench, int64_t number)
 
     model_begin(bench->model, &numbers);
     check(model_train(bench->model, &bench->batch, 0, &err), &err);
-    optimizer_step(bench->model, &bench->plan);
+    check(optimizer_step(bench->model, &bench->plan, &err), &err);
     model_post(bench->model);
 }
 

@@ -78,6 +78,10 @@
     X(adafactor, 6, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)      \
     X(muon_begin, 3, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)     \
     X(muon_end, 3, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)       \
-    X(adam_mini, 5, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)
+    X(adam_mini, 5, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)      \
+    X(projected_adam, 4, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED) \
+    X(apollo_factors, 3, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED) \
+    X(apollo_limit, 4, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)   \
+    X(projected_end, 5, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)
 
 #endif

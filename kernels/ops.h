@@ -600,6 +600,7 @@ struct op_square_sum {
  * copy = w in any of the three formats, or absent.  step counts from 1.
  *
  * correct_eps: eps / sqrt(1 - b2^step) instead of eps, as in LLaMA-Factory's Muon.
+ * decay_last: w is decayed after its update instead of before, as in galore_torch.
  *
  * numbers: if given (in the backend's memory), the operation does nothing unless
  * numbers->finite; lr is multiplied by numbers->learning_rate, grad_scale by
@@ -615,7 +616,7 @@ struct op_square_sum {
 struct op_adamw {
     struct tensor w, grad, m, v, copy;
     double lr, beta1, beta2, eps, decay, grad_scale;
-    bool correct_eps;
+    bool correct_eps, decay_last;
     int64_t step;
     const struct step_scalars *numbers;
     bool stochastic;

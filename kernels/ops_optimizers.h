@@ -106,6 +106,58 @@ struct op_adam_mini {
     uint64_t seed, first;
 };
 
+/*
+ * Adam on a gradient that has been projected to fewer rows or columns: GaLore, Zhao et al.,
+ * "GaLore: Memory-Efficient LLM Training by Gradient Low-Rank Projection", 2024, and APOLLO,
+ * Zhu et al., "APOLLO: SGD-like Memory, AdamW-level Performance", 2024, as galore_torch and
+ * apollo_torch compute it, without the correction for the first steps:
+ *   x = grad_scale * x;  m = b1 m + (1 - b1) x;  v = b2 v + (1 - b2) x^2
+ *   out = m / (sqrt(v) + eps)
+ * all fp32, contiguous, the same number of elements; out may be x.
+ */
+struct op_projected_adam {
+    struct tensor out, x, m, v;
+    double beta1, beta2, eps, grad_scale;
+    const struct step_scalars *numbers;
+};
+
+/*
+ * APOLLO's factors of the gradient: norm(out) / (norm(x) + 1e-8) of op_projected_adam, of
+ * each row, factor (R, 1), of each column, factor (1, C), or of everything, factor (1, 1).
+ * out, x (R, C) contiguous; all fp32.
+ */
+struct op_apollo_factors {
+    struct tensor factor, out, x;
+};
+
+/*
+ * APOLLO limits how fast the norm of the scaled gradient grows, from the second step on:
+ *   n = scale * grad_scale * norm(grad * factor)
+ *   by = norm > 0 ? max(n / (norm + 1e-8), 1.01) / 1.01 : 1
+ *   limit = grad_scale / by;  norm = n / by
+ * limit, norm (1, 1); grad (R, C) contiguous; factor as above; all fp32.
+ */
+struct op_apollo_limit {
+    struct tensor limit, norm, grad, factor;
+    double scale, grad_scale;
+    const struct step_scalars *numbers;
+};
+
+/*
+ * The end of a step of both:
+ *   w -= lr * sqrt(1 - b2^step) / (1 - b1^step) * scale * limit * factor * x
+ *   w -= lr * decay * w;  copy = w
+ * x fp32, contiguous, the shape of w; factor as above; factor and limit may be absent.
+ */
+struct op_projected_end {
+    struct tensor w, x, factor, limit, copy;
+    double lr, beta1, beta2, scale, decay;
+    int64_t step;
+    const struct step_scalars *numbers;
+    bool stochastic;
+    uint64_t seed, first;
+};
+
 /* Lion with the moment in 8 bits, as above. */
 struct op_lion_8bit {
     struct tensor w, grad, m, m_absmax, copy;

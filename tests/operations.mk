@@ -216,6 +216,16 @@ EXTRA_PROGRAMS += %D%/unit/test_emulated_optimizers_whole %D%/unit/test_races_op
 %C%_unit_test_races_optimizers_whole_SOURCES = %D%/unit/test_cpu_optimizers_whole.c
 %C%_unit_test_races_optimizers_whole_LDADD = %D%/emulation/races.o $(LDADD)
 
+# optimizers_projected
+unit_tests += %D%/unit/test_cpu_optimizers_projected
+emulated_operations += %D%/unit/test_emulated_optimizers_projected
+races_tests += %D%/unit/test_races_optimizers_projected
+EXTRA_PROGRAMS += %D%/unit/test_emulated_optimizers_projected %D%/unit/test_races_optimizers_projected
+%C%_unit_test_emulated_optimizers_projected_SOURCES = %D%/unit/test_cpu_optimizers_projected.c
+%C%_unit_test_emulated_optimizers_projected_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_optimizers_projected_SOURCES = %D%/unit/test_cpu_optimizers_projected.c
+%C%_unit_test_races_optimizers_projected_LDADD = %D%/emulation/races.o $(LDADD)
+
 # policy
 unit_tests += %D%/unit/test_cpu_policy
 emulated_operations += %D%/unit/test_emulated_policy

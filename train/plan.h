@@ -43,6 +43,27 @@ enum schedule_warmup { WARMUP_LINEAR, WARMUP_COSINE, WARMUP_ROOT };
  * threshold is a share of the best metric. */
 enum plateau_mode { PLATEAU_MIN, PLATEAU_MAX };
 enum threshold_mode { THRESHOLD_REL, THRESHOLD_ABS };
+/* Which side of a gradient GaLore and APOLLO project: std the longer one's vectors, so that
+ * the shorter side becomes the rank; reverse_std the other; right the columns, left the
+ * rows, full both. */
+enum projection_side {
+    PROJECTION_STD,
+    PROJECTION_RIGHT,
+    PROJECTION_LEFT,
+    PROJECTION_REVERSE_STD,
+    PROJECTION_FULL
+};
+
+struct projection_settings {
+    const char *target;     /* parts of names of linear layers; "all" */
+    int64_t rank, interval; /* steps after which the projection is made again */
+    double scale;
+    int side;        /* enum projection_side */
+    int random;      /* 0: of singular vectors */
+    int whole_scale; /* APOLLO: one factor of a matrix instead of one for each channel */
+    bool scale_front;
+};
+
 struct plateau_settings {
     enum plateau_mode mode;
     enum threshold_mode threshold_mode;
@@ -218,7 +239,8 @@ struct plan {
 
     /* optimizer and schedule */
     int optimizer; /* index into optimizer_names, train/model/optimizer_table.h */
-    bool use_muon, use_adam_mini;
+    bool use_muon, use_adam_mini, use_galore, use_apollo;
+    struct projection_settings galore, apollo;
     int optim; /* the same, but the name in the job: another one of this optimizer */
     double learning_rate, weight_decay, adam_beta1, adam_beta2, adam_epsilon;
     double label_smoothing;

@@ -125,7 +125,8 @@ static bool issue_window(struct run *run, struct run_step *step, struct error *e
             return false;
         step->tokens += (double)batch->seen;
     }
-    optimizer_step(run->model, run->plan);
+    if (!optimizer_step(run->model, run->plan, err))
+        return false;
     model_post(run->model);
     return true;
 }

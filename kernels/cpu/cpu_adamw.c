@@ -75,6 +75,8 @@ void CPU_OP(adamw)(struct backend *be, const struct op_adamw *op)
 
     if (op->correct_eps)
         adamw.eps *= adamw.root;
+    if (op->decay_last)
+        adamw.rate *= adamw.keep;
     if (n && !n->finite)
         return;
     if (op->stochastic)

@@ -57,9 +57,9 @@ static cudaError_t launch_adamw_of(const struct cuda_launch *to,
                                    const struct op_adamw *op)
 {
     const struct tensor tensors[] = { op->w, op->grad, op->m, op->v, op->copy };
-    const settings s = { op->lr,   op->beta1,   op->beta2,
-                         op->eps,  op->decay,   op->grad_scale,
-                         op->step, op->numbers, op->correct_eps };
+    const settings s = { op->lr,          op->beta1,      op->beta2, op->eps,
+                         op->decay,       op->grad_scale, op->step,  op->numbers,
+                         op->correct_eps, op->decay_last };
     const adamw<W, G, M> adamw = {
         weights_of<W>(op->w, op->copy, { op->stochastic, op->seed, op->first }),
         (const G *)op->grad.data, (M *)op->m.data, (M *)op->v.data

@@ -104,7 +104,7 @@ struct settings {
     double lr, beta1, beta2, eps, decay, grad_scale;
     int64_t step;
     const struct step_scalars *numbers;
-    bool correct_eps = false;
+    bool correct_eps = false, decay_last = false;
 };
 
 /* The form the loop uses. */
@@ -147,6 +147,8 @@ __device__ inline rates begin_step(const settings &s)
         shared->rest2 = (float)(1 - s.beta2);
         shared->rate = (float)(lr / (1 - power(s.beta1, step)));
         shared->root = (float)(1 / sqrt(1 - power(s.beta2, step)));
+        if (s.decay_last)
+            shared->rate *= shared->keep;
         shared->eps = (float)s.eps * (s.correct_eps ? shared->root : 1.0f);
     }
     __syncthreads();

@@ -72,6 +72,19 @@ static void check_device(struct rule_context *context)
                    entry);
 }
 
+/* Return whether the model has the layers of the plan; targets of projections are known
+ * only once they are all laid out. */
+static bool has_layers(const struct rule_context *context, const struct plan *plan,
+                       struct error *err)
+{
+    struct shapes shapes;
+    struct lora lora;
+
+    if (optimizer_projects(plan))
+        return shapes_make(plan, context->model, 0, 0, context->arena, &shapes, err);
+    return shapes_check(plan, context->model, &lora, err);
+}
+
 /* Report the layers in the job at which a run would fail, its optimizer, or its kind of
  * adapter. */
 static void check_layers(struct rule_context *context)
@@ -84,16 +97,19 @@ static void check_layers(struct rule_context *context)
                                         "pissa_init",
                                         "use_dora",
                                         "use_muon",
-                                        "use_adam_mini" };
+                                        "use_adam_mini",
+                                        "use_galore",
+                                        "use_apollo",
+                                        "galore_target",
+                                        "apollo_target" };
     const struct proposal to = rule_proposal(context);
     struct plan plan = *context->plan;
     struct error err = { 0 };
-    struct lora lora;
 
     plan.adapter_name_or_path = NULL; /* an adapter's own layers are not the job's */
     if (!context->model ||
         (context->plan->adapter_name_or_path && !plan.create_new_adapter) ||
-        shapes_check(&plan, context->model, &lora, &err))
+        has_layers(context, &plan, &err))
         return;
     for (size_t i = 0; i < TS_COUNT(keys); i++) {
         const struct entry *entry = document_find(context->document, keys[i]);

@@ -137,7 +137,8 @@ static void rule_ambiguous_warmup(struct rule_context *context)
         report_fraction(context);
 }
 
-/* Keys that enable it, and the key that must be on for them to count. */
+/* Keys that enable it, and the key that must be on for them to count, which a native run
+ * has without it. */
 static const struct in_backward {
     const char *key, *needs;
 } in_backward[] = {
@@ -160,7 +161,8 @@ static const char *backward_step_setting(const struct rule_context *context)
 
     for (size_t i = 0; i < TS_COUNT(in_backward); i++)
         if (rule_is_true(context, in_backward[i].key) &&
-            (!in_backward[i].needs || rule_is_true(context, in_backward[i].needs)))
+            (!in_backward[i].needs ||
+             (context->plan->external && rule_is_true(context, in_backward[i].needs))))
             return in_backward[i].key;
     return optim && (ends_with(optim, "_layerwise") || ends_with(optim, "lomo"))
                ? arena_printf(context->arena, "optim: %s", optim)
@@ -351,8 +353,9 @@ static const struct rule rows[] = {
           "torchtune and LLaMA-Factory reject accumulation with it; torchtune rejects "
           "clipping, which has no effect elsewhere.\n\n"
           "Set gradient_accumulation_steps: 1 and leave max_grad_norm out, or use an "
-          "optimizer that steps after the backward pass. A native run supports none of "
-          "these optimizers (TS707), so the rule applies to target: external.",
+          "optimizer that steps after the backward pass. In a native run GaLore and APOLLO "
+          "always do, and the others are not supported (TS707), so the rule applies to "
+          "target: external.",
       .source = "torchtune, recipes/full_finetune_single_device.py; LLaMA-Factory, "
                 "train/trainer_utils.py (\"Per-layer GaLore does not support gradient "
                 "accumulation\")" },

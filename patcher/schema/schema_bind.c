@@ -294,6 +294,8 @@ static void derive_answers(struct plan *plan)
 /* LLaMA-Factory, train/trainer_utils.py: create_custom_optimizer */
 static int optimizer_index(const struct plan *plan)
 {
+    if (plan->use_galore || plan->use_apollo)
+        return optimizer_find(plan->use_galore ? "galore" : "apollo");
     if (plan->method == METHOD_LORA && plan->loraplus_lr_ratio > 0)
         return optimizer_first_name(plan->optim);
     if (plan->use_adam_mini)

@@ -6,6 +6,7 @@
 
 #include "train/model/optimizer_table.h"
 
+#define LAYERWISE      "updates follow the backward pass, with clipped gradients"
 #define ALWAYS_GUARDED "a step with non-finite gradients is always skipped"
 
 static const char *const schedules[] = { "linear",
@@ -20,8 +21,9 @@ static const char *const schedules[] = { "linear",
                                          "cosine_warmup_with_min_lr",
                                          "reduce_lr_on_plateau",
                                          NULL };
-static const char *const galore_projections[] = { "std",  "reverse_std", "right",
-                                                  "left", "full",        NULL };
+/* in the order of enum projection_side */
+static const char *const galore_projections[] = { "std",         "right", "left",
+                                                  "reverse_std", "full",  NULL };
 static const char *const apollo_projections[] = { "svd", "random", NULL };
 static const char *const apollo_sides[] = { "std", "right", "left", NULL };
 static const char *const apollo_scales[] = { "channel", "tensor", NULL };
@@ -157,25 +159,70 @@ static const struct key rows[] = {
     TS_REJECTED("optim_args", KEY_TEXT, NULL, NULL, "settings of other optimizers", NULL),
     TS_REJECTED("optim_target_modules", KEY_LIST, NULL, NULL,
                 "target modules of GaLore and APOLLO", NULL),
-    TS_REJECTED("use_galore", KEY_BOOL, "false", NULL, "the GaLore optimizer",
-                "use finetuning_type: lora, which saves as much memory"),
-    TS_IGNORED("galore_target", KEY_LIST, "all", "GaLore setting"),
-    TS_IGNORED("galore_rank", KEY_INT, "16", "GaLore setting"),
-    TS_IGNORED("galore_update_interval", KEY_INT, "200", "GaLore setting"),
-    TS_IGNORED("galore_scale", KEY_REAL, "2.0", "GaLore setting"),
-    TS_IGNORED_ENUM("galore_proj_type", galore_projections, "std", "GaLore setting"),
-    TS_IGNORED("galore_layerwise", KEY_BOOL, "false", "GaLore setting"),
-    TS_REJECTED("use_apollo", KEY_BOOL, "false", NULL, "the APOLLO optimizer",
-                "use finetuning_type: lora, which saves as much memory"),
-    TS_IGNORED("apollo_target", KEY_LIST, "all", "APOLLO setting"),
-    TS_IGNORED("apollo_rank", KEY_INT, "16", "APOLLO setting"),
-    TS_IGNORED("apollo_update_interval", KEY_INT, "200", "APOLLO setting"),
-    TS_IGNORED("apollo_scale", KEY_REAL, "32.0", "APOLLO setting"),
-    TS_IGNORED_ENUM("apollo_proj", apollo_projections, "random", "APOLLO setting"),
-    TS_IGNORED_ENUM("apollo_proj_type", apollo_sides, "std", "APOLLO setting"),
-    TS_IGNORED_ENUM("apollo_scale_type", apollo_scales, "channel", "APOLLO setting"),
-    TS_IGNORED("apollo_layerwise", KEY_BOOL, "false", "APOLLO setting"),
-    TS_IGNORED("apollo_scale_front", KEY_BOOL, "false", "APOLLO setting"),
+    { TS_USED("use_galore", KEY_BOOL, "false"), .into = TS_FIELD(use_galore),
+      .help =
+          "update matrices by GaLore: AdamW whose moments are of gradients projected to "
+          "galore_rank rows or columns",
+      .manual =
+          "As in galore_torch. The projection consists of the singular vectors of the "
+          "gradient with the largest singular values (Golub and Kahan's method, in double, "
+          "to 1e-10), computed on the host every galore_update_interval steps. Other "
+          "parameters, such as embeddings and norms, are updated by AdamW. Requires "
+          "finetuning_type: full or freeze, optim: adamw_torch and one rank." },
+    { TS_USED("galore_target", KEY_LIST, "all"), .into = TS_FIELD(galore.target),
+      .help = "layers that GaLore updates: parts of their names, or all, which is every "
+              "linear layer but the head" },
+    { TS_USED("galore_rank", KEY_INT, "16"), .min = 1, .max = TS_NO_MAX,
+      .into = TS_FIELD(galore.rank),
+      .help = "rows or columns that GaLore projects gradients to; at most those of the "
+              "matrix count" },
+    { TS_USED("galore_update_interval", KEY_INT, "200"), .min = 1, .max = TS_NO_MAX,
+      .into = TS_FIELD(galore.interval),
+      .help = "optimizer steps after which GaLore computes the projections again" },
+    { TS_USED("galore_scale", KEY_REAL, "2.0"), .min = 0, .max = TS_NO_MAX,
+      .into = TS_FIELD(galore.scale), .help = "factor of GaLore's updates" },
+    { TS_USED("galore_proj_type", KEY_ENUM, "std"), .values = galore_projections,
+      .into = TS_FIELD(galore.side),
+      .help = "side that GaLore projects: std the longer one's rows to the shorter one's "
+              "vectors, reverse_std the other, right, left, or full, both" },
+    TS_IGNORED("galore_layerwise", KEY_BOOL, "false", LAYERWISE),
+    { TS_USED("use_apollo", KEY_BOOL, "false"), .into = TS_FIELD(use_apollo),
+      .help = "update matrices by APOLLO: the gradient, scaled as much as AdamW scales "
+              "its projection to apollo_rank rows or columns",
+      .manual =
+          "As in apollo_torch, with its limit on the growth of the norm. The projections "
+          "are random numbers that depend on seed, or singular vectors (apollo_proj: "
+          "svd), and saved in checkpoints. APOLLO-Mini has apollo_rank: 1, "
+          "apollo_scale_type: tensor and apollo_scale: 128. Everything else is as with "
+          "use_galore." },
+    { TS_USED("apollo_target", KEY_LIST, "all"), .into = TS_FIELD(apollo.target),
+      .help = "layers that APOLLO updates, as galore_target" },
+    { TS_USED("apollo_rank", KEY_INT, "16"), .min = 1, .max = TS_NO_MAX,
+      .into = TS_FIELD(apollo.rank),
+      .help = "rows or columns that APOLLO projects gradients to" },
+    { TS_USED("apollo_update_interval", KEY_INT, "200"), .min = 1, .max = TS_NO_MAX,
+      .into = TS_FIELD(apollo.interval),
+      .help = "optimizer steps after which APOLLO makes the projections again" },
+    { TS_USED("apollo_scale", KEY_REAL, "32.0"), .min = 0, .max = TS_NO_MAX,
+      .into = TS_FIELD(apollo.scale),
+      .help = "APOLLO's updates are multiplied by its square root" },
+    { TS_USED("apollo_proj", KEY_ENUM, "random"), .values = apollo_projections,
+      .into = TS_FIELD(apollo.random),
+      .help = "projections of APOLLO: random numbers, or singular vectors (svd)" },
+    { TS_USED("apollo_proj_type", KEY_ENUM, "std"), .values = apollo_sides,
+      .into = TS_FIELD(apollo.side),
+      .help =
+          "side that APOLLO projects: std the longer one, right the columns, left the "
+          "rows",
+      .manual = "Factors are of the other side's channels, also where apollo_torch fails "
+                "with apollo_scale_type: channel." },
+    { TS_USED("apollo_scale_type", KEY_ENUM, "channel"), .values = apollo_scales,
+      .into = TS_FIELD(apollo.whole_scale),
+      .help = "APOLLO's factors: of each channel, or of a matrix (tensor)" },
+    TS_IGNORED("apollo_layerwise", KEY_BOOL, "false", LAYERWISE),
+    { TS_USED("apollo_scale_front", KEY_BOOL, "false"),
+      .into = TS_FIELD(apollo.scale_front),
+      .help = "apply apollo_scale before APOLLO limits the norm, not after it" },
     TS_REJECTED("use_badam", KEY_BOOL, "false", NULL, "the BAdam optimizer",
                 "use finetuning_type: freeze"),
     TS_IGNORED_ENUM("badam_mode", badam_modes, "layer", "BAdam setting"),

@@ -9,7 +9,8 @@ and a few large.  Moments in 8 bits are written as the hexadecimal text of their
 bitsandbytes are found by its default implementation, as on a GPU: its CPU library looks them up in a
 table of 65536 steps.
 
-Requires torch, transformers, bitsandbytes, lion_pytorch and adam_mini.
+Requires torch, transformers, bitsandbytes, lion_pytorch, adam_mini, galore_torch, apollo_torch
+and schedulefree.
 """
 import json
 import os
@@ -171,6 +172,80 @@ def adam_mini():
     return made
 
 
+RANK, INTERVAL = 4, 3
+
+
+def projected(make, proj_types):
+    """Steps with projections from elements(200 + step, ...), of each type and shape."""
+    made = {}
+    for proj_type in proj_types:
+        for name, rows, cols in (("wide", 24, 40), ("tall", 40, 24)):
+            parameter, optimizer = steps(lambda p: make(p, proj_type), rows, cols)
+            state = optimizer.state[parameter]
+            made[f"{name} {proj_type}"] = {
+                "w": reals(parameter)[::7], "m": reals(state["exp_avg"])[::3],
+                "v": reals(state["exp_avg_sq"])[::3]}
+    return made
+
+
+def given_matrix(made, rows, cols, type):
+    """One matrix, or those of both sides, which are in the same order in the test."""
+    if type == "full":
+        whole = elements(made, 1, (rows + cols) * RANK, 0.5).reshape(-1)
+        return [whole[:rows * RANK].reshape(rows, RANK), whole[rows * RANK:].reshape(RANK, cols)]
+    shape = (rows, RANK) if type == "left" else (RANK, cols)
+    return elements(made, *shape, 0.5)
+
+
+def galore():
+    """Projections that follow from no gradient, so that their signs are the same here."""
+    from galore_torch.adamw import AdamW
+    from galore_torch.galore_projector import GaLoreProjector
+
+    counts = {}
+
+    def given(self, weights, rank, type):
+        counts[self] = counts.get(self, 199) + 1
+        return given_matrix(counts[self], *weights.shape, type)
+
+    GaLoreProjector.get_orthogonal_matrix = given
+    return projected(lambda p, proj_type: AdamW(
+        [dict(params=p, rank=RANK, update_proj_gap=INTERVAL, scale=2.0, proj_type=proj_type)],
+        lr=0.01, betas=(0.9, 0.99), eps=1e-3, weight_decay=0.1, no_deprecation_warning=True),
+        ("std", "reverse_std", "full"))
+
+
+def apollo():
+    from apollo_torch.apollo import AdamW
+    from apollo_torch.random_projector import GradientProjector
+
+    counts = {}
+
+    def given(self, weights, rank, type, seed):
+        counts[self] = counts.get(self, 199) + 1
+        return given_matrix(counts[self], *weights.shape, type)
+
+    GradientProjector.get_orthogonal_matrix = given
+    made = {}
+    for scale_type in ("channel", "tensor"):
+        part = projected(lambda p, proj_type: AdamW(
+            [dict(params=p, rank=RANK, update_proj_gap=INTERVAL, scale=32.0, proj="random",
+                  proj_type=proj_type, scale_type=scale_type)],
+            lr=0.01, betas=(0.9, 0.99), eps=1e-3, weight_decay=0.1,
+            scale_front=scale_type == "tensor"), ("std",))
+        made.update({f"{name} {scale_type}": part[name] for name in part})
+    return made
+
+
+def galore_rest():
+    """Its AdamW of other parameters, with an epsilon that counts."""
+    from galore_torch.adamw import AdamW
+
+    parameter, _ = steps(lambda p: AdamW(p, lr=0.01, betas=(0.9, 0.99), eps=0.1, weight_decay=0.1,
+                                         no_deprecation_warning=True), 1, 960)
+    return {"w": reals(parameter)[::7]}
+
+
 def maps():
     """The maps of codes, with and without signs, as float32."""
     from bitsandbytes import functional
@@ -179,7 +254,8 @@ def maps():
             for name, signed in (("signed", True), ("unsigned", False))}
 
 
-CASES = [maps, adamw_8bit, lion_8bit, lion, adafactor, muon, muon_rest, adam_mini]
+CASES = [maps, adamw_8bit, lion_8bit, lion, adafactor, muon, muon_rest, adam_mini, galore,
+         apollo, galore_rest]
 
 
 def main():

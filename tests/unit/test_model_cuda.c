@@ -63,7 +63,7 @@ static void issue_window(struct unit_model *u, const struct run *run, bool ahead
     for (size_t i = 0; i < BATCHES; i++)
         unit_must(model_train(u->model, &batches[i], (uint64_t)step * BATCHES + i, &err),
                   &err);
-    optimizer_step(u->model, &u->plan);
+    unit_must(optimizer_step(u->model, &u->plan, &err), &err);
     model_post(u->model);
 }
 

@@ -156,7 +156,7 @@ static struct outcome_of step(struct pair *pair, const json_t *window, int64_t n
     for (size_t i = 0; i < 2; i++)
         unit_must(model_train(u->model, &batches[i], 2 * (uint64_t)number + i, &err),
                   &err);
-    optimizer_step(u->model, &u->plan);
+    unit_must(optimizer_step(u->model, &u->plan, &err), &err);
     unit_must(model_end(u->model, &numbers, &out.loss, &err), &err);
     out.parts = model_losses(u->model);
     out.loss /= (double)trained;

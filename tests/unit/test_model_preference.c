@@ -435,7 +435,7 @@ static void run_answers(const struct plan *plan, struct outcome *out)
         model_set_policy(model_pair.u.model, &b,
                          &(struct model_policy) { advantages, factors, old });
         unit_must(model_train(model_pair.u.model, &b, (uint64_t)i, &err), &err);
-        optimizer_step(model_pair.u.model, &model_pair.u.plan);
+        unit_must(optimizer_step(model_pair.u.model, &model_pair.u.plan, &err), &err);
         unit_must(model_end(model_pair.u.model, &numbers, &out[i].loss, &err), &err);
         out[i].norm = numbers.norm;
         out[i].rewards = model_rewards(model_pair.u.model);

@@ -60,7 +60,7 @@ static struct step_scalars step(double scale)
     numbers.learning_rate = 0.5;
     numbers.scaler.scale = scale;
     model_begin(u.model, &numbers);
-    optimizer_step(u.model, &u.plan);
+    unit_must(optimizer_step(u.model, &u.plan, &err), &err);
     unit_must(model_end(u.model, &numbers, &sum, &err), &err);
     return numbers;
 }

@@ -3,6 +3,8 @@
 
 #include "train/model/optimizer_table.h"
 
+#include <math.h>
+
 #include "tests/unit/unit_model.h"
 #include "tests/unit/unit_schema.h"
 #include "train/model/shapes.h"
@@ -39,6 +41,11 @@ static void test_optimizer_table_defaults_to_its_first_name(void **state)
     job_free(job);
 }
 
+static bool is_scratch(enum moment_kind kind)
+{
+    return kind == MOMENT_SCRATCH || kind == MOMENT_PROJECTED_SCRATCH;
+}
+
 static void check_bytes(const struct plan *plan, const struct shapes *s)
 {
     const struct optimizer *optimizer = optimizer_of(plan);
@@ -47,7 +54,7 @@ static void check_bytes(const struct plan *plan, const struct shapes *s)
 
     assert_true(optimizer->moments <= MOMENTS_MAX);
     for (size_t i = 0; i < optimizer->moments; i++) {
-        assert_true(optimizer->suffixes[i] || optimizer->kinds[i] == MOMENT_SCRATCH);
+        assert_true(optimizer->suffixes[i] || is_scratch(optimizer->kinds[i]));
         bytes += s->moment_bytes[i];
         if (optimizer->kinds[i] == MOMENT_AS_WEIGHT)
             assert_int_equal(s->moment_bytes[i],
@@ -71,7 +78,7 @@ static void check_step(struct unit_model *u)
         gradients[i] = 3;
     numbers.learning_rate = 0.5;
     model_begin(u->model, &numbers);
-    optimizer_step(u->model, &u->plan);
+    unit_must(optimizer_step(u->model, &u->plan, &err), &err);
     unit_must(model_end(u->model, &numbers, &sum, &err), &err);
     assert_true(numbers.finite);
     assert_true(weights[5] != was);
@@ -84,7 +91,7 @@ static void check_step(struct unit_model *u)
         assert_true(!t.data || i < optimizer->moments);
         for (size_t j = 0; j < bytes; j++)
             used += ((const unsigned char *)t.data)[j] != 0;
-        assert_true(!t.data || used > 0 || optimizer->kinds[i] == MOMENT_SCRATCH);
+        assert_true(!t.data || used > 0 || is_scratch(optimizer->kinds[i]));
     }
 }
 
@@ -97,6 +104,9 @@ static void check_row(int index)
 
     plan.train_from_scratch = true;
     plan.optimizer = index;
+    plan.galore = plan.apollo = (struct projection_settings) {
+        .target = "all", .rank = 2, .interval = 1, .scale = 1
+    };
     u = unit_model_text(llama, plan);
     unit_must(shapes_make(&u.plan, &u.config, 0, 0, u.arena, &s, &err), &err);
     check_bytes(&u.plan, &s);
@@ -112,6 +122,67 @@ static void test_optimizer_table_rows_have_their_bytes_and_step(void **state)
         check_row(i);
     for (int i = 0; optimizer_keys[i]; i++)
         check_row(optimizer_find(optimizer_keys[i]));
+}
+
+/* A gradient (R, C) of rank 2, other for each step. */
+static void fill_gradient(const struct parameter *p, int64_t step)
+{
+    float *gradient = p->grad.data;
+
+    for (size_t i = 0; i < p->rows * p->cols; i++) {
+        double row = (double)(i / p->cols);
+        double column = (double)(i % p->cols) * (1 + 0.3 * (double)step);
+
+        gradient[i] = (float)(sin(row) * cos(column) + 0.1 * sin(2 * row) * sin(column));
+    }
+}
+
+/* Return what is left of a gradient outside the rows of a projection (2, C). */
+static double remainder_of(const struct parameter *p, const float *rows)
+{
+    const float *gradient = p->grad.data;
+    double left = 0;
+
+    for (size_t r = 0; r < p->rows; r++) {
+        const float *g = gradient + r * p->cols;
+        double dots[2] = { 0, 0 };
+
+        for (size_t i = 0; i < 2 * p->cols; i++)
+            dots[i / p->cols] += (double)g[i % p->cols] * rows[i];
+        for (size_t i = 0; i < p->cols; i++)
+            left += fabs(g[i] - dots[0] * rows[i] - dots[1] * rows[p->cols + i]);
+    }
+    return left / (double)(p->rows * p->cols);
+}
+
+/* Every three steps, the projection of GaLore is made of the gradient at hand. */
+static void test_galore_projects_on_singular_vectors(void **state)
+{
+    struct plan plan = unit_plan(NULL);
+    struct unit_model u;
+    const struct parameter *p;
+
+    (void)state;
+    plan.train_from_scratch = true;
+    plan.optimizer = optimizer_find("galore");
+    plan.galore = (struct projection_settings) {
+        .target = "q_proj", .rank = 2, .interval = 3, .scale = 1
+    };
+    u = unit_model_text(llama, plan);
+    unit_model_start(&u, 8, 1, 2);
+    p = unit_parameter(&u, "model.layers.0.self_attn.q_proj.weight");
+    for (int64_t step = 1; step <= 6; step++) {
+        const float *rows;
+
+        fill_gradient(p, step);
+        unit_step(&u, step);
+        rows = model_moment(u.model, MOMENT_3, p, p->at, p->rows * p->cols).data;
+        assert_non_null(rows);
+        assert_int_equal(remainder_of(p, rows) < 1e-6, step % 3 == 1);
+    }
+    p = unit_parameter(&u, "model.layers.0.self_attn.k_proj.weight");
+    assert_null(model_moment(u.model, MOMENT_3, p, p->at, p->rows * p->cols).data);
+    unit_model_stop(&u);
 }
 
 static void test_optimizer_table_has_keys(void **state)
@@ -131,6 +202,7 @@ int main(void)
         cmocka_unit_test(test_optimizer_table_names_are_accepted_by_the_schema),
         cmocka_unit_test(test_optimizer_table_defaults_to_its_first_name),
         cmocka_unit_test(test_optimizer_table_rows_have_their_bytes_and_step),
+        cmocka_unit_test(test_galore_projects_on_singular_vectors),
         cmocka_unit_test(test_optimizer_table_has_keys),
     };
 

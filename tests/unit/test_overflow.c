@@ -56,7 +56,7 @@ static bool run_step(struct run *run, double *loss)
     numbers.scaler = run->scaler;
     model_begin(run->u.model, &numbers);
     unit_must(model_train(run->u.model, &run->batch, 0, &err), &err);
-    optimizer_step(run->u.model, &run->u.plan);
+    unit_must(optimizer_step(run->u.model, &run->u.plan, &err), &err);
     unit_must(model_end(run->u.model, &numbers, loss, &err), &err);
     *loss /= (double)run->batch.trained;
     run->scaler = numbers.scaler;

@@ -392,7 +392,7 @@ static void test_schema_checks_values_without_effect(void **state)
 static void test_schema_rejects_unsupported_keys(void **state)
 {
     struct job *job =
-        job_new(HEAD "use_mca: true\nuse_galore: true\nuse_hyper_parallel: true\n");
+        job_new(HEAD "use_mca: true\noptimizer_in_bwd: true\nuse_hyper_parallel: true\n");
 
     (void)state;
     assert_int_equal(job->findings.count, 3);

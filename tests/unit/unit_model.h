@@ -246,7 +246,7 @@ static inline double unit_step(struct unit_model *u, int64_t step)
     double sum;
 
     model_begin(u->model, &numbers);
-    optimizer_step(u->model, &u->plan);
+    unit_must(optimizer_step(u->model, &u->plan, &err), &err);
     unit_must(model_end(u->model, &numbers, &sum, &err), &err);
     return numbers.norm;
 }

@@ -152,7 +152,7 @@ static inline struct step_scalars train_window(struct unit_model *u,
         unit_must(model_train(u->model, &batch, i, &err), &err);
         unit_batch_free(&batch);
     }
-    optimizer_step(u->model, &u->plan);
+    unit_must(optimizer_step(u->model, &u->plan, &err), &err);
     unit_must(model_end(u->model, &numbers, &sum, &err), &err);
     return numbers;
 }

@@ -415,6 +415,16 @@ struct tensor model_gradients(const struct model *model)
                                                     : model->shapes.segment);
 }
 
+int64_t model_issued_step(const struct model *model)
+{
+    return model->issued_step;
+}
+
+bool model_has_moments(const struct model *model)
+{
+    return model->has_moments;
+}
+
 struct step_scalars *model_step_scalars(struct model *model)
 {
     return (struct step_scalars *)(void *)(model->buffers +

@@ -96,6 +96,11 @@ const struct memory_use *model_memory(const struct model *model);
 struct tensor model_gradients(const struct model *model);
 /* The scalars of the current step, in the backend's memory. */
 struct step_scalars *model_step_scalars(struct model *model);
+/* Adam's count of the step of the last model_begin, if it is applied. */
+int64_t model_issued_step(const struct model *model);
+/* Return whether moments have been written since they were zero, such as the
+ * projections of GaLore. */
+bool model_has_moments(const struct model *model);
 
 /* Run one micro-batch forward: *loss_sum += sum of the losses in double. */
 bool model_evaluate(struct model *model, const struct batch *batch, double *loss_sum,

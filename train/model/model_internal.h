@@ -160,6 +160,8 @@ struct pissa;
 
 struct model {
     const struct plan *plan;
+    int64_t issued_step; /* of the last model_begin */
+    bool has_moments;    /* model_write_moment after model_zero_moments */
     const struct model_config *config;
     const struct template_saving
         *saving; /* borrowed; NULL: save the tokenizer as it is */

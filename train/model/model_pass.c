@@ -341,6 +341,7 @@ void model_begin(struct model *model, const struct step_scalars *scalars)
     size_t bytes = follows ? offsetof(struct step_scalars, halted) : sizeof(*scalars);
 
     window_now(model)->batch_count = 0;
+    model->issued_step = scalars->step;
     model->be->ops->upload(model->be, model_step_scalars(model), scalars, bytes);
 }
 

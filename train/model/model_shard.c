@@ -58,6 +58,18 @@ size_t model_moments(const struct model *model)
     return model->shapes.moments_bytes > 0 ? model->shapes.moments : 0;
 }
 
+/* Return how many elements of a moment belong to this many weights. */
+static size_t moment_elements(const struct shape_moment *kept, size_t weights)
+{
+    return kept->each > 0 ? size_divide_up(weights, kept->each) : kept->count;
+}
+
+/* Return the bytes of a moment that belong to the weights before these. */
+static size_t moment_offset(const struct shape_moment *kept, size_t weights)
+{
+    return kept->each > 0 ? weights / kept->each * format_info(kept->format)->bytes : 0;
+}
+
 struct tensor model_moment(const struct model *model, enum moment moment,
                            const struct parameter *p, size_t first, size_t count)
 {
@@ -66,10 +78,10 @@ struct tensor model_moment(const struct model *model, enum moment moment,
 
     if ((size_t)moment >= model_moments(model) || kept->count == 0)
         return (struct tensor) { 0 };
-    at = kept->at + (first - p->at) / kept->each * format_info(kept->format)->bytes;
+    at = kept->at + moment_offset(kept, first - p->at);
     return tensor_of(model->moments[moment] + at -
                          model->shapes.moment_starts[moment][model->rank],
-                     kept->format, 1, size_divide_up(count, kept->each));
+                     kept->format, 1, moment_elements(kept, count));
 }
 
 /* Return the part of `count` elements from `at` on that is in this rank's shard. */
@@ -86,10 +98,11 @@ void model_write_moment(struct model *model, enum moment moment,
     const char *data = from;
     struct tensor to;
 
+    model->has_moments = true;
     if (own.count == 0 || kept->count == 0)
         return;
     to = model_moment(model, moment, p, own.first, own.count);
-    data += (own.first - p->at) / kept->each * format_info(kept->format)->bytes;
+    data += moment_offset(kept, own.first - p->at);
     if (model->shapes.offloads)
         memcpy(to.data, data, tensor_bytes(to));
     else
@@ -98,6 +111,7 @@ void model_write_moment(struct model *model, enum moment moment,
 
 void model_zero_moments(struct model *model)
 {
+    model->has_moments = false;
     for (size_t i = 0; i < model_moments(model); i++) {
         struct tensor all = tensor_of(model->moments[i], FORMAT_FP32, 1,
                                       model->shapes.moment_bytes[i] / sizeof(float));
@@ -125,7 +139,7 @@ size_t model_span_bytes(const struct model *model, const struct moment_span *spa
 
     if (span->moment == SPAN_WEIGHT)
         return span->count * format_info(model->shapes.trainable)->bytes;
-    return size_divide_up(span->count, kept->each) * format_info(kept->format)->bytes;
+    return moment_elements(kept, span->count) * format_info(kept->format)->bytes;
 }
 
 bool model_read_span(struct model *model, const struct moment_span *span, void *to,

@@ -4,6 +4,7 @@
 
 #include "train/model/optimizer.h"
 
+#include "train/model/optimizer_refresh.h"
 #include "train/model/shapes.h"
 
 #define PADDING_MAX \
@@ -67,8 +68,8 @@ static bool update_join(struct optimizer_update *u, const struct optimizer_updat
 {
     size_t step = next->first - u->first;
 
-    if (optimizer_of(u->plan)->whole || u->lr_factor != next->lr_factor ||
-        u->decay != next->decay || (u->copy.data != NULL) != (next->copy.data != NULL) ||
+    if (u->lr_factor != next->lr_factor || u->decay != next->decay ||
+        (u->copy.data != NULL) != (next->copy.data != NULL) ||
         (u->w.data != NULL) != (next->w.data != NULL) ||
         (u->w.data && distance(u->w, next->w) != (ptrdiff_t)step) ||
         (u->copy.data && distance(u->copy, next->copy) != (ptrdiff_t)step) ||
@@ -119,8 +120,7 @@ static void update_whole(struct model *model, const struct sequence *sequence)
     if (u.copy.data)
         u.copy = p->copy;
     for (size_t i = 0; i < optimizer_of(u.plan)->moments; i++)
-        u.moments[i] = model_moment(model, (enum moment)i, p, p->at,
-                                    p->moments[i].count * p->moments[i].each);
+        u.moments[i] = model_moment(model, (enum moment)i, p, p->at, p->rows * p->cols);
     optimizer_of(u.plan)->update(model_backend(model), &u);
 }
 
@@ -141,7 +141,7 @@ static void update_all(struct model *model, const struct plan *plan)
         const struct parameter *p = model_trained(model, i);
         struct sequence next = { update_of(model, plan, p), p };
 
-        if (i > 0 && moments_join(now.first, p, moments) &&
+        if (i > 0 && !optimizer_of(plan)->whole && moments_join(now.first, p, moments) &&
             update_join(&now.update, &next.update))
             continue;
         if (i > 0)
@@ -180,19 +180,22 @@ static void step_ranks(struct model *model, const struct plan *plan)
     model_gather_weights(model);
 }
 
-void optimizer_step(struct model *model, const struct plan *plan)
+bool optimizer_step(struct model *model, const struct plan *plan, struct error *err)
 {
     struct backend *be = model_backend(model);
     static const char key[] = "optimizer step";
 
+    if (optimizer_projects(plan) && !optimizer_refresh(model, plan, err))
+        return false;
     if (model_ranks(model) > 1) {
         step_ranks(model, plan);
-        return;
+        return true;
     }
     if (be->ops->begin && !be->ops->begin(be, key, sizeof(key)))
-        return;
+        return true;
     find_norm(model);
     decide_and_update(model, plan);
     if (be->ops->end)
         be->ops->end(be);
+    return true;
 }

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "kernels/backend.h"
 #include "train/model/optimizer_muon.h"
+#include "train/model/optimizer_projected.h"
 
 static struct op_adamw adamw_of(const struct optimizer_update *u)
 {
@@ -179,6 +180,18 @@ static void update_adam_mini(struct backend *be, const struct optimizer_update *
     be->ops->adam_mini(be, &op);
 }
 
+/* Its AdamW is transformers' former one. */
+static void update_projected(struct backend *be, const struct optimizer_update *u)
+{
+    struct op_adamw op = adamw_of(u);
+
+    op.correct_eps = op.decay_last = true;
+    if (u->moments[MOMENT_3].data)
+        optimizer_projected_update(be, u);
+    else
+        be->ops->adamw(be, &op);
+}
+
 /* In the order of torch 2.6. */
 static const struct torch_setting adamw_settings[] = {
     { .name = "betas", .value = TORCH_BETAS },
@@ -264,6 +277,29 @@ static const struct optimizer adam_mini = {
     .update_bytes = 24,
     .update = update_adam_mini,
 };
+/* Suffixes are the names in the state of galore_torch and apollo_torch. */
+static const struct optimizer galore = {
+    .moments = 4,
+    .kinds = { MOMENT_PROJECTED, MOMENT_PROJECTED, MOMENT_PROJECTION,
+               MOMENT_PROJECTED_SCRATCH },
+    .suffixes = { ".exp_avg", ".exp_avg_sq", ".ortho_matrix", NULL },
+    .divides = true,
+    .whole = true,
+    .projection = offsetof(struct plan, galore),
+    .update_bytes = 24,
+    .update = update_projected,
+};
+static const struct optimizer apollo = {
+    .moments = 5,
+    .kinds = { MOMENT_PROJECTED, MOMENT_PROJECTED, MOMENT_PROJECTION, MOMENT_NORM,
+               MOMENT_PROJECTED_SCRATCH },
+    .suffixes = { ".exp_avg", ".exp_avg_sq", ".ortho_matrix", ".scaled_grad", NULL },
+    .divides = true,
+    .whole = true,
+    .projection = offsetof(struct plan, apollo),
+    .update_bytes = 24,
+    .update = update_projected,
+};
 static const struct optimizer sgd = { .update_bytes = 12,
                                       .torch_settings = sgd_settings,
                                       .update = update_sgd };
@@ -295,7 +331,9 @@ static const struct optimizer sgd = { .update_bytes = 12,
 
 #define KEYS(X)                                  \
     X("adam_mini", adam_mini, true, TORCH_OTHER) \
-    X("muon", muon, true, TORCH_OTHER)
+    X("muon", muon, true, TORCH_OTHER)           \
+    X("galore", galore, true, TORCH_OTHER)       \
+    X("apollo", apollo, true, TORCH_OTHER)
 
 #define NAME(name, row, exact, torch) name,
 #define ROW(name, row, exact, torch)  { &row, exact, torch },
@@ -360,6 +398,13 @@ enum torch_variant optimizer_torch_variant(int index)
 const struct optimizer *optimizer_of(const struct plan *plan)
 {
     return rows[plan->optimizer].optimizer;
+}
+
+const struct projection_settings *optimizer_projects(const struct plan *plan)
+{
+    size_t at = optimizer_of(plan)->projection;
+
+    return at ? (const struct projection_settings *)((const char *)plan + at) : NULL;
 }
 
 bool optimizer_has_codes(const struct optimizer *optimizer)

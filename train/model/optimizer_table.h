@@ -10,7 +10,7 @@
 struct backend;
 
 /* Tensors that an optimizer keeps for each trained parameter. */
-enum moment { MOMENT_1, MOMENT_2, MOMENT_3, MOMENT_4, MOMENTS_MAX };
+enum moment { MOMENT_1, MOMENT_2, MOMENT_3, MOMENT_4, MOMENT_5, MOMENTS_MAX };
 
 /* What a moment has; the layout is that of the weights. */
 enum moment_kind {
@@ -27,6 +27,12 @@ enum moment_kind {
     MOMENT_NOT_MUON,
     MOMENT_MEANS,   /* fp32 for each block of optimizer_mini.h */
     MOMENT_SCRATCH, /* of orthogonal updates, in the format of matmuls; not a state */
+    /* fp32 for each element of a projected gradient (optimizer_projected.h); an element per
+     * weight, in the format of the trained weights, of other parameters */
+    MOMENT_PROJECTED,
+    MOMENT_PROJECTION,        /* fp32 for each element of the projection */
+    MOMENT_NORM,              /* one fp32 for each projected parameter */
+    MOMENT_PROJECTED_SCRATCH, /* fp32, of projected updates; not a state */
 };
 
 /* bitsandbytes: optim/optimizer.py, min_8bit_size */
@@ -71,6 +77,8 @@ struct optimizer {
     bool divides; /* by a moment, plus adam_epsilon */
     /* an update reads a whole parameter, which ranks do not divide then */
     bool whole;
+    /* offset in the plan of struct projection_settings; 0: it does not project gradients */
+    size_t projection;
     /* moved per float32 weight: it, its gradient and its moments are read, all but the
      * gradient written */
     size_t update_bytes;
@@ -100,6 +108,8 @@ const struct optimizer *optimizer_of(const struct plan *plan);
 /* Return the name of an index, and whether it is one of optimizer_keys. */
 const char *optimizer_name(int index);
 bool optimizer_has_key(int index);
+/* Return how gradients are projected; NULL: they are not. */
+const struct projection_settings *optimizer_projects(const struct plan *plan);
 /* Return whether some of its moments are codes, in blocks that ranks do not divide. */
 bool optimizer_has_codes(const struct optimizer *optimizer);
 

@@ -545,6 +545,8 @@ bool shapes_make(const struct plan *plan, const struct model_config *config,
     dims_lora(&m, &out->lora);
     dims_convert(&m, shapes_stored(plan->precision.frozen));
     shapes_add_parameters(&m);
+    if (!shapes_check_projections(&m, err))
+        return false;
     use_room(&m, rows, sequences);
     lay_out_buffers(&m, rows, sequences);
     if (m.overflow)

@@ -65,8 +65,10 @@ enum part { PART_WEIGHT, PART_BIAS, PART_LORA_A, PART_LORA_B, PART_LORA_MAGNITUD
 
 /* A moment of a trained parameter. */
 struct shape_moment {
-    size_t at;    /* bytes from the start of the moment, of all ranks */
-    size_t each;  /* weights per element: 1, or a block */
+    size_t at; /* bytes from the start of the moment, of all ranks */
+    /* weights per element: 1, or a block; 0: elements do not belong to weights, and the
+     * parameter is updated as a whole */
+    size_t each;
     size_t count; /* elements; 0: the parameter has none */
     enum format format;
 };

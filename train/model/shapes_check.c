@@ -60,6 +60,21 @@ static bool check_freeze(const struct plan *plan, const struct architecture *a,
     return true;
 }
 
+/* LLaMA-Factory (hparams/finetuning_args.py, train/trainer_utils.py) also rejects both. */
+static bool check_projections(const struct plan *plan, struct error *err)
+{
+    const char *name = optimizer_name(plan->optimizer);
+
+    if (plan->method == METHOD_LORA)
+        return error_set(err, ERROR_JOB,
+                         "use_%s requires finetuning_type: full or freeze, not lora, "
+                         "whose gradients are small already",
+                         name);
+    return optimizer_first_name(plan->optim) == 0 ||
+           error_set(err, ERROR_JOB, "use_%s requires optim: adamw_torch, not %s", name,
+                     optimizer_name(plan->optim));
+}
+
 static bool check_plan(const struct plan *plan, const struct architecture *a,
                        struct error *err)
 {
@@ -73,6 +88,8 @@ static bool check_plan(const struct plan *plan, const struct architecture *a,
             err, ERROR_JOB,
             "adapter_name_or_path requires finetuning_type: lora; remove it, or merge "
             "the adapter first (export_dir)");
+    if (optimizer_projects(plan) && !plan->external && !check_projections(plan, err))
+        return false;
     if (optimizer_of(plan)->whole && plan_ranks(plan) > 1 && !plan->external)
         return error_set(err, ERROR_JOB,
                          "%s%s cannot be combined with several ranks, which divide the "

@@ -167,6 +167,8 @@ void shapes_add_parameters(struct shapes_builder *m);
 void shapes_add_buffers(struct shapes_builder *m);
 /* shapes_moments.c: place the moments, after the trained parameters. */
 void shapes_place_moments(struct shapes_builder *m);
+/* Return whether a target of projections names a layer of the model. */
+bool shapes_check_projections(const struct shapes_builder *m, struct error *err);
 /* Return the multiple of elements at which groups and shards start. */
 size_t shapes_trained_alignment(const struct shapes_builder *m);
 /* Regions of the segments, in order: see the header of shapes.h. */

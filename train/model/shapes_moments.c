@@ -8,6 +8,7 @@
 #include "precision/dynamic_map.h"
 #include "train/model/optimizer_mini.h"
 #include "train/model/optimizer_muon.h"
+#include "train/model/optimizer_projected.h"
 #include "train/model/shapes_internal.h"
 
 size_t shapes_trained_alignment(const struct shapes_builder *m)
@@ -204,14 +205,93 @@ static void place_scratch(struct shapes_builder *m, enum moment moment)
         s->moment_starts[moment][i] = most * format_info(s->compute)->bytes;
 }
 
+/* Return how the gradient of a parameter is projected; false: it is not. */
+static bool projection_of(const struct shapes_builder *m, const struct shape_parameter *p,
+                          struct projection *out)
+{
+    const struct projection_settings *settings = optimizer_projects(m->plan);
+
+    if (!p->trainable || p->rank != 2 || !module_is_linear(p->module) ||
+        !optimizer_projects_name(settings, p->name))
+        return false;
+    *out = optimizer_projection(settings, p->rows, p->cols);
+    return true;
+}
+
+/* Return the elements of a moment of a parameter, 0: it has none. */
+static size_t projected_elements(const struct shapes_builder *m, enum moment_kind kind,
+                                 const struct shape_parameter *p)
+{
+    struct projection projection;
+
+    if (!projection_of(m, p, &projection))
+        return kind == MOMENT_PROJECTED ? p->rows * p->cols : 0;
+    if (kind == MOMENT_PROJECTED_SCRATCH)
+        return optimizer_projected_scratch(m->plan, p->rows, p->cols);
+    return kind == MOMENT_PROJECTED    ? projection.rows * projection.cols
+           : kind == MOMENT_PROJECTION ? projection.elements
+                                       : 1;
+}
+
+/* All have the same scratch. */
+static void place_projected(struct shapes_builder *m, enum moment moment)
+{
+    enum moment_kind kind = optimizer_of(m->plan)->kinds[moment];
+    bool shared = kind == MOMENT_PROJECTED_SCRATCH;
+    struct shapes *s = m->out;
+    size_t at = 0, most = 0;
+
+    for (size_t i = 0; i < s->count; i++) {
+        struct shape_parameter *p = &s->parameters[i];
+        size_t count = p->trainable ? projected_elements(m, kind, p) : 0;
+        struct projection projection;
+        enum format format =
+            projection_of(m, p, &projection) ? FORMAT_FP32 : s->trainable;
+        size_t bytes = size_round(count * format_info(format)->bytes, SHAPES_ALIGNMENT);
+
+        if (count == 0)
+            continue;
+        p->moments[moment] = (struct shape_moment) { shared ? 0 : at, 0, count, format };
+        at += bytes;
+        most = bytes > most ? bytes : most;
+    }
+    for (size_t i = 1; i <= plan_ranks(m->plan); i++)
+        s->moment_starts[moment][i] = shared ? most : at;
+}
+
+bool shapes_check_projections(const struct shapes_builder *m, struct error *err)
+{
+    const struct projection_settings *settings = optimizer_projects(m->plan);
+    const struct shapes *s = m->out;
+    struct projection projection;
+
+    if (!settings || m->plan->external || s->trainable_elements == 0)
+        return true;
+    for (size_t i = 0; i < s->count; i++)
+        if (projection_of(m, &s->parameters[i], &projection))
+            return true;
+    return error_set(err, ERROR_JOB,
+                     "%s_target must be all, or parts of names of linear layers that are "
+                     "trained, not \"%s\"",
+                     optimizer_name(m->plan->optimizer), settings->target);
+}
+
 void shapes_place_moments(struct shapes_builder *m)
 {
     static void (*const place[])(struct shapes_builder * m, enum moment moment) = {
-        [MOMENT_AS_WEIGHT] = place_as_weight, [MOMENT_CODES] = place_codes,
-        [MOMENT_ABSMAX] = place_absmax,       [MOMENT_ROWS] = place_apart,
-        [MOMENT_COLUMNS] = place_apart,       [MOMENT_VECTORS] = place_apart,
-        [MOMENT_MEANS] = place_means,         [MOMENT_NOT_MUON] = place_not_muon,
+        [MOMENT_AS_WEIGHT] = place_as_weight,
+        [MOMENT_CODES] = place_codes,
+        [MOMENT_ABSMAX] = place_absmax,
+        [MOMENT_ROWS] = place_apart,
+        [MOMENT_COLUMNS] = place_apart,
+        [MOMENT_VECTORS] = place_apart,
+        [MOMENT_MEANS] = place_means,
+        [MOMENT_NOT_MUON] = place_not_muon,
         [MOMENT_SCRATCH] = place_scratch,
+        [MOMENT_PROJECTED] = place_projected,
+        [MOMENT_PROJECTION] = place_projected,
+        [MOMENT_NORM] = place_projected,
+        [MOMENT_PROJECTED_SCRATCH] = place_projected,
     };
     const struct optimizer *optimizer = optimizer_of(m->plan);
     struct shapes *s = m->out;
