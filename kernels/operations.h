@@ -33,6 +33,9 @@
     X(headnorm, 4, EACH_ISA, LAUNCH, DOUBLE, WATCHED)            \
     X(headnorm_backward, 6, EACH_ISA, LAUNCH, DOUBLE, WATCHED)   \
     X(rope, 1, EACH_ISA, LAUNCH, DOUBLE, WATCHED)                \
+    X(latent, 7, EACH_ISA, LAUNCH, DOUBLE, WATCHED)              \
+    X(latent_backward, 7, EACH_ISA, LAUNCH, DOUBLE, WATCHED)     \
+    X(pad_heads, 2, EACH_ISA, LAUNCH, DOUBLE, WATCHED)           \
     X(attention, 5, EACH_ISA, STEPS, DOUBLE, WATCHED)            \
     X(attention_backward, 5, EACH_ISA, STEPS, DOUBLE, WATCHED)   \
     X(activation, 2, EACH_ISA, LAUNCH, DOUBLE, WATCHED)          \

@@ -142,6 +142,16 @@ EXTRA_PROGRAMS += %D%/unit/test_emulated_headnorm %D%/unit/test_races_headnorm
 %C%_unit_test_races_headnorm_SOURCES = %D%/unit/test_cpu_headnorm.c
 %C%_unit_test_races_headnorm_LDADD = %D%/emulation/races.o $(LDADD)
 
+# latent
+unit_tests += %D%/unit/test_cpu_latent
+emulated_operations += %D%/unit/test_emulated_latent
+races_tests += %D%/unit/test_races_latent
+EXTRA_PROGRAMS += %D%/unit/test_emulated_latent %D%/unit/test_races_latent
+%C%_unit_test_emulated_latent_SOURCES = %D%/unit/test_cpu_latent.c
+%C%_unit_test_emulated_latent_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_latent_SOURCES = %D%/unit/test_cpu_latent.c
+%C%_unit_test_races_latent_LDADD = %D%/emulation/races.o $(LDADD)
+
 # layernorm
 unit_tests += %D%/unit/test_cpu_layernorm
 emulated_operations += %D%/unit/test_emulated_layernorm

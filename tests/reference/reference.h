@@ -82,6 +82,18 @@ struct reference_rope {
 };
 void reference_rope(const struct reference_rope *r);
 
+/* As in op_latent, with all sizes by themselves and contiguous operands; the backward pass
+ * writes the gradients of up_q, up_kv and shared for those in q, k and v. */
+struct reference_latent {
+    size_t rows, heads, head, plain, rotated, value;
+    const int32_t *positions;
+    const double *table; /* (positions, rotated) */
+    bool interleaved;
+    double *up_q, *up_kv, *shared, *q, *k, *v;
+};
+void reference_latent(const struct reference_latent *r);
+void reference_latent_backward(const struct reference_latent *r);
+
 /* One value: act(x), act'(x). */
 void reference_activation(enum activation kind, double x, double *value, double *slope);
 
