@@ -189,6 +189,7 @@ libtrain_a_SOURCES += %D%/model/shapes.c %D%/model/shapes.h
 libtrain_a_SOURCES += %D%/model/shapes_buffers.c
 libtrain_a_SOURCES += %D%/model/shapes_chunk.c
 libtrain_a_SOURCES += %D%/model/shapes_memory.c
+libtrain_a_SOURCES += %D%/model/shapes_groups.c
 libtrain_a_SOURCES += %D%/model/shapes_parameters.c %D%/model/shapes_internal.h
 libtrain_a_SOURCES += %D%/model/shapes_moments.c
 libtrain_a_SOURCES += %D%/model/shapes_windows.c

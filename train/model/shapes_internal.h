@@ -118,6 +118,27 @@ enum dim {
     DIMS
 };
 
+/* The rows and columns of a module's weight; norms have one row. */
+struct module_dims {
+    enum dim rows, cols;
+};
+
+/* Adjacent parameters, in the order of the layout; each group starts aligned. */
+struct shape_group {
+    enum part part;
+    enum module first, last;
+};
+
+struct shape_groups {
+    const struct shape_group *list;
+    size_t count;
+};
+
+/* shapes_groups.c */
+extern const struct module_dims shapes_module_dims[MODULES];
+extern const struct shape_groups shapes_groups_before, shapes_groups_of_block,
+    shapes_groups_after;
+
 /* State while a layout is built. */
 struct shapes_builder {
     const struct plan *plan;

@@ -12,128 +12,9 @@
 
 #define ALIGN_ELEMENTS SHAPES_ALIGN_ELEMENTS
 
-static const struct module_row {
-    enum dim rows, cols; /* norms have one row */
-} module_rows[MODULES] = {
-    [MODULE_EMBED] = { DIM_V, DIM_C },
-    [MODULE_POSITIONS] = { DIM_P, DIM_C },
-    [MODULE_NORM1] = { DIM_ONE, DIM_C },
-    [MODULE_QKV] = { DIM_QKV, DIM_C },
-    [MODULE_Q] = { DIM_Q_GATE, DIM_C },
-    [MODULE_K] = { DIM_KV, DIM_C },
-    [MODULE_V] = { DIM_KV, DIM_C },
-    [MODULE_IN_QKV] = { DIM_CONV, DIM_C },
-    [MODULE_IN_Z] = { DIM_VALUES, DIM_C },
-    [MODULE_IN_B] = { DIM_VALUE_HEADS, DIM_C },
-    [MODULE_IN_A] = { DIM_VALUE_HEADS, DIM_C },
-    [MODULE_CONV] = { DIM_CONV, DIM_TAPS },
-    [MODULE_A_LOG] = { DIM_ONE, DIM_VALUE_HEADS },
-    [MODULE_DT_BIAS] = { DIM_ONE, DIM_VALUE_HEADS },
-    [MODULE_V_NORM] = { DIM_ONE, DIM_VALUE },
-    [MODULE_Q_NORM] = { DIM_ONE, DIM_Q_NORM },
-    [MODULE_K_NORM] = { DIM_ONE, DIM_K_NORM },
-    [MODULE_O] = { DIM_C, DIM_Q },
-    [MODULE_OUT] = { DIM_C, DIM_VALUES },
-    [MODULE_POST1] = { DIM_ONE, DIM_C },
-    [MODULE_NORM2] = { DIM_ONE, DIM_C },
-    [MODULE_ROUTER] = { DIM_EXPERTS, DIM_C },
-    [MODULE_ROUTER_BIAS] = { DIM_ONE, DIM_EXPERTS },
-    [MODULE_GATE_UP] = { DIM_GATE_UP, DIM_C },
-    [MODULE_GATE] = { DIM_I, DIM_C },
-    [MODULE_UP] = { DIM_I, DIM_C },
-    [MODULE_SHARED_GATE_UP] = { DIM_SHARED_GATE_UP, DIM_C },
-    [MODULE_SHARED_GATE] = { DIM_SHARED_I, DIM_C },
-    [MODULE_SHARED_UP] = { DIM_SHARED_I, DIM_C },
-    [MODULE_DOWN] = { DIM_C, DIM_I },
-    [MODULE_SHARED_DOWN] = { DIM_C, DIM_SHARED_I },
-    [MODULE_SHARED_ROUTER] = { DIM_ROUTER_ROW, DIM_C },
-    [MODULE_EXPERT_GATE] = { DIM_EXPERT_I, DIM_C },
-    [MODULE_EXPERT_UP] = { DIM_EXPERT_I, DIM_C },
-    [MODULE_EXPERT_DOWN] = { DIM_C, DIM_EXPERT_I },
-    [MODULE_POST2] = { DIM_ONE, DIM_C },
-    [MODULE_NORM] = { DIM_ONE, DIM_C },
-    [MODULE_HEAD] = { DIM_V, DIM_C },
-};
-
-/* Adjacent parameters, in the order of the layout; each group starts aligned. */
-struct group {
-    enum part part;
-    enum module first, last;
-};
-
-static const struct group before_blocks[] = {
-    { PART_WEIGHT, MODULE_EMBED, MODULE_EMBED },
-    { PART_WEIGHT, MODULE_POSITIONS, MODULE_POSITIONS },
-};
-
-static const struct group block_groups[] = {
-    { PART_WEIGHT, MODULE_NORM1, MODULE_NORM1 },
-    { PART_BIAS, MODULE_NORM1, MODULE_NORM1 },
-    { PART_WEIGHT, MODULE_QKV, MODULE_IN_A },
-    { PART_BIAS, MODULE_QKV, MODULE_V },
-    { PART_LORA_A, MODULE_QKV, MODULE_IN_A },
-    { PART_LORA_B, MODULE_QKV, MODULE_QKV },
-    { PART_LORA_B, MODULE_Q, MODULE_Q },
-    { PART_LORA_B, MODULE_K, MODULE_K },
-    { PART_LORA_B, MODULE_V, MODULE_V },
-    { PART_LORA_MAGNITUDE, MODULE_QKV, MODULE_IN_A },
-    { PART_LORA_B, MODULE_IN_QKV, MODULE_IN_QKV },
-    { PART_LORA_B, MODULE_IN_Z, MODULE_IN_Z },
-    { PART_LORA_B, MODULE_IN_B, MODULE_IN_B },
-    { PART_LORA_B, MODULE_IN_A, MODULE_IN_A },
-    { PART_WEIGHT, MODULE_CONV, MODULE_CONV },
-    { PART_WEIGHT, MODULE_A_LOG, MODULE_A_LOG },
-    { PART_WEIGHT, MODULE_DT_BIAS, MODULE_DT_BIAS },
-    { PART_WEIGHT, MODULE_V_NORM, MODULE_V_NORM },
-    { PART_WEIGHT, MODULE_Q_NORM, MODULE_Q_NORM },
-    { PART_WEIGHT, MODULE_K_NORM, MODULE_K_NORM },
-    { PART_WEIGHT, MODULE_O, MODULE_OUT },
-    { PART_BIAS, MODULE_O, MODULE_O },
-    { PART_LORA_A, MODULE_O, MODULE_OUT },
-    { PART_LORA_B, MODULE_O, MODULE_O },
-    { PART_LORA_B, MODULE_OUT, MODULE_OUT },
-    { PART_LORA_MAGNITUDE, MODULE_O, MODULE_OUT },
-    { PART_WEIGHT, MODULE_POST1, MODULE_POST1 },
-    { PART_WEIGHT, MODULE_NORM2, MODULE_NORM2 },
-    { PART_BIAS, MODULE_NORM2, MODULE_NORM2 },
-    { PART_WEIGHT, MODULE_ROUTER, MODULE_ROUTER },
-    { PART_WEIGHT, MODULE_ROUTER_BIAS, MODULE_ROUTER_BIAS },
-    { PART_WEIGHT, MODULE_GATE_UP, MODULE_SHARED_UP },
-    { PART_BIAS, MODULE_GATE_UP, MODULE_SHARED_UP },
-    { PART_LORA_A, MODULE_GATE_UP, MODULE_SHARED_UP },
-    { PART_LORA_B, MODULE_GATE_UP, MODULE_GATE_UP },
-    { PART_LORA_B, MODULE_GATE, MODULE_GATE },
-    { PART_LORA_B, MODULE_UP, MODULE_UP },
-    { PART_LORA_B, MODULE_SHARED_GATE_UP, MODULE_SHARED_GATE_UP },
-    { PART_LORA_B, MODULE_SHARED_GATE, MODULE_SHARED_GATE },
-    { PART_LORA_B, MODULE_SHARED_UP, MODULE_SHARED_UP },
-    { PART_LORA_MAGNITUDE, MODULE_GATE_UP, MODULE_UP },
-    { PART_WEIGHT, MODULE_DOWN, MODULE_SHARED_DOWN },
-    { PART_BIAS, MODULE_DOWN, MODULE_SHARED_DOWN },
-    { PART_LORA_A, MODULE_DOWN, MODULE_SHARED_DOWN },
-    { PART_LORA_B, MODULE_DOWN, MODULE_SHARED_DOWN },
-    { PART_LORA_MAGNITUDE, MODULE_DOWN, MODULE_DOWN },
-    { PART_WEIGHT, MODULE_SHARED_ROUTER, MODULE_SHARED_ROUTER },
-    { PART_WEIGHT, MODULE_EXPERT_GATE, MODULE_EXPERT_UP },
-    { PART_LORA_A, MODULE_EXPERT_GATE, MODULE_EXPERT_UP },
-    { PART_LORA_B, MODULE_EXPERT_GATE, MODULE_EXPERT_GATE },
-    { PART_LORA_B, MODULE_EXPERT_UP, MODULE_EXPERT_UP },
-    { PART_WEIGHT, MODULE_EXPERT_DOWN, MODULE_EXPERT_DOWN },
-    { PART_LORA_A, MODULE_EXPERT_DOWN, MODULE_EXPERT_DOWN },
-    { PART_LORA_B, MODULE_EXPERT_DOWN, MODULE_EXPERT_DOWN },
-    { PART_WEIGHT, MODULE_POST2, MODULE_POST2 },
-};
-
-static const struct group after_blocks[] = {
-    { PART_WEIGHT, MODULE_NORM, MODULE_NORM },
-    { PART_BIAS, MODULE_NORM, MODULE_NORM },
-    { PART_WEIGHT, MODULE_HEAD, MODULE_HEAD },
-    { PART_BIAS, MODULE_HEAD, MODULE_HEAD },
-};
-
 enum dim shapes_inputs(enum module module)
 {
-    return module_rows[module].cols;
+    return shapes_module_dims[module].cols;
 }
 
 /* LLaMA-Factory: train the last layers (negative: the first), entirely or some of their
@@ -200,7 +81,8 @@ static bool has_bias(const struct model_config *c, enum module module)
     }
     if (module == MODULE_HEAD)
         return c->head_bias;
-    return norm_has_bias(c->architecture->norm) && module_rows[module].rows == DIM_ONE;
+    return norm_has_bias(c->architecture->norm) &&
+           shapes_module_dims[module].rows == DIM_ONE;
 }
 
 /* Return whether the model has this parameter. */
@@ -246,7 +128,7 @@ static const char *name_of(const struct shapes_builder *m,
 
 static void shape_of(const struct shapes_builder *m, struct shape_parameter *p)
 {
-    const struct module_row *row = &module_rows[p->module];
+    const struct module_dims *row = &shapes_module_dims[p->module];
 
     p->rows = m->dims[row->rows];
     p->cols = m->dims[row->cols];
@@ -429,11 +311,11 @@ static void add_parameter(struct shapes_builder *m, const struct module_place *a
     formats_of(m, p);
 }
 
-static void add_groups(struct shapes_builder *m, const struct group *groups, size_t count,
+static void add_groups(struct shapes_builder *m, const struct shape_groups *groups,
                        size_t layer)
 {
-    for (size_t i = 0; i < count; i++) {
-        const struct group *g = &groups[i];
+    for (size_t i = 0; i < groups->count; i++) {
+        const struct shape_group *g = &groups->list[i];
         size_t first = m->out->count;
         size_t experts = module_is_of_experts(g->first) ? m->config->experts : 1;
 
@@ -584,15 +466,16 @@ void shapes_add_parameters(struct shapes_builder *m)
     /* no group in the tables has more than three members in a block, or for an expert, but
      * one of linear attention, which lacks those of other groups */
     s->shards_blocks = m->plan->zero_stage > 2 && ranks > 1;
-    s->parameters = arena_array(
-        m->arena,
-        TS_COUNT(before_blocks) + TS_COUNT(after_blocks) +
-            m->config->layers * (3 * TS_COUNT(block_groups) + 9 * m->config->experts),
-        sizeof(*s->parameters));
-    add_groups(m, before_blocks, TS_COUNT(before_blocks), 0);
+    s->parameters =
+        arena_array(m->arena,
+                    shapes_groups_before.count + shapes_groups_after.count +
+                        m->config->layers *
+                            (3 * shapes_groups_of_block.count + 9 * m->config->experts),
+                    sizeof(*s->parameters));
+    add_groups(m, &shapes_groups_before, 0);
     for (size_t l = 0; l < m->config->layers; l++)
-        add_groups(m, block_groups, TS_COUNT(block_groups), l);
-    add_groups(m, after_blocks, TS_COUNT(after_blocks), 0);
+        add_groups(m, &shapes_groups_of_block, l);
+    add_groups(m, &shapes_groups_after, 0);
     place_region(m, REGION_MATRICES);
     s->matrices_end = m->trainable_at;
     place_region(m, REGION_LORA_B);
