@@ -25,7 +25,7 @@ struct random_lanes {
 /* first, first + 1, ... */
 CPU_INLINE wvec random_count(uint64_t first)
 {
-    wvec lanes;
+    wvec lanes = { 0 };
 
     for (int i = 0; i < LANES / 2; i++)
         lanes[i] = first + (uint64_t)i;

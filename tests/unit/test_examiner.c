@@ -57,7 +57,9 @@ static void examine(const struct examine_request *request, const struct examine_
     out->end = EXAMINE_DONE;
 }
 
-static const struct examine_how how = { examine, &machine, &limits, NULL };
+static const struct examine_how how = {
+    .examine = examine, .machine = &machine, .limits = &limits, .group = GROUP_NONE
+};
 
 static enum examine_answer ask(struct examiners *examiners, const char *name,
                                double seconds, struct examine_result *out)
@@ -108,7 +110,9 @@ static void test_examiner_that_exceeds_a_limit_rejects_the_job(void **state)
     const struct examine_limits slow = { .seconds = patience,
                                          .cpu_seconds = 1,
                                          .bytes = limits.bytes };
-    const struct examine_how slowly = { examine, &machine, &slow, NULL };
+    const struct examine_how slowly = {
+        .examine = examine, .machine = &machine, .limits = &slow, .group = GROUP_NONE
+    };
     struct examiners *examiners = examiners_new(&slowly);
 
     (void)state;

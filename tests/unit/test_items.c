@@ -37,7 +37,7 @@ static void test_items_are_as_many_as_files_after_a_scan(void **state)
 static void test_items_that_come_and_go_stay_few(void **state)
 {
     struct items items = { 0 };
-    char name[16];
+    char name[20];
 
     (void)state;
     for (int i = 0; i < 100; i++) {
