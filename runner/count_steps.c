@@ -43,14 +43,15 @@ static void measure_answers(const struct plan *plan, const struct dataset *train
     out->learned = plan->per_device_train_batch_size * plan->grpo.max_completion_length;
 }
 
-static struct steps measured(const struct plan *plan, const struct dataset *train,
-                             const struct dataset *eval, const struct dataset *questions)
+static struct steps measured(const struct plan *plan, const struct model_config *config,
+                             const struct dataset *train, const struct dataset *eval,
+                             const struct dataset *questions)
 {
     const struct dataset *data = train ? train : eval; /* eval: nothing is trained */
     size_t size = (size_t)plan->per_device_train_batch_size;
     size_t batches = train ? run_micro_batches(plan, train) : 0;
     struct trainer_steps steps = { 0 };
-    struct run_sizes sizes = run_measure(plan, train, eval);
+    struct run_sizes sizes = run_measure(plan, config, train, eval);
     size_t asked =
         questions ? dataset_question_max(questions, (size_t)plan->cutoff_len, NULL) : 0;
     struct steps out;
@@ -132,7 +133,7 @@ static void count(const struct plan *plan, struct steps *out, struct error *err)
         check(plan, &config, &data, err);
     if (opened && (data.train ? run_micro_batches(plan, data.train)
                               : dataset_samples(data.eval)) > 0)
-        *out = measured(plan, data.train, data.eval, data.questions);
+        *out = measured(plan, &config, data.train, data.eval, data.questions);
     dataset_close(data.whole);
     dataset_close(data.eval);
     dataset_close(data.train);

@@ -202,27 +202,32 @@ static size_t eval_size(const struct plan *plan, const struct dataset *eval, siz
 
 /* Of stage grpo, whose evaluations compute no loss. */
 static struct run_sizes measure_answers(const struct plan *plan,
+                                        const struct model_config *config,
                                         const struct dataset *train,
                                         const struct dataset *eval)
 {
     size_t size = (size_t)plan->per_device_train_batch_size;
     size_t answer = (size_t)plan->grpo.max_completion_length;
     size_t longest = dataset_question_max(train, SIZE_MAX, NULL);
+    size_t positions = model_config_positions(config), rows;
 
     if (eval)
         longest =
             largest(longest, dataset_question_max(eval, (size_t)plan->cutoff_len, NULL));
-    return (struct run_sizes) { .rows = size * (longest + answer), .sequences = size };
+    rows = longest + answer;
+    if (positions > 0 && rows > positions)
+        rows = largest(positions, longest); /* answers end there */
+    return (struct run_sizes) { .rows = size * rows, .sequences = size };
 }
 
-struct run_sizes run_measure(const struct plan *plan, const struct dataset *train,
-                             const struct dataset *eval)
+struct run_sizes run_measure(const struct plan *plan, const struct model_config *config,
+                             const struct dataset *train, const struct dataset *eval)
 {
     size_t size = (size_t)plan->per_device_train_batch_size;
     struct run_sizes sizes = { 0 };
 
     if (train && plan->stage == STAGE_GRPO)
-        return measure_answers(plan, train, eval);
+        return measure_answers(plan, config, train, eval);
     if (train)
         sizes = (struct run_sizes) { .rows = dataset_rows_max(train, size),
                                      .sequences = dataset_sequences_max(train, size) };
@@ -304,7 +309,7 @@ static bool open_backend(struct run *run, size_t rows, struct error *err)
 /* Gradients: of batches as shapes_make pads them. */
 static struct run_sizes measure(struct run *run)
 {
-    struct run_sizes sizes = run_measure(run->plan, run->train, run->eval);
+    struct run_sizes sizes = run_measure(run->plan, &run->config, run->train, run->eval);
 
     if (run->train)
         run->gradients_bytes = attention_room_bytes(run->plan, &run->config, sizes.rows,

@@ -112,8 +112,8 @@ struct run_sizes {
     size_t rows, sequences;
     size_t eval_size; /* samples in an evaluation batch; 0: no evaluation */
 };
-struct run_sizes run_measure(const struct plan *plan, const struct dataset *train,
-                             const struct dataset *eval);
+struct run_sizes run_measure(const struct plan *plan, const struct model_config *config,
+                             const struct dataset *train, const struct dataset *eval);
 
 /* Write a line in the format of transformers' Trainer to the log and to the `logged`
  * callback. */

@@ -112,7 +112,7 @@ static void check_job(const char *dir, const char *job, size_t ranks)
     run.plan = &patch.plan;
     if (!run_open(&run, &err))
         fail_msg("%s\n%s", err.text, job);
-    sizes = run_measure(&patch.plan, run.train, run.eval);
+    sizes = run_measure(&patch.plan, &run.config, run.train, run.eval);
     data = (struct estimate_data) { .rows = sizes.rows, .sequences = sizes.sequences };
     assert_true(estimate_memory(&patch.plan, &run.config, &data, &use, &err));
     check_bytes(model_memory(run.model), &use);

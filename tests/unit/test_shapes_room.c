@@ -229,6 +229,24 @@ static void test_shapes_keep_inputs_if_they_are_free(void **state)
     assert_true(made().keeps[0]);
 }
 
+/* Stage grpo: an answer ends where the model has no more positions. */
+static void test_shapes_end_answers_at_the_last_position(void **state)
+{
+    (void)state;
+    plan.stage = STAGE_GRPO;
+    plan.per_device_train_batch_size = 2;
+    plan.grpo.max_completion_length = 50;
+    plan.gradient_accumulation_steps = plan.grpo.steps_per_generation = 1;
+    plan.grpo.num_iterations = 1;
+    config.max_positions = 0;
+    assert_int_equal(made().rows, 2 * (64 + 50));
+    config.max_positions = 100;
+    assert_int_equal(made().rows, 2 * 100);
+    plan.stage = STAGE_SFT;
+    config.max_positions = 50;
+    assert_int_equal(made().rows, 2 * 64);
+}
+
 static void test_shapes_gradients_overwrite_logits(void **state)
 {
     (void)state;
@@ -298,6 +316,8 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(test_shapes_rows_of_logits_are_aligned, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(test_shapes_end_answers_at_the_last_position,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(test_shapes_gradients_overwrite_logits, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_shapes_count_the_cache, setup, teardown),

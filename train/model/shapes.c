@@ -537,7 +537,8 @@ bool shapes_make(const struct plan *plan, const struct model_config *config,
         return false;
     if (plan->stage >= STAGE_DPO) /* regardless of an adapter's own settings */
         out->lora.dropout = 0;
-    rows = rows_max ? rows_max : shapes_times(&m, batch, plan_sequence_rows(plan));
+    rows =
+        rows_max ? rows_max : shapes_times(&m, batch, shapes_sequence_rows(plan, config));
     rows = max(rows, shapes_generation_rows(plan, config));
     rows = shapes_rows(plan, rows);
     sequences = (sequences_max ? sequences_max : batch) + pads_batches[plan->device.kind];

@@ -350,6 +350,9 @@ size_t shapes_fp8_bytes(const struct plan *plan, const struct model_config *conf
 bool shapes_check(const struct plan *plan, const struct model_config *config,
                   struct lora *lora, struct error *err);
 
+/* Return the rows of the longest sequence of a batch, as far as the plan knows: a sampled
+ * answer ends with its slot. */
+size_t shapes_sequence_rows(const struct plan *plan, const struct model_config *config);
 /* Return the rows of a slot of generation: a prompt and its answer, as far as the model has
  * positions. */
 size_t shapes_slot_rows(const struct plan *plan, const struct model_config *config);

@@ -91,6 +91,13 @@ uint64_t shapes_room_to_keep(const struct plan *plan)
     return some > 0 && some < room ? some : room;
 }
 
+size_t shapes_sequence_rows(const struct plan *plan, const struct model_config *config)
+{
+    size_t rows = plan_sequence_rows(plan), positions = model_config_positions(config);
+
+    return plan->stage == STAGE_GRPO && positions > 0 ? min(rows, positions) : rows;
+}
+
 size_t shapes_slot_rows(const struct plan *plan, const struct model_config *config)
 {
     const struct generation *g = &plan->generation;
