@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/size.h"
+#include "patcher/schema/scalar.h"
 #include "train/model/adapter_check.h"
 #include "train/chat/chat.h"
 #include "train/model/model_names.h"
@@ -84,6 +85,46 @@ static void check_towers(struct rule_context *context)
                                    row->model_type),
                       "remove the key, or train towers and projectors with "
                       "LLaMA-Factory: target: external");
+}
+
+/* Return whether the job sets a key to false. */
+static bool is_off(const struct rule_context *context, const char *key)
+{
+    const struct entry *entry = rule_entry(context, key);
+    bool on = true;
+
+    return entry && scalar_bool(entry->value, &on) != SCALAR_WRONG && !on;
+}
+
+/* LLaMA-Factory would train the towers of a model that has some (model/model_utils/visual.py);
+ * other models have none. */
+static void check_frozen_towers(struct rule_context *context)
+{
+    static const struct {
+        const char *key, *what;
+    } frozen[] = { { "freeze_vision_tower", "the vision tower" },
+                   { "freeze_multi_modal_projector", "the projector" } };
+    const struct multimodal *row = context->model ? context->model->multimodal : NULL;
+
+    for (size_t i = 0; i < TS_COUNT(frozen); i++) {
+        if (!is_off(context, frozen[i].key) || (context->model && !row))
+            continue;
+        rule_report(
+            context,
+            &(struct finding) {
+                .rule = "TS716",
+                .severity = row ? SEVERITY_ERROR : SEVERITY_WARNING,
+                .message = arena_printf(
+                    context->arena,
+                    row ? "%s: false is not supported: of a model with towers, only the "
+                          "text model is trained, and %s stays as it is"
+                        : "%s: false has no effect here: if the model has towers, only "
+                          "its text model is trained, and %s stays as it is",
+                    frozen[i].key, frozen[i].what),
+                .note = "remove the key to train the text model alone, or train it all "
+                        "with LLaMA-Factory: trainspool: {target: external}" },
+            frozen[i].key);
+    }
 }
 
 /* A model that is not on this machine is judged by its name. */
@@ -251,6 +292,7 @@ static void rule_unsupported_model(struct rule_context *context)
 
     check_config(context);
     check_towers(context);
+    check_frozen_towers(context);
     check_name(context, "model_name_or_path", plan->model_name_or_path);
     if (names)
         check_name(context, names->key,
@@ -286,7 +328,7 @@ static const struct rule rows[] = {
           "config.json, or have it in another shape, are errors as well, and so are an "
           "unreadable chat template of the model if the job names no template, and an "
           "adapter (of the model or of a teacher) whose layers or shapes belong to "
-          "another model. Warnings: a template that cannot format a plain question and "
+          "another model, and keys that train the towers of a multimodal model. Warnings: a template that cannot format a plain question and "
           "its answer, or formats them so that the answer cannot be separated from the "
           "question, and an adapter that fits but was made for a model with another "
           "name. A model that is not on this machine is judged by its name on the hub, "

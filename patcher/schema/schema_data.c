@@ -110,9 +110,10 @@ static const struct key rows[] = {
     TS_IGNORED("video_maxlen", KEY_INT, "128", "setting of vision models"),
     TS_IGNORED("use_audio_in_video", KEY_BOOL, "false", "setting of audio models"),
     TS_IGNORED("audio_sampling_rate", KEY_INT, "16000", "setting of audio models"),
-    TS_IGNORED("freeze_vision_tower", KEY_BOOL, "true", "setting of vision models"),
-    TS_IGNORED("freeze_multi_modal_projector", KEY_BOOL, "true",
-               "setting of vision models"),
+    TS_REPORTED("freeze_vision_tower", "TS716", KEY_BOOL, "true",
+                "towers are never trained"),
+    TS_REPORTED("freeze_multi_modal_projector", "TS716", KEY_BOOL, "true",
+                "projectors are never trained"),
     TS_IGNORED("freeze_language_model", KEY_BOOL, "false", "setting of vision models"),
 
     TS_ALIAS("sft_packing", "packing", NULL),
