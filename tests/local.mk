@@ -106,6 +106,7 @@ unit_tests += %D%/unit/test_architectures_use
 unit_tests += %D%/unit/test_rope_models
 unit_tests += %D%/unit/test_rope_scaling
 unit_tests += %D%/unit/test_bpe
+unit_tests += %D%/unit/test_config_defaults
 unit_tests += %D%/unit/test_criterion
 unit_tests += %D%/unit/test_chat
 unit_tests += %D%/unit/test_chat_record

@@ -248,6 +248,7 @@ struct architecture {
     size_t window_first;       /* default of max_window_layers */
     size_t unrotated_interval; /* default of no_rope_layer_interval */
     size_t head_size;          /* 0: hidden size / heads */
+    size_t kv_heads;           /* default of keys->kv_heads; 0: as many as heads */
     /* default of original_max_position_embeddings, which has precedence over that of
      * rope_parameters; 0: none */
     size_t original_positions;

@@ -362,7 +362,13 @@ static size_t read_kv_heads(const struct reader *r, const struct architecture *r
         return json_get_bool(r->root, row->one_kv_head_key, true, r->file, r->err)
                    ? 1
                    : heads;
-    return r->keys->kv_heads ? read_size(r, r->keys->kv_heads, heads) : heads;
+    if (!r->keys->kv_heads)
+        return heads;
+    /* null means heads; a default that does not fit is that of larger models */
+    if (row->kv_heads > 0 && !json_object_get(r->root, r->keys->kv_heads) &&
+        heads % row->kv_heads == 0)
+        return row->kv_heads;
+    return read_size(r, r->keys->kv_heads, heads);
 }
 
 static void read_sizes(const struct reader *r, struct model_config *out)

@@ -1,0 +1,80 @@
+/*
+ * tests/unit/test_config_defaults.c - values of config.json that a model's class in
+ * transformers 5.24 has by default.
+ */
+#include "config.h"
+
+#include "train/model/model_config.h"
+
+#include "base/size.h"
+#include "tests/unit/unit.h"
+
+/* Read a small config.json of a family with 32 heads, and more members. */
+static void read_config(const char *model_type, const char *more, struct arena *arena,
+                        struct model_config *out)
+{
+    struct error err = { 0 };
+    struct text text;
+
+    text_init(&text, 0);
+    text_addf(&text,
+              "{\"model_type\": \"%s\", \"vocab_size\": 100, \"hidden_size\": 256, "
+              "\"intermediate_size\": 64, \"num_hidden_layers\": 4, "
+              "\"num_attention_heads\": 32, \"moe_intermediate_size\": 16, "
+              "\"shared_expert_intermediate_size\": 16, \"rope_theta\": 10000.0%s}",
+              model_type, more);
+    if (!model_config_parse(text.data, text.len, "config.json", arena, out, &err))
+        fail_msg("%s: %s", model_type, err.text);
+    text_clear(&text);
+}
+
+/* configuration_NAME.py: num_key_value_heads; null means as many as heads. */
+static void test_config_has_the_default_key_heads_of_its_class(void **state)
+{
+    static const struct {
+        const char *model_type;
+        size_t kv_heads;
+    } cases[] = {
+        { "llama", 32 },           { "mistral", 8 },    { "qwen2", 32 },
+        { "qwen3", 32 },           { "qwen2_moe", 16 }, { "qwen3_moe", 4 },
+        { "mixtral", 8 },          { "gemma", 16 },     { "gemma2", 4 },
+        { "gemma3_text", 4 },      { "starcoder2", 2 }, { "stablelm", 32 },
+        { "smollm3", 4 },          { "glm", 2 },        { "glm4", 2 },
+        { "glm4_moe", 8 },         { "ernie4_5", 2 },   { "exaone4", 32 },
+        { "seed_oss", 8 },         { "olmo2", 32 },     { "qwen3_5_text", 4 },
+        { "qwen3_5_moe_text", 2 }, { "ministral3", 8 }, { "qwen3_vl_moe_text", 16 },
+    };
+    struct arena *arena = arena_new();
+    struct model_config config;
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        const char *name = cases[i].model_type;
+        const char *scaling = strcmp(name, "ministral3") == 0
+                                  ? ", \"rope_parameters\": {\"rope_type\": \"default\", "
+                                    "\"rope_theta\": 1e6}"
+                                  : "";
+        struct text more;
+
+        read_config(name, scaling, arena, &config);
+        if (config.kv_heads != cases[i].kv_heads)
+            fail_msg("%s has %zu key heads, not %zu", name, config.kv_heads,
+                     cases[i].kv_heads);
+        text_init(&more, 0);
+        text_addf(&more, ", \"num_key_value_heads\": null%s", scaling);
+        read_config(name, more.data, arena, &config);
+        assert_int_equal(config.kv_heads, 32);
+        text_clear(&more);
+    }
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_config_has_the_default_key_heads_of_its_class),
+    };
+
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
