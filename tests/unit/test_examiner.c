@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/group.h"
 #include "base/size.h"
 #include "tests/unit/unit.h"
 
