@@ -64,6 +64,7 @@
     X(dora_scale, 5, EACH_ISA, LAUNCH, DOUBLE, WATCHED)          \
     X(dora_scale_backward, 6, EACH_ISA, LAUNCH, DOUBLE, WATCHED) \
     X(noise, 1, EACH_ISA, LAUNCH, DOUBLE, WATCHED)               \
+    X(jitter, 1, EACH_ISA, LAUNCH, DOUBLE, WATCHED)              \
     X(square_sum, 1, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)     \
     X(decide, 0, ONCE, LAUNCH, NO_DOUBLE, UNWATCHED)             \
     X(adamw, 5, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)          \

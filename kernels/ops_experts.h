@@ -39,7 +39,8 @@ enum route_kind { ROUTE_SOFTMAX, ROUTE_SIGMOID, ROUTE_SPARSEMIXER };
  *   order   (M): the pairs, by ascending expert, then by ascending n
  *   slots   (M): the slot of each pair: order[slots[p]] = p
  *   starts  (E + 1): expert e has slots starts[e] to starts[e + 1] - 1
- *   counts  (E) += the pairs of each expert in counted rows, or NULL
+ *   counts  (E) += the pairs of each expert in counted rows, or NULL;  SPARSEMIXER: pairs
+ *           of a row and its two highest probabilities, as transformers counts them
  *   rows    the number of rows that are counted, in the backend's memory; NULL: N
  *   groups  0, or the number of groups of E / groups adjacent experts of which only the
  *           groups_kept best are eligible; k <= groups_kept * E / groups.  The score of a

@@ -1,4 +1,4 @@
-/* kernels/ops_noise.h - noise on embeddings (part of kernels/ops.h). */
+/* kernels/ops_noise.h - noise on embeddings and inputs (part of kernels/ops.h). */
 #ifndef KERNELS_OPS_NOISE_H
 #define KERNELS_OPS_NOISE_H
 
@@ -17,6 +17,22 @@ struct op_noise {
     float factor;
     uint64_t seed;
     const float *magnitude;
+    const uint64_t *draw, *rows;
+};
+
+/*
+ * x (N, C) any format *= (1 + size (2 u - 1)) (1 + size (2 u' - 1)), computed in fp32;  u
+ * and u' of element i are random_uniform(seed, RANDOM_NOISE, stream, 2 (*draw * *rows * C +
+ * i)) and the next one.  0 <= size < 1.  draw and rows as above.  The backward pass is the
+ * same operation on the gradient.
+ * transformers, models/phimoe/modeling_phimoe.py: input_jitter_noise, which the block of
+ * experts and then the router apply to the same rows.
+ */
+struct op_jitter {
+    struct tensor x;
+    float size;
+    uint64_t seed;
+    uint32_t stream; /* not 0, that of op_noise */
     const uint64_t *draw, *rows;
 };
 

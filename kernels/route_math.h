@@ -62,6 +62,20 @@ ROUTE_CALL uint32_t route_group_key(const uint32_t *keys, size_t count, bool pai
     return pairs && second ? route_key(route_value(first) + route_value(second)) : first;
 }
 
+/* Set best to the indices of the two highest of two or more, ties to the lower index. */
+ROUTE_CALL void route_two_best(const float *x, size_t count, size_t best[2])
+{
+    best[0] = best[1] = SIZE_MAX;
+    for (size_t i = 0; i < count; i++) {
+        if (best[0] == SIZE_MAX || route_key(x[i]) > route_key(x[best[0]])) {
+            best[1] = best[0];
+            best[0] = i;
+        } else if (best[1] == SIZE_MAX || route_key(x[i]) > route_key(x[best[1]])) {
+            best[1] = i;
+        }
+    }
+}
+
 /* Return whether z is in S, whose highest is `most`.  NaN is. */
 ROUTE_CALL bool route_mixer_has(float z, float most, float jitter)
 {

@@ -23,7 +23,7 @@ static const uint64_t seed_of_training = (uint64_t)1 << 32;
 static bool check_temperature(const struct run *run, struct error *err)
 {
     if (run->plan->generation.temperature == 1 ||
-        (run->config.logit_softcap == 0 && !run->config.architecture->head_bias))
+        (run->config.logit_softcap == 0 && !run->config.head_bias))
         return true;
     return error_set(
         err, ERROR_JOB,

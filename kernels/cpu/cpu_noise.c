@@ -1,4 +1,4 @@
-/* kernels/cpu/cpu_noise.c - uniform noise. */
+/* kernels/cpu/cpu_noise.c - uniform noise, added or multiplied. */
 #include "config.h"
 
 #include "kernels/cpu/cpu_ops.h"
@@ -59,4 +59,69 @@ void CPU_OP(noise)(struct backend *be, const struct op_noise *op)
 
     cpu_backend_run(be, size_divide_up(op->x.rows, cpu_task_rows(op->x.cols)), noise_task,
                     &noise);
+}
+
+/* ---- Factors ---- */
+
+struct jitter {
+    struct tensor x;
+    struct random_key key;
+    uint64_t base;
+    float size; /* divided by 2^31 */
+};
+
+static float jitter_factor(const struct jitter *jitter, uint32_t bits)
+{
+    return 1 + jitter->size * (float)(int32_t)(bits ^ 0x80000000u);
+}
+
+/* Multiply a row whose element 0 has the index `index`. */
+static void jitter_row(const struct jitter *jitter, void *x, uint64_t index)
+{
+    const size_t last = jitter->x.cols;
+    const enum format format = jitter->x.format;
+    uint32_t bits[RANDOM_ROOM] = { 0 };
+    float factors[RANDOM_NUMBERS / 2 + LANES] = { 0 };
+    size_t first = 0;
+
+    while (first < last) {
+        uint64_t at = 2 * (index + first);
+        size_t skip = at % 4, end = size_min(first + (RANDOM_NUMBERS - skip) / 2, last);
+
+        random_fill(&jitter->key, at / 4, bits);
+        for (size_t i = 0; i < end - first; i++)
+            factors[i] = jitter_factor(jitter, bits[skip + 2 * i]) *
+                         jitter_factor(jitter, bits[skip + 2 * i + 1]);
+        for (size_t i = first; i < end; i += LANES) {
+            size_t count = vec_count(i, end);
+
+            vec_store(x, format, i, count,
+                      vec_load(x, format, i, count) * vec_get(factors + i - first));
+        }
+        first = end;
+    }
+}
+
+static void jitter_task(void *context, size_t task, struct pool_worker *worker)
+{
+    const struct jitter *jitter = context;
+    size_t rows = cpu_task_rows(jitter->x.cols);
+
+    (void)worker;
+    for (size_t row = task * rows; row < size_min((task + 1) * rows, jitter->x.rows);
+         row++)
+        jitter_row(jitter, cpu_row(jitter->x, row), jitter->base + row * jitter->x.cols);
+}
+
+void CPU_OP(jitter)(struct backend *be, const struct op_jitter *op)
+{
+    struct jitter jitter = {
+        .x = op->x,
+        .key = { op->seed, RANDOM_NOISE, op->stream },
+        .base = *op->rows * *op->draw * op->x.cols,
+        .size = op->size * 0x1p-31f,
+    };
+
+    cpu_backend_run(be, size_divide_up(op->x.rows, cpu_task_rows(op->x.cols)),
+                    jitter_task, &jitter);
 }

@@ -231,19 +231,32 @@ static void route_task(void *context, size_t task, struct pool_worker *worker)
     }
 }
 
+/* SPARSEMIXER: count the experts that would be chosen without sampling. */
+static void count_best(const struct op_route *op)
+{
+    for (size_t row = 0; row < counted_rows(op); row++) {
+        size_t best[2];
+
+        route_two_best(cpu_row(op->probabilities, row), op->logits.cols, best);
+        op->counts[best[0]]++;
+        op->counts[best[1]]++;
+    }
+}
+
 /* Sort the pairs by counting.  One task: a few increments for each pair. */
 static void sort_task(void *context, size_t task, struct pool_worker *worker)
 {
     const struct op_route *op = context;
     size_t experts = op->logits.cols, chosen = op->weights.cols;
     size_t pairs = op->logits.rows * chosen, counted = counted_rows(op) * chosen;
+    bool counts = op->counts && op->kind != ROUTE_SPARSEMIXER;
     int32_t next[EXPERTS_MAX] = { 0 }, sum = 0;
 
     (void)task;
     (void)worker;
     for (size_t p = 0; p < pairs; p++) {
         next[op->experts[p]]++;
-        if (p < counted && op->counts)
+        if (p < counted && counts)
             op->counts[op->experts[p]]++;
     }
     for (size_t e = 0; e < experts; e++) {
@@ -253,6 +266,8 @@ static void sort_task(void *context, size_t task, struct pool_worker *worker)
         sum += count;
     }
     op->starts[experts] = sum;
+    if (op->counts && !counts)
+        count_best(op);
     for (size_t p = 0; p < pairs; p++) {
         int32_t slot = next[op->experts[p]]++;
 

@@ -348,6 +348,23 @@ static __global__ void add_counts(const struct op_route op)
         atomicAdd(&op.counts[op.experts[p]], 1);
 }
 
+/* The same of SPARSEMIXER: the experts that would be chosen without sampling. */
+static __global__ void add_best(const struct op_route op)
+{
+    size_t rows = counted_rows(op);
+
+    for (size_t row = blockIdx.x * (size_t)blockDim.x + threadIdx.x; row < rows;
+         row += (size_t)gridDim.x * blockDim.x) {
+        size_t best[2];
+
+        route_two_best((const float *)op.probabilities.data +
+                           row * op.probabilities.stride,
+                       op.logits.cols, best);
+        atomicAdd(&op.counts[best[0]], 1);
+        atomicAdd(&op.counts[best[1]], 1);
+    }
+}
+
 static cudaError_t sort_pairs(const struct cuda_launch *to, const struct op_route *op)
 {
     size_t experts = op->logits.cols, shared = experts * sizeof(int);
@@ -368,8 +385,8 @@ static cudaError_t sort_pairs(const struct cuda_launch *to, const struct op_rout
         status = launch(to->stream, sort_place, dim3(s.pieces), dim3(WARP), shared, s);
     if (status == cudaSuccess && op->counts)
         status =
-            launch(to->stream, add_counts, dim3(blocks_for(to, (s.pairs + 255) / 256, 4)),
-                   dim3(256), 0, *op);
+            launch(to->stream, op->kind == ROUTE_SPARSEMIXER ? add_best : add_counts,
+                   dim3(blocks_for(to, (s.pairs + 255) / 256, 4)), dim3(256), 0, *op);
     return status;
 }
 

@@ -378,6 +378,13 @@ def olmoe(rng):
     return values
 
 
+def phimoe(rng):
+    values = with_experts(rng, "num_local_experts")
+    values.pop("head_dim", None)
+    return values | {"num_experts_per_tok": 2, "attention_bias": rng.random() < 0.5, "lm_head_bias": rng.random() < 0.5,
+                     "router_jitter_noise": rng.choice([0.01, 0.3]), "pad_token_id": None}
+
+
 def granite_moe(rng):
     values = with_experts(rng, "num_local_experts")
     values.pop("head_dim", None)
@@ -434,7 +441,7 @@ KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi
          "hunyuan_v1_dense": hunyuan,
          "olmo3": olmo3,
          "mixtral": mixtral, "qwen2_moe": qwen2_moe, "qwen3_moe": qwen_moe, "olmoe": olmoe,
-         "glm4_moe": glm_moe,
+         "glm4_moe": glm_moe, "phimoe": phimoe,
          "granitemoe": granite_moe, "granitemoeshared": granite_moe_shared}
 
 

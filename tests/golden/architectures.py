@@ -12,6 +12,7 @@ The weights come from no file: element i of a tensor, in the order of its file, 
 tensor's name and i (`elements`), which the test computes in the same way.  Wherever transformers
 calls dropout, the mask is the one that base/random.h draws (`Dropout`).
 """
+import contextlib
 import json
 import os
 import sys
@@ -201,6 +202,15 @@ CASES |= {
     "mixtral": ("mixtral", dict(MIXTRAL, sliding_window=5)),
     "mixtral-balanced": ("mixtral", dict(MIXTRAL, output_router_logits=True,
                                          router_aux_loss_coef=0.3)),
+    "phimoe": ("phimoe", dict(
+        LLAMA, hidden_size=32, num_local_experts=5, attention_bias=True, lm_head_bias=True,
+        pad_token_id=None, router_jitter_noise=0.2, input_jitter_noise=0.1, sliding_window=7,
+        rope_parameters={
+            "rope_type": "longrope", "rope_theta": 100.0, "short_mscale": 1.3, "long_mscale": 1.6,
+            "short_factor": [1.0, 1.25, 1.5, 2.0], "long_factor": [1.5, 2.0, 3.0, 6.0],
+            "original_max_position_embeddings": 32})),
+    "phimoe-plain": ("phimoe", dict(LLAMA, num_local_experts=4, pad_token_id=None,
+                                    output_router_logits=True, router_aux_loss_coef=0.3)),
     "qwen2_moe": ("qwen2_moe", dict(QWEN_MOE, num_experts=5, shared_expert_intermediate_size=28,
                                     output_router_logits=True, router_aux_loss_coef=0.2)),
     "qwen2_moe-dense": ("qwen2_moe", dict(QWEN_MOE, num_experts=4, num_hidden_layers=3,
@@ -260,6 +270,7 @@ ADAPTERS = {
     "stablelm-parallel-lora": ("stablelm-parallel", "all-linear", {}),
     "starcoder2-lora": ("starcoder2", "all-linear", {}),
     "mixtral-balanced-lora": ("mixtral-balanced", "all-linear", {}),
+    "phimoe-lora": ("phimoe", ["q_proj", "k_proj", "v_proj", "o_proj", "w1", "w2", "w3"], {}),
     "granitemoeshared-lora": ("granitemoeshared", ["q_proj", "input_linear", "output_linear"], {}),
     "qwen2_moe-lora": ("qwen2_moe", ["q_proj", "v_proj", "gate_proj", "up_proj", "down_proj"], {}),
     "glm4_moe-lora": ("glm4_moe", "all-linear", {}),
@@ -360,6 +371,55 @@ class Dropout:
         return x * torch.tensor(kept, dtype=x.dtype) * factor
 
 
+class Mixer:
+    """Replacement of the random numbers of Phi-3.5-MoE with those of kernels/ops_experts.h
+    (op_route) and kernels/ops_noise.h (op_jitter), for the first micro-batch of a run with seed 42.
+    Each layer draws factors of its rows twice, then for both of its experts what is added to each
+    logit, and whether the weight is reduced, of which transformers draws the second again."""
+    RANDOM_ROUTING, RANDOM_NOISE, SEED = 8, 9, 42
+
+    def __init__(self, row):
+        self.row, self.jitters, self.choices = row, 0, 0
+
+    def __enter__(self):
+        self.real = torch.Tensor.uniform_, torch.Tensor.exponential_, torch.rand_like
+        torch.rand_like = lambda x: self.share(torch.empty_like(x))
+        torch.Tensor.uniform_ = lambda x, *ends: self.jitter(x, *ends) if ends else self.share(x)
+        torch.Tensor.exponential_ = lambda x: self.exponential(x)
+
+    def __exit__(self, *_):
+        torch.Tensor.uniform_, torch.Tensor.exponential_, torch.rand_like = self.real
+
+    def bits(self, site, stream, index):
+        zero = 0 * index
+        words = philox((self.SEED, 0), (index // 4, zero, stream + zero, site + zero))
+        return numpy.take_along_axis(words, (index % 4)[..., None], -1)[..., 0]
+
+    def jitter(self, x, low, high):
+        layer, second = divmod(self.jitters, 2)
+        self.jitters += 1
+        rows, cols = x.shape[-2:]
+        index = 2 * (numpy.arange(rows * cols) + self.row * cols) + second
+        u = self.bits(self.RANDOM_NOISE, layer + 1, index).reshape(x.shape) / 2**32
+        return x.copy_(torch.tensor(low + (high - low) * u))
+
+    def uniform(self, rows, draw, experts, columns):
+        layer, choice = divmod(draw, 2)
+        at = ((numpy.arange(rows)[:, None] + self.row) * 2 + choice) * (experts + 1)
+        bits = self.bits(self.RANDOM_ROUTING, layer, at + columns)
+        return torch.tensor(((bits >> numpy.uint64(9)) + 0.5) / 2**23)
+
+    def exponential(self, x):
+        self.choices += 1
+        self.experts = x.shape[-1]
+        u = self.uniform(len(x), self.choices - 1, self.experts, numpy.arange(self.experts))
+        return x.copy_(-torch.log(u))
+
+    def share(self, x):
+        return x.copy_(self.uniform(len(x), self.choices - 1, self.experts,
+                                    numpy.array([self.experts])))
+
+
 def balance(config, logits):
     """Return the load balancing loss of all rows of a batch, times its coefficient."""
     joined = tuple(torch.cat(layer) for layer in zip(*logits))
@@ -373,9 +433,11 @@ def loss_of(model, batch):
     row, total, logits = 0, 0, []
     balances = getattr(model.config, "output_router_logits", False)
     dropout = torch.nn.functional.dropout = Dropout(model)
+    mixes = model.config.model_type == "phimoe"
     for ids in batch:
         dropout.start_sequence(row)
-        out = model(input_ids=torch.tensor([ids]), labels=torch.tensor([ids]))
+        with Mixer(row) if mixes else contextlib.nullcontext():
+            out = model(input_ids=torch.tensor([ids]), labels=torch.tensor([ids]))
         loss = out.loss
         if balances: # the loss of one sequence
             loss = loss - model.config.router_aux_loss_coef * out.aux_loss
@@ -422,7 +484,7 @@ class Experts(torch.nn.ModuleList):
         return out
 
 
-EXPERT_NAMES = {"mixtral": ("w1", "w3", "w2")}
+EXPERT_NAMES = {"mixtral": ("w1", "w3", "w2"), "phimoe": ("w1", "w3", "w2")}
 
 
 def expert_names(model_type):
@@ -523,11 +585,15 @@ def mixtral_label(name):
     return name.replace(".mlp.", ".block_sparse_moe.")
 
 
+def phimoe_label(name):
+    return mixtral_label(name).replace(".router.weight", ".gate.weight")
+
+
 def granite_label(name):
     return name.replace(".router.weight", ".router.layer.weight")
 
 
-LABELS = {"gpt_neox": neox_label, "mixtral": mixtral_label, "granitemoe": granite_label,
+LABELS = {"gpt_neox": neox_label, "mixtral": mixtral_label, "phimoe": phimoe_label, "granitemoe": granite_label,
           "granitemoeshared": granite_label}
 
 

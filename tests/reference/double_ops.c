@@ -488,6 +488,20 @@ void double_noise(struct backend *be, const struct op_noise *op)
     done(be);
 }
 
+void double_jitter(struct backend *be, const struct op_jitter *op)
+{
+    double *x = take(be, op->x);
+    uint64_t first = 2 * *op->draw * *op->rows * op->x.cols;
+
+    for (size_t i = 0; i < 2 * numbers_of(op->x); i++)
+        x[i / 2] *=
+            1 +
+            (double)op->size *
+                (2 * random_uniform(op->seed, RANDOM_NOISE, op->stream, first + i) - 1);
+    put(be, op->x, x);
+    done(be);
+}
+
 void double_dora_norm(struct backend *be, const struct op_dora_norm *op)
 {
     double *w = take(be, op->w), *a = take(be, op->a), *b = take(be, op->b);

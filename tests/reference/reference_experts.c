@@ -132,6 +132,20 @@ static double uniform(const struct op_route *op, size_t row, size_t choice, size
     return ((bits >> 9) + 0.5) / (1 << 23);
 }
 
+/* transformers, load_balancing_loss_func: of the two highest, whatever was sampled. */
+static void count_best(const struct reference_route *r, const double *p, size_t experts)
+{
+    bool *counted = calloc(experts, sizeof(*counted));
+
+    for (size_t i = 0; i < 2; i++) {
+        size_t best = largest(p, counted, experts);
+
+        counted[best] = true;
+        r->counts[best]++;
+    }
+    free(counted);
+}
+
 static void mixer_row(const struct reference_route *r, size_t row)
 {
     const struct op_route *op = r->op;
@@ -158,6 +172,8 @@ static void mixer_row(const struct reference_route *r, size_t row)
             r->weights[2 * row + i] *= 0.3333;
     }
     softmax(z, NULL, experts, r->probabilities + row * experts);
+    if (r->counts && row < counted_rows(op))
+        count_best(r, r->probabilities + row * experts, experts);
     free(shares);
 }
 
@@ -180,7 +196,7 @@ void reference_route(const struct reference_route *r)
             if (r->experts[p] == (int32_t)e) {
                 r->order[slot] = (int32_t)p;
                 r->slots[p] = (int32_t)slot++;
-                if (r->counts && p < counted * chosen)
+                if (r->counts && p < counted * chosen && r->op->kind != ROUTE_SPARSEMIXER)
                     r->counts[e]++;
             }
     }

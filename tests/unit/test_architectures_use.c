@@ -173,12 +173,24 @@ static void test_architectures_in_8_bits_are_close(void **state)
         check_in_8_bits(json_array_get(cases, i));
 }
 
+/* Return whether config.json has a probability or a jitter above 0. */
+static bool draws(json_t *config, const char *key)
+{
+    for (void *at = json_object_iter(config); at; at = json_object_iter_next(config, at))
+        if (strstr(json_object_iter_key(at), key) &&
+            json_number_value(json_object_iter_value(at)) > 0)
+            return true;
+    return false;
+}
+
 static void test_architectures_in_16_bits_are_close(void **state)
 {
     const json_t *cases = json_object_get(golden, "models");
 
     (void)state;
     for (size_t i = 0; i < json_array_size(cases); i++) {
+        if (draws(json_object_get(json_array_get(cases, i), "config"), "jitter"))
+            continue; /* rounding changes which experts are sampled */
         check_16_bits(json_array_get(cases, i), FORMAT_BF16);
         check_16_bits(json_array_get(cases, i), FORMAT_FP16);
     }
@@ -321,15 +333,6 @@ static void check_own_teacher(const json_t *one, size_t kept)
     unit_dir_free(dir);
 }
 
-static bool has_dropout(json_t *config)
-{
-    for (void *at = json_object_iter(config); at; at = json_object_iter_next(config, at))
-        if (strstr(json_object_iter_key(at), "drop") &&
-            json_number_value(json_object_iter_value(at)) > 0)
-            return true;
-    return false;
-}
-
 static void test_architectures_learn_nothing_from_themselves(void **state)
 {
     const json_t *cases = json_object_get(golden, "models");
@@ -339,7 +342,7 @@ static void test_architectures_learn_nothing_from_themselves(void **state)
         const json_t *one = json_array_get(cases, i);
         json_t *config = json_object_get(one, "config");
 
-        if (has_dropout(config))
+        if (draws(config, "drop") || draws(config, "jitter"))
             continue; /* a teacher has none */
         if (json_is_true(json_object_get(config, "output_router_logits")))
             continue; /* nor does a distillation have a load balancing loss */

@@ -16,6 +16,7 @@ OPERATION(convert)
 OPERATION(zero)
 OPERATION(dropout)
 OPERATION(noise)
+OPERATION(jitter)
 OPERATION(sum_rows)
 
 static const enum format formats[] = { FORMAT_FP32, FORMAT_BF16, FORMAT_FP16 };
@@ -103,6 +104,44 @@ static void try_noise(struct machines *machines, const size_t size[2], uint64_t 
     machines_memory_free(draw);
     machines_memory_free(magnitude);
     free(wanted);
+}
+
+static void try_jitter(struct machines *machines, enum format format,
+                       const size_t size[2], uint64_t rows)
+{
+    struct operand x = operand_random(format, size[0], size[1], 1, 1);
+    uint64_t *draw = machines_memory(2 * sizeof(*draw));
+    double *wanted = calloc(x.numbers, sizeof(double));
+
+    draw[0] = 5;
+    draw[1] = rows;
+    for (size_t i = 0; i < x.numbers; i++) {
+        uint64_t index = 2 * (5 * rows * size[1] + i);
+        double u = random_uniform(11, RANDOM_NOISE, 3, index);
+        double v = random_uniform(11, RANDOM_NOISE, 3, index + 1);
+
+        wanted[i] = x.real[i] * (1 + 0.25 * (2 * u - 1)) * (1 + 0.25 * (2 * v - 1));
+    }
+    machines_try(machines, run_jitter,
+                 &(struct op_jitter) { .x = x.tensor,
+                                       .size = 0.25f,
+                                       .seed = 11,
+                                       .stream = 3,
+                                       .draw = draw,
+                                       .rows = draw + 1 },
+                 (struct outcome[]) { { &x, wanted, 2, 0 } }, 1);
+    operand_clear(&x);
+    machines_memory_free(draw);
+    free(wanted);
+}
+
+static void test_jitter_is_uniform_by_position(void **state)
+{
+    for (size_t f = 0; f < TS_COUNT(formats); f++)
+        for (size_t i = 0; i < TS_COUNT(sizes); i++) {
+            try_jitter(*state, formats[f], sizes[i], sizes[i][0]);
+            try_jitter(*state, formats[f], sizes[i], 1);
+        }
 }
 
 static void test_noise_is_uniform_by_position(void **state)
@@ -361,6 +400,7 @@ int main(void)
         cmocka_unit_test(test_add_mixes_formats),
         cmocka_unit_test(test_scale_mixes_formats),
         cmocka_unit_test(test_noise_is_uniform_by_position),
+        cmocka_unit_test(test_jitter_is_uniform_by_position),
         cmocka_unit_test(test_convert_is_exact_for_every_pattern),
         cmocka_unit_test(test_convert_and_zero_stay_in_their_columns),
         cmocka_unit_test(test_sum_rows_adds_every_row),

@@ -72,6 +72,7 @@ static void test_unsupported_names(void **state)
     assert_null(model_name_unsupported("Qwen/Qwen3.5-27B"));
     assert_null(model_name_unsupported("Qwen/Qwen3.5-35B-A3B"));
     assert_null(model_name_unsupported("zai-org/GLM-4.5-Air"));
+    assert_null(model_name_unsupported("microsoft/Phi-3.5-MoE-instruct"));
     assert_null(model_name_unsupported("Qwen/Qwen3-VL-30B-A3B-Instruct"));
     assert_null(model_name_unsupported("google/gemma-3-4b-it"));
     assert_null(model_name_unsupported("Qwen/Qwen2.5-VL-7B-Instruct"));

@@ -126,6 +126,31 @@ static void test_rope_table_rows(void **state)
     assert_float_equal(cells[10], 3 * sin(2), 1e-6);
 }
 
+/* The scales switch with the frequencies, in place of the attention factor. */
+static void test_rope_table_has_the_scale_of_its_length(void **state)
+{
+    static const double few[] = { 1, 2 }, many[] = { 4, 10 };
+    const struct rope rope = { .kind = ROPE_LONGROPE,
+                               .theta = 100,
+                               .attention_factor = 7,
+                               .original_max_positions = 2,
+                               .short_factors = few,
+                               .long_factors = many,
+                               .short_scale = 3,
+                               .long_scale = 5 };
+    float cells[3 * 4];
+    const struct rope_table table = { cells, 3, 4 };
+
+    (void)state;
+    rope_fill(&rope, 1, &table);
+    assert_float_equal(cells[1 * 4 + 1], 3 * cos(0.1 / 2), 1e-6);
+    assert_float_equal(cells[1 * 4 + 2], 3 * sin(1), 1e-6);
+    assert_float_equal(cells[2 * 4 + 1], 5 * cos(2 * 0.1 / 10), 1e-6);
+    assert_float_equal(cells[2 * 4 + 2], 5 * sin(2 * 1. / 4), 1e-6);
+    rope_fill(&rope, 3, &table);
+    assert_float_equal(cells[1 * 4 + 2], 5 * sin(1. / 4), 1e-6);
+}
+
 /* Rows up to the length share its angles; each later row has its own. */
 static void test_rope_table_of_a_growing_sequence(void **state)
 {
@@ -228,6 +253,7 @@ int main(void)
         cmocka_unit_test(test_rope_dynamic_grows_with_the_length),
         cmocka_unit_test(test_rope_longrope_switches_once),
         cmocka_unit_test(test_rope_table_rows),
+        cmocka_unit_test(test_rope_table_has_the_scale_of_its_length),
         cmocka_unit_test(test_rope_table_of_a_growing_sequence),
         cmocka_unit_test(test_rope_reads_its_defaults),
         cmocka_unit_test(test_rope_rejects),

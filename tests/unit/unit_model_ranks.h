@@ -70,6 +70,13 @@ static const char glm4_moe[] =
     "\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 12, \"n_group\": 3, "
     "\"topk_group\": 2, \"routed_scaling_factor\": 1.5, \"use_qk_norm\": true}";
 
+/* Sampled experts, whose inputs are multiplied by noise. */
+static const char phimoe[] =
+    "{\"model_type\": \"phimoe\", \"vocab_size\": 40, \"hidden_size\": "
+    "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 2, "
+    "\"num_key_value_heads\": 2, \"num_local_experts\": 5, \"attention_bias\": true, "
+    "\"lm_head_bias\": true, \"router_jitter_noise\": 0.3, \"input_jitter_noise\": 0.1}";
+
 /* The head alone fills a bucket. */
 static const char headed[] =
     "{\"model_type\": \"llama\", \"vocab_size\": 40, \"hidden_size\": "

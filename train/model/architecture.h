@@ -175,6 +175,10 @@ struct expert_columns {
     double aux_coefficient; /* of the load balancing loss */
     bool unbalanced;        /* there is no such loss */
     bool sigmoid;           /* scores are the sigmoids of logits, not their softmax */
+    /* two experts of a row are sampled in training (ROUTE_SPARSEMIXER), and their inputs
+     * multiplied by noise: router_jitter_noise, whose default this is, and
+     * input_jitter_noise.  0: neither is supported */
+    double mixer_jitter;
     /* n_group and topk_group limit the choice to the experts of some groups, by the sum of
      * the two highest scores of each */
     bool groups;
@@ -261,6 +265,7 @@ struct architecture {
     double theta;       /* default of rope_theta; 0: 10000 */
     double local_theta; /* of layers with a window; 0: like the others */
     bool rope_alpha;    /* `alpha` of dynamic scaling applies, which stretches theta */
+    bool rope_mscales;  /* short_mscale and long_mscale apply */
     /* columns 2 i and 2 i + 1 of a head turn together, not i and i + half of them */
     bool rotary_interleaved;
     /* query_pre_attn_scalar: scores are divided by its square root; 0: by that of the
@@ -288,11 +293,12 @@ struct architecture {
     const char *parallel_key;
     /* rows of the learned positions before that of position 0, which nothing looks up */
     size_t position_offset;
-    bool norm_first;      /* named_parameters() has the last norm before the blocks */
-    bool one_norm;        /* parallel blocks have only the first norm, for both parts */
-    bool head_bias;       /* the head has a bias */
-    bool small_outputs;   /* o and down are initialized with std / sqrt(2 layers) */
-    bool gelu_is_tanh;    /* "gelu" in config.json means gelu_pytorch_tanh */
+    bool norm_first; /* named_parameters() has the last norm before the blocks */
+    bool one_norm;   /* parallel blocks have only the first norm, for both parts */
+    bool head_bias;  /* the head has a bias */
+    const char *head_bias_key; /* says whether it has one; NULL: no such key */
+    bool small_outputs;        /* o and down are initialized with std / sqrt(2 layers) */
+    bool gelu_is_tanh;         /* "gelu" in config.json means gelu_pytorch_tanh */
     bool needs_rope_type; /* by default, positions are scaled as config.json must say */
     /* transformers does not have it: its code is in its folder, and reads fewer types of
      * rotary scaling */

@@ -115,12 +115,35 @@ static double read_scale(const struct reader *r, const struct expert_columns *ro
     return 1;
 }
 
+static double read_jitter(const struct reader *r, const char *key, double default_value)
+{
+    double jitter = json_get_real(r->root, key, default_value, r->file, r->err);
+
+    if (jitter >= 0 && jitter < 1)
+        return jitter;
+    error_set(r->err, ERROR_DATA, "%s: %s must be a number from 0 to below 1, not %g",
+              r->file, key, jitter);
+    return 0;
+}
+
+/* transformers, sparsemixer: both experts are required. */
+static void read_mixer(const struct reader *r, const struct expert_columns *row,
+                       struct model_config *out)
+{
+    out->router_jitter = read_jitter(r, "router_jitter_noise", row->mixer_jitter);
+    out->input_jitter = read_jitter(r, "input_jitter_noise", 0);
+    if (out->chosen_experts != 2)
+        error_set(r->err, ERROR_DATA, "%s: num_experts_per_tok must be 2, not %zu",
+                  r->file, out->chosen_experts);
+}
+
 static void check(const struct reader *r, const struct model_config *c)
 {
     static const char *const off[] = { "clip_qkv", "router_jitter_noise",
                                        "input_jitter_noise" };
+    const size_t count = c->architecture->experts.mixer_jitter > 0 ? 1 : 3;
 
-    for (size_t i = 0; i < sizeof(off) / sizeof(off[0]); i++)
+    for (size_t i = 0; i < count; i++)
         if (json_number_value(json_object_get(r->root, off[i])) > 0)
             error_set(r->err, ERROR_DATA, "%s: %s is not supported; set it to 0", r->file,
                       off[i]);
@@ -154,11 +177,14 @@ void expert_config_read(const json_t *root, const char *file, struct arena *aren
         out->shared_size =
             out->expert_size * read_size(&r, row->shared_count_key, row->shared_count, 0);
     out->normalizes_experts =
-        !row->normalize_key ||
-        json_get_bool(root, row->normalize_key, row->normalizes, file, err);
+        row->normalize_key
+            ? json_get_bool(root, row->normalize_key, row->normalizes, file, err)
+            : row->mixer_jitter == 0;
     out->expert_scale = row->scale_key ? read_scale(&r, row) : 1;
     if (row->groups)
         read_groups(&r, out);
+    if (row->mixer_jitter > 0)
+        read_mixer(&r, row, out);
     if (json_get_bool(root, "output_router_logits", false, file, err))
         out->aux_coefficient =
             json_get_real(root, "router_aux_loss_coef", row->aux_coefficient, file, err);

@@ -290,12 +290,15 @@ static bool experts_backward(const struct pass *pass, size_t layer)
     const struct norm_place norm = norm_before(pass, STACK_GATE_UP, layer);
     struct tensor h = norm_output(pass, &norm, true), dy, dh;
 
+    if (!norm.kept)
+        model_experts_jitter(pass, layer, h);
     dh = output_gradient(pass, m->config->hidden_size,
                          sublayer_index(layer, SUBLAYER_GATE_UP));
     dy = delta_gradient(pass, layer, false);
     model_experts_backward(pass, layer, h, dy, dh);
     if (!dh.data)
         return false;
+    model_experts_jitter(pass, layer, dh);
     residual_norm_backward(pass, &norm, dh);
     return sublayer_index(layer, SUBLAYER_NORM2) > m->first_trained;
 }

@@ -158,6 +158,19 @@ static void read_rope_alpha(const struct reader *r, const json_t *from,
     out->rope.theta *= pow(alpha, columns / (columns - 2));
 }
 
+/* Phi-3.5-MoE */
+static void read_rope_mscales(const struct reader *r, const json_t *from,
+                              struct model_config *out)
+{
+    if (out->rope.kind == ROPE_DEFAULT)
+        return;
+    if (out->rope.kind != ROPE_LONGROPE)
+        error_set(r->err, ERROR_DATA, "%s: model_type %s requires the rope type longrope",
+                  r->file, out->architecture->model_type);
+    out->rope.short_scale = read_positive(r, from, "short_mscale", 0);
+    out->rope.long_scale = read_positive(r, from, "long_mscale", 0);
+}
+
 /* rope_parameters (new) holds theta and type; rope_scaling (old) holds the type, with
  * theta next to it, and wins as in transformers.  If layers with a window differ,
  * rope_parameters has an object for each type of layer, and the old scaling applies to
@@ -193,6 +206,8 @@ static void read_rope(const struct reader *r, struct model_config *out)
     rope_read(&source, scaling, &out->rope);
     if (row->rope_alpha)
         read_rope_alpha(r, scaling, out);
+    if (row->rope_mscales)
+        read_rope_mscales(r, scaling, out);
     out->has_local = row->local_theta > 0 || (local && row->windows != WINDOWS_NONE);
     if (!out->has_local)
         return;
@@ -584,6 +599,9 @@ static void read_biases(const struct reader *r, struct model_config *out)
     out->output_bias = has_biases(r, row->output_bias, keys->output, "attention_bias");
     out->mlp_bias = has_biases(r, row->mlp_bias, keys->mlp, "mlp_bias");
     out->head_bias = row->head_bias;
+    if (row->head_bias_key)
+        out->head_bias =
+            json_get_bool(r->root, row->head_bias_key, false, r->file, r->err);
 }
 
 /* As in torch.nn.Embedding, a negative token counts from the end.  transformers rejects a

@@ -29,10 +29,32 @@ static int32_t *ids(const struct pass *pass, enum buffer buffer, size_t layer)
     return pass_buffer(pass, buffer, layer).data;
 }
 
+/* Return whether this pass draws the experts of rows and the noise of their inputs. */
+static bool pass_samples_experts(const struct pass *pass)
+{
+    return pass->training && !pass->second &&
+           pass->model->config->architecture->experts.mixer_jitter > 0;
+}
+
+void model_experts_jitter(const struct pass *pass, size_t layer, struct tensor x)
+{
+    const struct model *m = pass->model;
+
+    if (pass_samples_experts(pass) && m->config->input_jitter > 0)
+        pass->ops->jitter(pass->be,
+                          &(struct op_jitter) { .x = x,
+                                                .size = (float)m->config->input_jitter,
+                                                .seed = (uint64_t)m->plan->seed,
+                                                .stream = (uint32_t)layer + 1,
+                                                .draw = &pass->scalars->draw,
+                                                .rows = &pass->scalars->rows });
+}
+
 /* Return the operands of the routing to the experts. */
 static struct op_route experts_route(const struct pass *pass, size_t layer)
 {
     const struct model_config *c = pass->model->config;
+    const struct expert_columns *row = &c->architecture->experts;
     const struct parameter *bias = pass->model->blocks[layer].router_bias;
 
     return (struct op_route) {
@@ -46,12 +68,19 @@ static struct op_route experts_route(const struct pass *pass, size_t layer)
         .starts = ids(pass, BUFFER_EXPERT_STARTS, layer),
         .counts = ids(pass, BUFFER_EXPERT_COUNTS, 0),
         .rows = &pass->scalars->rows,
-        .kind = c->architecture->experts.sigmoid ? ROUTE_SIGMOID : ROUTE_SOFTMAX,
+        .kind = row->mixer_jitter > 0 ? ROUTE_SPARSEMIXER
+                : row->sigmoid        ? ROUTE_SIGMOID
+                                      : ROUTE_SOFTMAX,
         .normalize = c->normalizes_experts,
-        .group_pairs = c->architecture->experts.sigmoid,
+        .group_pairs = row->sigmoid,
         .groups = c->expert_groups,
         .groups_kept = c->expert_groups_kept,
         .scale = (float)c->expert_scale,
+        .jitter = (float)c->router_jitter,
+        .sampled = pass_samples_experts(pass),
+        .seed = (uint64_t)pass->model->plan->seed,
+        .draw = &pass->scalars->draw,
+        .stream = (uint32_t)layer,
     };
 }
 
@@ -216,6 +245,8 @@ static void router_backward(const struct pass *pass, const struct linear *router
         .factor = &pass->scalars->loss_scale,
     };
 
+    if (forward->kind == ROUTE_SPARSEMIXER) /* other blocks have overwritten them */
+        linear_forward(pass, router, h, logits, 1, 0);
     pass->ops->route_backward(pass->be, &op);
     linear_weight_gradient(pass, router, h, op.dlogits, 1, false);
     if (dh.data)

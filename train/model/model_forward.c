@@ -372,6 +372,7 @@ static void forward_mlp(const struct pass *pass, size_t layer, bool recompute)
     struct tensor gate_up = pass_buffer(pass, BUFFER_GATE_UP, layer);
 
     if (b->sparse) {
+        model_experts_jitter(pass, layer, h2);
         model_experts_forward(pass, layer, h2, delta, recompute);
         if (!recompute)
             pass_scale(pass, pass->model->config->residual_scale, delta, delta);

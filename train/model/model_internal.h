@@ -471,6 +471,8 @@ void model_make_block(const struct model *m, size_t layer, struct block *out);
  * is not written. */
 void model_experts_forward(const struct pass *pass, size_t layer, struct tensor h,
                            struct tensor out, bool recompute);
+/* Multiply their input, or its gradient, by the noise that the model has in training. */
+void model_experts_jitter(const struct pass *pass, size_t layer, struct tensor x);
 /* From dy, the gradient of what they add, with room for folded adapters after it, to dh,
  * that of their input, unless that is absent. */
 void model_experts_backward(const struct pass *pass, size_t layer, struct tensor h,

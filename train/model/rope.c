@@ -265,15 +265,25 @@ double rope_frequency(const struct rope *rope, size_t columns, size_t length, si
     return f;
 }
 
+/* Return the factor of cos and sin. */
+static double rope_scale(const struct rope *rope, size_t reach)
+{
+    double factor = rope->attention_factor > 0 ? rope->attention_factor : 1;
+
+    if (rope->short_scale == 0)
+        return factor;
+    return reach ? rope->long_scale : rope->short_scale;
+}
+
 void rope_fill(const struct rope *rope, size_t length, const struct rope_table *to)
 {
     double frequencies[HEAD_SIZE_MAX / 2];
-    double factor = rope->attention_factor > 0 ? rope->attention_factor : 1;
     size_t half = to->columns / 2, last = 0;
 
     assert(half <= TS_COUNT(frequencies));
     for (size_t p = 0; p < to->rows; p++) {
         size_t own = p < length ? length : p + 1, reach = rope_reach(rope, own);
+        double factor = rope_scale(rope, reach);
         float *row = to->data + p * to->columns;
 
         for (size_t i = 0; i < half; i++) {

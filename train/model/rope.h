@@ -43,6 +43,8 @@ struct rope {
     /* longrope: divisors of the frequencies, columns / 2 of each, up to the original
      * positions and beyond */
     const double *short_factors, *long_factors;
+    /* of cos and sin in place of attention_factor, at the same lengths; 0: none */
+    double short_scale, long_scale;
 };
 
 /* What a type of scaling reads besides its own object. */
@@ -72,7 +74,7 @@ struct rope_table {
 
 /*
  * Fill row p: cos(p f) for the columns / 2 frequencies f, then sin, both times the
- * attention factor.  A row has the frequencies of sequences of `length`, or, beyond it, of
+ * attention factor or the scale.  A row has the frequencies of sequences of `length`, or, beyond it, of
  * p + 1: those of a sequence that grows token by token.
  */
 void rope_fill(const struct rope *rope, size_t length, const struct rope_table *to);
