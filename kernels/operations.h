@@ -86,6 +86,8 @@
     X(projected_adam, 4, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED) \
     X(apollo_factors, 3, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED) \
     X(apollo_limit, 4, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)   \
-    X(projected_end, 5, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)
+    X(projected_end, 5, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)  \
+    X(schedule_free, 6, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)  \
+    X(exchange, 2, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)
 
 #endif

@@ -36,6 +36,7 @@ struct step_scalars {
     double learning_rate;
     double max_grad_norm; /* 0: no clipping */
     int64_t step;         /* Adam's count if this step is applied, from 1 */
+    double average_share; /* of this step in the average of op_schedule_free */
     uint64_t draw, rows;  /* of the micro-batch: they select the dropout masks */
     float noise;          /* on the embeddings of the micro-batch: op_noise */
     float grad_scale;     /* loss scale / trained tokens of the window */

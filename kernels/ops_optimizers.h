@@ -158,6 +158,27 @@ struct op_projected_end {
     uint64_t seed, first;
 };
 
+/*
+ * Schedule-free AdamW, Defazio et al., "The Road Less Scheduled", 2024, as the package
+ * schedulefree computes it, but with the average x in memory of its own:
+ *   g = grad_scale * grad;  v = b2 v + (1 - b2) g^2
+ *   z -= lr * (g / (sqrt(v) / sqrt(1 - b2^step) + eps) + decay * w)
+ *   x = (1 - share) x + share z;  w = b1 x + (1 - b1) z;  copy = w
+ * Before the first step z and x are w.  All fp32 but copy.  share is numbers->average_share
+ * if numbers are given.
+ */
+struct op_schedule_free {
+    struct tensor w, grad, z, x, v, copy;
+    double lr, beta1, beta2, eps, decay, grad_scale, share;
+    int64_t step;
+    const struct step_scalars *numbers;
+};
+
+/* Exchange the elements of a and b, both fp32. */
+struct op_exchange {
+    struct tensor a, b;
+};
+
 /* Lion with the moment in 8 bits, as above. */
 struct op_lion_8bit {
     struct tensor w, grad, m, m_absmax, copy;

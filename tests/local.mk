@@ -93,6 +93,7 @@ heavy_tests += %D%/unit/test_trainer
 heavy_tests += %D%/unit/test_trainer_resume
 heavy_tests += %D%/unit/test_trainer_distill
 heavy_tests += %D%/unit/test_trainer_golden
+heavy_tests += %D%/unit/test_trainer_average
 heavy_tests += %D%/unit/test_trainer_kill
 heavy_tests += %D%/unit/test_trainer_preference
 heavy_tests += %D%/unit/test_trainer_preference_curve

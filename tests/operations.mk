@@ -226,6 +226,16 @@ EXTRA_PROGRAMS += %D%/unit/test_emulated_optimizers_whole %D%/unit/test_races_op
 %C%_unit_test_races_optimizers_whole_SOURCES = %D%/unit/test_cpu_optimizers_whole.c
 %C%_unit_test_races_optimizers_whole_LDADD = %D%/emulation/races.o $(LDADD)
 
+# schedule_free
+unit_tests += %D%/unit/test_cpu_schedule_free
+emulated_operations += %D%/unit/test_emulated_schedule_free
+races_tests += %D%/unit/test_races_schedule_free
+EXTRA_PROGRAMS += %D%/unit/test_emulated_schedule_free %D%/unit/test_races_schedule_free
+%C%_unit_test_emulated_schedule_free_SOURCES = %D%/unit/test_cpu_schedule_free.c
+%C%_unit_test_emulated_schedule_free_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_schedule_free_SOURCES = %D%/unit/test_cpu_schedule_free.c
+%C%_unit_test_races_schedule_free_LDADD = %D%/emulation/races.o $(LDADD)
+
 # optimizers_projected
 unit_tests += %D%/unit/test_cpu_optimizers_projected
 emulated_operations += %D%/unit/test_emulated_optimizers_projected

@@ -283,7 +283,12 @@ bool evaluation_run(struct run *run, struct error *err)
     struct evaluation_parts parts = parts_of(run);
     struct evaluation evaluation;
 
-    if (!evaluation_measure(run, &parts, &evaluation, err))
+    bool ok;
+
+    model_use_average(run->model, true);
+    ok = evaluation_measure(run, &parts, &evaluation, err);
+    model_use_average(run->model, false);
+    if (!ok)
         return false;
     if (parts.cut)
         return true;

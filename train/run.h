@@ -12,6 +12,7 @@
 #include "train/metrics.h"
 #include "train/predictions.h"
 #include "train/samples.h"
+#include "train/schedule.h"
 #include "train/teacher/distillation.h"
 #include "train/trainer.h"
 
@@ -72,6 +73,7 @@ struct run {
         rate;                               /* of the last step; tokens per second */
     struct run_step issued[BACKEND_FENCES]; /* earliest first: train/step.h */
     size_t issued_count;
+    struct schedule_average average;
     double ordered_rate; /* other ranks: of the step that rank 0 ordered */
     double ended_at;     /* clock_seconds, of the last step */
     bool abandoned;      /* the step that was to be issued, by a stop */

@@ -6,6 +6,8 @@
 
 #include <math.h>
 
+#include "train/model/optimizer_table.h"
+
 #define INVERSE_SQRT_STEPS 10000 /* time scale with neither timescale nor warm-up */
 
 /* A step, and the settings of the plan with defaults filled in. */
@@ -210,6 +212,31 @@ int64_t schedule_warmup(const struct plan *plan, int64_t total)
     return plan->warmup_steps > 0 ? (int64_t)ceil(plan->warmup_steps) : 0;
 }
 
+/* The warm-up that schedulefree has itself, in addition to the schedule's. */
+static double own_warmup(const struct plan *plan, int64_t step, int64_t total)
+{
+    int64_t warmup = schedule_warmup(plan, total);
+
+    return optimizer_of(plan)->averages && step < warmup
+               ? (double)(step + 1) / (double)warmup
+               : 1;
+}
+
+double schedule_average_share(struct schedule_average *average, const struct plan *plan,
+                              int64_t step, int64_t total)
+{
+    double rate = 0;
+
+    if (step < average->steps) /* an earlier step, again */
+        *average = (struct schedule_average) { 0 };
+    for (; average->steps <= step; average->steps++) {
+        rate = plan->learning_rate * schedule_factor(plan, average->steps, total);
+        average->most = rate > average->most ? rate : average->most;
+        average->sum += average->most * average->most;
+    }
+    return average->sum > 0 ? average->most * average->most / average->sum : 0;
+}
+
 double schedule_factor(const struct plan *plan, int64_t step, int64_t total)
 {
     const struct row *row = &rows[plan->schedule];
@@ -222,5 +249,6 @@ double schedule_factor(const struct plan *plan, int64_t step, int64_t total)
         .cycles = plan->schedule_num_cycles > 0 ? plan->schedule_num_cycles : cycles,
     };
 
-    return row->warm && step < at.warmup ? row->warm(&at) : row->after(&at);
+    return (row->warm && step < at.warmup ? row->warm(&at) : row->after(&at)) *
+           own_warmup(plan, step, total);
 }

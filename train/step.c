@@ -13,6 +13,7 @@
 #include "train/evaluation.h"
 #include "train/rollout.h"
 #include "train/model/optimizer.h"
+#include "train/model/optimizer_table.h"
 #include "train/model/parallel.h"
 #include "train/schedule.h"
 
@@ -41,7 +42,7 @@ bool step_can_overlap(const struct run *run)
 
 /* Return the inputs that the device requires for a step.  Those before it that have not
  * ended are taken to be applied. */
-static struct step_scalars start_numbers(const struct run *run, double weight)
+static struct step_scalars start_numbers(struct run *run, double weight)
 {
     int64_t updates = run->progress.updates + (int64_t)run->issued_count;
     struct scaler scaler = run->progress.scaler;
@@ -52,6 +53,10 @@ static struct step_scalars start_numbers(const struct run *run, double weight)
         .learning_rate = rate_after(run, updates),
         .max_grad_norm = run->plan->precision.max_grad_norm,
         .step = updates + 1,
+        .average_share = optimizer_of(run->plan)->averages
+                             ? schedule_average_share(&run->average, run->plan, updates,
+                                                      run->steps.total)
+                             : 0,
         .grad_scale = (float)(scaler.scale / weight),
         .loss_scale = (float)scaler.scale,
         .scaler = scaler,

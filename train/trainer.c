@@ -384,6 +384,7 @@ static bool write_result(struct run *run, struct error *err)
 
     if (plan->load_best_model_at_end && !load_best(run, err))
         return false;
+    model_use_average(run->model, true);
     if (!checkpoint_publish(run->model, plan, err))
         return false;
     return !plan->export_dir || checkpoint_export(run->model, plan, err);

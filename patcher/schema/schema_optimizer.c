@@ -42,11 +42,12 @@ static const struct key rows[] = {
           "paged_ademamix_32bit paged_ademamix_8bit rmsprop rmsprop_bnb rmsprop_bnb_8bit rmsprop_bnb_32bit galore_adamw "
           "galore_adamw_8bit galore_adafactor galore_adamw_layerwise "
           "galore_adamw_8bit_layerwise galore_adafactor_layerwise lomo adalomo "
-          "grokadamw schedule_free_radam schedule_free_adamw schedule_free_sgd "
+          "grokadamw schedule_free_radam schedule_free_sgd "
           "apollo_adamw apollo_adamw_layerwise stable_adamw",
       .into = TS_FIELD(optim),
       .help =
-          "the optimizer: SGD, Lion, Adafactor, or AdamW for every other supported name",
+          "the optimizer: SGD, Lion, Adafactor, schedule-free AdamW, or AdamW for every "
+          "other supported name",
       .manual =
           "Moments are float32, 4 bytes each per trained weight: AdamW has two, Lion one. "
           "Adafactor has a moment per row and column of a matrix; it is as in "
@@ -54,7 +55,11 @@ static const struct key rows[] = {
           "Names with 8bit store them in 8 bits and a float32 factor for each block of "
           "256, as bitsandbytes does; parameters with fewer than 4096 elements and "
           "embeddings keep float32. The moments of a paged optimizer move to host memory "
-          "if the job does not fit on a GPU. adamw_torch_4bit and adamw_anyprecision "
+          "if the job does not fit on a GPU. schedule_free_adamw has three, one of which is "
+          "the average of the weights: evaluations, checkpoints and the result have it. "
+          "Its own warm-up of warmup_steps is in addition to that of lr_scheduler_type, "
+          "which should be constant; it requires float32 weights and one rank. "
+          "adamw_torch_4bit and adamw_anyprecision "
           "have float32 moments (TS307)." },
     { TS_USED("learning_rate", KEY_REAL, "5e-5"), .into = TS_FIELD(learning_rate),
       .help = "highest learning rate of the run, above 0 and at most 1 (TS410)",

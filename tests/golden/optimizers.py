@@ -246,6 +246,36 @@ def galore_rest():
     return {"w": reals(parameter)[::7]}
 
 
+def schedule_free():
+    """Steps with a warm-up: learning rates, shares of the steps in the average, and results."""
+    from schedulefree import AdamWScheduleFree
+
+    rates, shares = [], []
+
+    def make(parameters):
+        optimizer = AdamWScheduleFree(parameters, lr=0.01, betas=(0.9, 0.99), eps=1e-3,
+                                      weight_decay=0.1, warmup_steps=3)
+        optimizer.train()
+        step = optimizer.step
+
+        def noted():
+            step()
+            group = optimizer.param_groups[0]
+            rates.append(group["scheduled_lr"])
+            shares.append(group["lr_max"]**2 / group["weight_sum"])
+
+        optimizer.step = noted
+        return optimizer
+
+    parameter, optimizer = steps(make, 20, 15)
+    state = optimizer.state[parameter]
+    made = {"rates": rates, "shares": shares, "y": reals(parameter), "z": reals(state["z"]),
+            "v": reals(state["exp_avg_sq"])}
+    optimizer.eval()
+    made["x"] = reals(parameter)
+    return made
+
+
 def maps():
     """The maps of codes, with and without signs, as float32."""
     from bitsandbytes import functional
@@ -255,7 +285,7 @@ def maps():
 
 
 CASES = [maps, adamw_8bit, lion_8bit, lion, adafactor, muon, muon_rest, adam_mini, galore,
-         apollo, galore_rest]
+         apollo, galore_rest, schedule_free]
 
 
 def main():

@@ -141,7 +141,7 @@ curves() {
 
 SANITIZED=${SANITIZED:-swiglu activation norm layernorm headnorm rope embedding elementwise decide
     adamw loss topk distill preference attention matmul dequantize decode route experts delta dora
-    latent optimizers optimizers_whole optimizers_projected policy}
+    latent optimizers optimizers_whole optimizers_projected schedule_free policy}
 TOOLS=${TOOLS:-memcheck racecheck initcheck}
 sanitizer_is_late() { # succeed if no time is left; record the skipped rest in one line
     [ "$(seconds_left)" -lt 30 ] || return

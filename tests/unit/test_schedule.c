@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/size.h"
 #include "tests/unit/unit.h"
+#include "train/model/optimizer_table.h"
 #include "train/plateau.h"
 
 /* Ten steps of warm-up and a hundred in total, unless a row has other values. */
@@ -250,6 +251,35 @@ static void test_schedule_without_steps_is_finite(void **state)
         assert_true(isfinite(schedule_factor(&rows[i].plan, 0, 0)));
 }
 
+/* The steps of tests/golden/optimizers.py have other rates, but the same warm-up. */
+static void test_schedule_averages_as_schedulefree_does(void **state)
+{
+    static const double shares[] = { 1, 4.0 / 5, 9.0 / 14, 9.0 / 23 };
+    struct plan plan = { .schedule = SCHEDULE_CONSTANT,
+                         .learning_rate = 1e-3,
+                         .warmup_steps = 3,
+                         .optimizer = optimizer_find("schedule_free_adamw") };
+    struct schedule_average average = { 0 };
+
+    (void)state;
+    assert_true(fabs(schedule_factor(&plan, 0, 9) - 1.0 / 3) < 1e-12);
+    assert_true(fabs(schedule_factor(&plan, 2, 9) - 1) < 1e-12);
+    for (int again = 0; again < 2;
+         again++) /* after a skipped step, from an earlier one */
+        for (int64_t i = 0; i < (int64_t)TS_COUNT(shares); i++)
+            assert_true(fabs(schedule_average_share(&average, &plan, i, 9) - shares[i]) <
+                        1e-12);
+    assert_true(fabs(schedule_average_share(&average, &plan, 3, 9) - shares[3]) < 1e-12);
+    /* a schedule that starts with 0, and one that decreases */
+    plan.schedule = SCHEDULE_LINEAR;
+    average = (struct schedule_average) { 0 };
+    assert_true(schedule_average_share(&average, &plan, 0, 9) == 0);
+    assert_true(schedule_average_share(&average, &plan, 1, 9) == 1);
+    plan.warmup_steps = 0;
+    average = (struct schedule_average) { 0 };
+    assert_true(fabs(schedule_average_share(&average, &plan, 4, 9) - 0.2) < 1e-12);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -257,6 +287,7 @@ int main(void)
         cmocka_unit_test(test_schedule_matches_transformers),
         cmocka_unit_test(test_schedule_plateau_matches_torch),
         cmocka_unit_test(test_schedule_warmup_by_number_and_share),
+        cmocka_unit_test(test_schedule_averages_as_schedulefree_does),
         cmocka_unit_test(test_schedule_without_steps_is_finite),
     };
 

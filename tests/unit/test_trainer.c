@@ -156,6 +156,7 @@ static void test_trainer_resumed_optimizers_are_uninterrupted(void **state)
         "optim: adafactor\nbf16: true\n",
         "use_muon: true\nbf16: true\n",
         "use_adam_mini: true\n",
+        "optim: schedule_free_adamw\nbf16: true\nwarmup_steps: 2\n",
         "use_galore: true\ngalore_rank: 3\ngalore_update_interval: 3\nbf16: true\n",
         "use_apollo: true\napollo_rank: 2\napollo_update_interval: 3\n"
         "pure_bf16: true\n",

@@ -23,7 +23,7 @@
 #include "train/model/shapes.h"
 
 /* Tensors of a trainable parameter in the optimizer file: its moments, and its weight if
- * the model file stores that in another format. */
+ * the model file stores that in another format, or an average instead. */
 enum { KEPT_WEIGHT = MOMENTS_MAX, KEPT_COUNT }; /* below KEPT_WEIGHT: enum moment */
 #define WEIGHT_SUFFIX ".master"
 
@@ -82,6 +82,7 @@ static size_t list_sources(struct model *model, const struct safetensors *weight
                            struct arena *arena, struct tensor_source *sources)
 {
     const char *const *suffixes = model_optimizer(model)->suffixes;
+    bool averages = model_optimizer(model)->averages;
     size_t count = 0;
 
     for (size_t i = 0; i < model_parameters(model); i++) {
@@ -94,7 +95,7 @@ static size_t list_sources(struct model *model, const struct safetensors *weight
                 is_weight ? parameter->weight : moment_of(parameter, kept);
 
             if (is_weight
-                    ? stored && stored->format == tensor.format
+                    ? stored && stored->format == tensor.format && !averages
                     : kept >= model_moments(model) || tensor.cols == 0 || !suffixes[kept])
                 continue;
             sources[count++] = (struct tensor_source) {
@@ -157,11 +158,22 @@ static bool write_answers(const struct progress *progress, const char *dir,
     return ok;
 }
 
+/* Write the model, or its average. */
+static bool write_model(struct model *model, const char *dir, struct error *err)
+{
+    bool ok;
+
+    model_use_average(model, true);
+    ok = model_save(model, dir, err);
+    model_use_average(model, false);
+    return ok;
+}
+
 static bool write_folder(struct model *model, const char *dir, const struct plan *plan,
                          const struct progress *progress,
                          const struct progress_history *history, struct error *err)
 {
-    return file_make_dir(dir, 0777, err) && model_save(model, dir, err) &&
+    return file_make_dir(dir, 0777, err) && write_model(model, dir, err) &&
            (plan->save_only_model ||
             (write_optimizer(model, dir, err) && write_choices(progress, dir, err) &&
              write_answers(progress, dir, err) &&
@@ -338,7 +350,7 @@ static bool load_tensors(struct model *model, const char *dir, bool moments,
     struct safetensors *weights = open_weights(model, dir, err), *kept = NULL;
     bool ok = weights != NULL;
 
-    if (ok && (moments || file_exists(name)))
+    if (ok && (moments || (file_exists(name) && !model_optimizer(model)->averages)))
         ok = (kept = safetensors_open(name, NULL, false, err)) != NULL;
     for (size_t i = 0; ok && i < model_parameters(model); i++) {
         struct parameter *parameter = model_parameter(model, i);
@@ -401,6 +413,7 @@ bool checkpoint_load(struct model *model, const char *name, struct progress *pro
 
 bool checkpoint_load_weights(struct model *model, const char *name, struct error *err)
 {
+    model_loaded_average(model);
     return manifest_check(name, true, model_heartbeat(model), err) &&
            load_tensors(model, name, false, err);
 }

@@ -325,6 +325,15 @@ bool model_read_span(struct model *model, const struct moment_span *span, void *
 void model_write_moment(struct model *model, enum moment moment,
                         const struct parameter *p, const void *from);
 void model_zero_moments(struct model *model); /* those of this rank */
+/* With an optimizer that averages weights: let both start as the weights. */
+void model_start_average(struct model *model);
+/*
+ * With an optimizer that has averaged weights: let the model be their average, or, again,
+ * the weights that are trained, to the bit.  Otherwise do nothing.  Weights that
+ * checkpoint_load_weights loaded are an average.
+ */
+void model_use_average(struct model *model, bool average);
+void model_loaded_average(struct model *model);
 
 /*
  * ---- Torch's view of the trained parameters, train/model/model_torch.c ----

@@ -185,6 +185,8 @@ bool optimizer_step(struct model *model, const struct plan *plan, struct error *
     struct backend *be = model_backend(model);
     static const char key[] = "optimizer step";
 
+    if (optimizer_of(plan)->averages && !model_has_moments(model))
+        model_start_average(model);
     if (optimizer_projects(plan) && !optimizer_refresh(model, plan, err))
         return false;
     if (model_ranks(model) > 1) {

@@ -192,6 +192,28 @@ static void update_projected(struct backend *be, const struct optimizer_update *
         be->ops->adamw(be, &op);
 }
 
+static void update_schedule_free(struct backend *be, const struct optimizer_update *u)
+{
+    const struct plan *plan = u->plan;
+    const struct op_schedule_free op = {
+        .w = u->w,
+        .grad = u->grad,
+        .v = u->moments[MOMENT_1],
+        .z = u->moments[MOMENT_2],
+        .x = u->moments[MOMENT_3],
+        .copy = u->copy,
+        .lr = u->lr_factor,
+        .beta1 = plan->adam_beta1,
+        .beta2 = plan->adam_beta2,
+        .eps = plan->adam_epsilon,
+        .decay = u->decay,
+        .grad_scale = 1,
+        .numbers = u->scalars,
+    };
+
+    be->ops->schedule_free(be, &op);
+}
+
 /* In the order of torch 2.6. */
 static const struct torch_setting adamw_settings[] = {
     { .name = "betas", .value = TORCH_BETAS },
@@ -239,6 +261,7 @@ static const struct optimizer lion = {
     .moments = 1,
     .kinds = { MOMENT_AS_WEIGHT },
     .suffixes = { ".state1" },
+    .reads = "adam_beta1 adam_beta2",
     .update_bytes = 20,
     .update = update_lion,
 };
@@ -246,6 +269,7 @@ static const struct optimizer lion_8bit = {
     .moments = 2,
     .kinds = { MOMENT_CODES, MOMENT_ABSMAX },
     .suffixes = { ".state1", ".absmax1" },
+    .reads = "adam_beta1 adam_beta2",
     .update_bytes = 14,
     .update = update_lion,
 };
@@ -254,6 +278,7 @@ static const struct optimizer adafactor = {
     .moments = 3,
     .kinds = { MOMENT_ROWS, MOMENT_COLUMNS, MOMENT_VECTORS },
     .suffixes = { ".exp_avg_sq_row", ".exp_avg_sq_col", ".exp_avg_sq" },
+    .reads = "",
     .whole = true,
     .update_bytes = 24,
     .update = update_adafactor,
@@ -300,9 +325,19 @@ static const struct optimizer apollo = {
     .update_bytes = 24,
     .update = update_projected,
 };
-static const struct optimizer sgd = { .update_bytes = 12,
-                                      .torch_settings = sgd_settings,
-                                      .update = update_sgd };
+/* The first two suffixes are the names in the state of the package schedulefree. */
+static const struct optimizer schedule_free = {
+    .moments = 3,
+    .kinds = { MOMENT_AS_WEIGHT, MOMENT_AS_WEIGHT, MOMENT_AS_WEIGHT },
+    .suffixes = { ".exp_avg_sq", ".z", ".x" },
+    .divides = true,
+    .averages = true,
+    .update_bytes = 36,
+    .update = update_schedule_free,
+};
+static const struct optimizer sgd = {
+    .reads = "", .update_bytes = 12, .torch_settings = sgd_settings, .update = update_sgd
+};
 
 /* Name, row, whether the library that uses this name stores its moments in our format,
  * and what transformers' Trainer makes of it (trainer_optimizer.py, trainer.py).  The
@@ -327,7 +362,8 @@ static const struct optimizer sgd = { .update_bytes = 12,
     X("paged_lion_32bit", lion, true, TORCH_OTHER)       \
     X("paged_lion_8bit", lion_8bit, true, TORCH_OTHER)   \
     X("adafactor", adafactor, true, TORCH_OTHER)         \
-    X("adamw_anyprecision", adamw, false, TORCH_OTHER)
+    X("adamw_anyprecision", adamw, false, TORCH_OTHER)   \
+    X("schedule_free_adamw", schedule_free, true, TORCH_OTHER)
 
 #define KEYS(X)                                  \
     X("adam_mini", adam_mini, true, TORCH_OTHER) \
@@ -398,6 +434,16 @@ enum torch_variant optimizer_torch_variant(int index)
 const struct optimizer *optimizer_of(const struct plan *plan)
 {
     return rows[plan->optimizer].optimizer;
+}
+
+const char *optimizer_reads(const struct plan *plan)
+{
+    const struct optimizer *optimizer = optimizer_of(plan);
+
+    /* Muon's AdamW updates what is no matrix, which adapters are */
+    if (optimizer == &muon && plan->method == METHOD_LORA && !plan->additional_target)
+        return "";
+    return optimizer->reads ? optimizer->reads : "adam_beta1 adam_beta2 adam_epsilon";
 }
 
 const struct projection_settings *optimizer_projects(const struct plan *plan)

@@ -74,9 +74,13 @@ struct optimizer {
     enum moment_kind kinds[MOMENTS_MAX];
     /* of their tensors in a checkpoint; scratch has none */
     const char *suffixes[MOMENTS_MAX];
-    bool divides; /* by a moment, plus adam_epsilon */
+    bool divides;      /* by a moment, plus adam_epsilon */
+    const char *reads; /* of adam_beta1, adam_beta2 and adam_epsilon; NULL: all */
     /* an update reads a whole parameter, which ranks do not divide then */
     bool whole;
+    /* the run evaluates and saves the average of the weights, which is MOMENT_3;
+     * MOMENT_2 also starts as the weights */
+    bool averages;
     /* offset in the plan of struct projection_settings; 0: it does not project gradients */
     size_t projection;
     /* moved per float32 weight: it, its gradient and its moments are read, all but the
@@ -108,6 +112,9 @@ const struct optimizer *optimizer_of(const struct plan *plan);
 /* Return the name of an index, and whether it is one of optimizer_keys. */
 const char *optimizer_name(int index);
 bool optimizer_has_key(int index);
+/* Return which of adam_beta1, adam_beta2 and adam_epsilon have an effect, separated by
+ * spaces. */
+const char *optimizer_reads(const struct plan *plan);
 /* Return how gradients are projected; NULL: they are not. */
 const struct projection_settings *optimizer_projects(const struct plan *plan);
 /* Return whether some of its moments are codes, in blocks that ranks do not divide. */

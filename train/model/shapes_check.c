@@ -75,6 +75,27 @@ static bool check_projections(const struct plan *plan, struct error *err)
                      optimizer_name(plan->optim));
 }
 
+static bool check_average(const struct plan *plan, struct error *err)
+{
+    const char *name = optimizer_name(plan->optimizer);
+
+    if (plan_ranks(plan) > 1)
+        return error_set(err, ERROR_JOB,
+                         "optim: %s cannot be combined with several ranks, which would "
+                         "have to gather averaged weights",
+                         name);
+    if (plan->schedule == SCHEDULE_REDUCE_ON_PLATEAU)
+        return error_set(err, ERROR_JOB,
+                         "optim: %s requires learning rates that are known in advance, "
+                         "such as lr_scheduler_type: constant, not reduce_lr_on_plateau",
+                         name);
+    return plan->precision.trainable == FORMAT_FP32 ||
+           error_set(err, ERROR_JOB,
+                     "optim: %s requires float32 weights, as with bf16: true: a 16-bit "
+                     "average would not change in late steps",
+                     name);
+}
+
 static bool check_plan(const struct plan *plan, const struct architecture *a,
                        struct error *err)
 {
@@ -89,6 +110,8 @@ static bool check_plan(const struct plan *plan, const struct architecture *a,
             "adapter_name_or_path requires finetuning_type: lora; remove it, or merge "
             "the adapter first (export_dir)");
     if (optimizer_projects(plan) && !plan->external && !check_projections(plan, err))
+        return false;
+    if (optimizer_of(plan)->averages && !plan->external && !check_average(plan, err))
         return false;
     if (optimizer_of(plan)->whole && plan_ranks(plan) > 1 && !plan->external)
         return error_set(err, ERROR_JOB,
