@@ -42,6 +42,7 @@ libkernels_a_SOURCES += %D%/operations.h
 libkernels_a_SOURCES += %D%/ops.h
 libkernels_a_SOURCES += %D%/ops_experts.h
 libkernels_a_SOURCES += %D%/ops.h %D%/ops_delta.h
+libkernels_a_SOURCES += %D%/row_order.h
 libkernels_a_SOURCES += %D%/ops_optimizers.h
 libkernels_a_SOURCES += %D%/ops_dora.h
 libkernels_a_SOURCES += %D%/ops_latent.h

@@ -22,6 +22,7 @@
 #include "kernels/ops_loss.h"
 #include "kernels/ops_noise.h"
 #include "kernels/ops_policy.h"
+#include "kernels/row_order.h"
 #include "kernels/tensor.h"
 #include "precision/scaler.h"
 
@@ -550,17 +551,13 @@ struct quantized {
 /*
  * out (rows, cols) any format = the elements of x, first rounded to `through` (FP32, FP16
  * or BF16), as in the 4-bit layers of a model loaded in that format.
- *   heads, kv_heads  0, or those of a fused q, k, v: x has the rows of the query heads
- *          that share key head 0, of that key head and of its value head, then those of
- *          key head 1 and so on; out has all of q, then k, then v
- *          (train/model/matrix_layout.h).  kv_heads 0: x has the rows of each query head,
- *          then those of its gate; out has all of q, then the gates
+ *   order  of the rows of x, which are those of the file
  */
 struct op_dequantize {
     struct tensor out;
     struct quantized x;
     enum format through;
-    size_t heads, kv_heads;
+    struct row_order order;
 };
 
 /* out = 0 */

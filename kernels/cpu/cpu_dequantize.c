@@ -5,27 +5,6 @@
 #include "kernels/cpu/cpu_vector.h"
 #include "precision/nf4.h"
 
-/* Return the row of `out` that corresponds to row `row` of x. */
-static size_t dequantize_row(const struct op_dequantize *op, size_t row)
-{
-    size_t size, group, unit, at;
-
-    if (op->heads == 0)
-        return row;
-    if (op->kv_heads == 0) {
-        size = op->out.rows / (2 * op->heads);
-        unit = row / size;
-        return (unit % 2 * op->heads + unit / 2) * size + row % size;
-    }
-    group = op->heads / op->kv_heads;
-    size = op->out.rows / (op->heads + 2 * op->kv_heads);
-    unit = row / size / (group + 2);
-    at = row / size % (group + 2);
-    if (at < group)
-        return (unit * group + at) * size + row % size;
-    return (op->heads + (at - group) * op->kv_heads + unit) * size + row % size;
-}
-
 static float dequantize_absmax(const struct quantized *x, size_t block)
 {
     volatile float product; /* volatile forces rounding: no fused operation combines it
@@ -107,7 +86,7 @@ static void dequantize_task(void *context, size_t task, struct pool_worker *work
 
     (void)worker;
     for (; row < last; row++) {
-        void *out = cpu_row(op->out, dequantize_row(op, row));
+        void *out = cpu_row(op->out, row_order_in_model(&op->order, row));
 
         for (size_t i = row * cols, end = i + cols; i < end;) {
             size_t stop = size_min((i / NF4_BLOCK + 1) * NF4_BLOCK, end);

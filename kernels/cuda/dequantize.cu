@@ -18,32 +18,13 @@ template <typename O> struct dequantize_cells {
     view<O> out;
     struct quantized x;
     enum format through;
-    size_t rows, cols, heads, kv_heads;
+    size_t cols;
+    struct row_order order;
 
     template <int n> struct input {
         uint8_t codes[n];
         float absmax;
     };
-
-    __device__ size_t row_of(size_t row) const
-    {
-        size_t size, group, unit, at;
-
-        if (heads == 0)
-            return row;
-        if (kv_heads == 0) {
-            size = rows / (2 * heads);
-            unit = row / size;
-            return (unit % 2 * heads + unit / 2) * size + row % size;
-        }
-        group = heads / kv_heads;
-        size = rows / (heads + 2 * kv_heads);
-        unit = row / size / (group + 2);
-        at = row / size % (group + 2);
-        if (at < group)
-            return (unit * group + at) * size + row % size;
-        return (heads + (at - group) * kv_heads + unit) * size + row % size;
-    }
 
     __device__ float absmax_of(size_t block) const
     {
@@ -85,7 +66,7 @@ template <typename O> struct dequantize_cells {
             if (through == FORMAT_BF16)
                 value[i] = to_float(from_float<bf16>(value[i]));
         }
-        ::store<n>(out.at(row_of(row), col), value);
+        ::store<n>(out.at(row_order_in_model(&order, row), col), value);
     }
 };
 
@@ -95,9 +76,8 @@ static cudaError_t dequantize_typed(const struct cuda_launch *to,
 {
     constexpr int n = 16 / sizeof(O);
     size_t rows = op->out.rows, cols = op->out.cols;
-    dequantize_cells<O> cells = {
-        view_of<O>(op->out), op->x, op->through, rows, cols, op->heads, op->kv_heads
-    };
+    dequantize_cells<O> cells = { view_of<O>(op->out), op->x, op->through, cols,
+                                  op->order };
 
     if (elementwise_is_aligned(op->out, n) && cols % n == 0)
         return elementwise_launch<n, AT_ONCE>(to, cells, rows, cols);

@@ -100,6 +100,19 @@ static const struct shape shapes[] = {
     { 21, 70, 5, 1 },   { 24, 64, 3, 0 },
 };
 
+static struct row_order order_of(const struct shape *s)
+{
+    size_t size;
+
+    if (s->heads == 0)
+        return (struct row_order) { 0 };
+    size = s->rows / (s->kv_heads > 0 ? s->heads + 2 * s->kv_heads : 2 * s->heads);
+    if (s->kv_heads == 0)
+        return (struct row_order) { s->heads, { size, size } };
+    return (struct row_order) { s->kv_heads,
+                                { s->heads / s->kv_heads * size, size, size } };
+}
+
 static void try_shape(struct machines *machines, const struct unit_nf4 *c,
                       const struct placed *p, const struct shape *s, size_t mix)
 {
@@ -109,8 +122,7 @@ static void try_shape(struct machines *machines, const struct unit_nf4 *c,
     const struct op_dequantize op = { .out = out.tensor,
                                       .x = quantized_of(p, mix / 9),
                                       .through = through,
-                                      .heads = s->heads,
-                                      .kv_heads = s->kv_heads };
+                                      .order = order_of(s) };
     struct reference_dequantize r = { .rows = s->rows,
                                       .cols = s->cols,
                                       .heads = s->heads,

@@ -18,6 +18,8 @@ static void fill_file(enum storage storage, uint32_t *file)
     static const size_t by_head[ROWS] = { 0, 1, 4, 5, 8, 9, 2, 3, 6, 7, 10, 11 };
     /* q and gate of the first head, then of the second */
     static const size_t by_pair[ROWS] = { 0, 1, 2, 6, 7, 8, 3, 4, 5, 9, 10, 11 };
+    /* q and k of the first key head, two values and their gates, then of the second */
+    static const size_t by_key[ROWS] = { 0, 2, 4, 5, 8, 9, 1, 3, 6, 7, 10, 11 };
 
     for (uint32_t i = 0; i < ROWS; i++)
         for (uint32_t j = 0; j < COLS; j++)
@@ -25,21 +27,45 @@ static void fill_file(enum storage storage, uint32_t *file)
                 file[j * ROWS + i] = 100 * i + j;
             else
                 file[i * COLS + j] =
-                    100 * (uint32_t)(storage == STORED_HEADS   ? by_head[i]
-                                     : storage == STORED_PAIRS ? by_pair[i]
-                                                               : i) +
+                    100 * (uint32_t)(storage == STORED_HEADS       ? by_head[i]
+                                     : storage == STORED_PAIRS     ? by_pair[i]
+                                     : storage == STORED_KEY_HEADS ? by_key[i]
+                                                                   : i) +
                     j;
 }
 
 static struct matrix_layout layout_of(enum storage storage, size_t item)
 {
-    return (struct matrix_layout) { storage, ROWS, COLS, HEADS, HEADS, item, 0 };
+    const struct model_config config = {
+        .heads = HEADS,
+        .kv_heads = HEADS,
+        .delta = { .heads = 4, .key_heads = 2, .key_size = 1, .value_size = 1 }
+    };
+
+    return (struct matrix_layout) { .storage = storage,
+                                    .rows = ROWS,
+                                    .cols = COLS,
+                                    .order = matrix_layout_order(&config, storage, ROWS),
+                                    .item = item };
+}
+
+/* Return the layout of a column of fp32. */
+static struct matrix_layout column_of(size_t rows, size_t heads, size_t kv_heads)
+{
+    const struct model_config config = { .heads = heads, .kv_heads = kv_heads };
+
+    return (struct matrix_layout) { .storage = STORED_HEADS,
+                                    .rows = rows,
+                                    .cols = 1,
+                                    .order =
+                                        matrix_layout_order(&config, STORED_HEADS, rows),
+                                    .item = sizeof(float) };
 }
 
 static void test_stored_rows_are_in_the_model_s_order(void **state)
 {
     (void)state;
-    for (enum storage s = STORED_ROWS; s <= STORED_PAIRS; s++) {
+    for (enum storage s = STORED_ROWS; s <= STORED_KEY_HEADS; s++) {
         struct matrix_layout layout = layout_of(s, sizeof(uint32_t));
         uint32_t file[ROWS * COLS], rows[ROWS * COLS];
 
@@ -57,7 +83,7 @@ static void test_stored_rows_are_in_the_model_s_order(void **state)
 static void test_stored_scatter_restores_the_file(void **state)
 {
     (void)state;
-    for (enum storage s = STORED_ROWS; s <= STORED_PAIRS; s++) {
+    for (enum storage s = STORED_ROWS; s <= STORED_KEY_HEADS; s++) {
         struct matrix_layout layout = layout_of(s, sizeof(uint32_t));
         uint32_t file[ROWS * COLS], rows[ROWS * COLS], again[ROWS * COLS] = { 0 };
 
@@ -76,7 +102,7 @@ static void test_stored_scatter_restores_the_file(void **state)
 static void test_stored_at_odd_addresses(void **state)
 {
     (void)state;
-    for (enum storage s = STORED_ROWS; s <= STORED_PAIRS; s++) {
+    for (enum storage s = STORED_ROWS; s <= STORED_KEY_HEADS; s++) {
         struct matrix_layout layout = layout_of(s, sizeof(uint16_t));
         uint32_t wide[ROWS * COLS];
         uint16_t narrow[ROWS * COLS], rows[ROWS * COLS];
@@ -128,7 +154,7 @@ static void test_stored_columns_with_others_between(void **state)
 /* A bias counts as a column: it is ordered by head like the rows of its matrix. */
 static void test_stored_biases_are_ordered_by_head(void **state)
 {
-    const struct matrix_layout layout = { STORED_HEADS, 6, 1, 2, 2, sizeof(float), 0 };
+    const struct matrix_layout layout = column_of(6, 2, 2);
     const float file[] = { 0, 2, 4, 1, 3, 5 }; /* q, k, v of two heads of size 1 */
     float bias[6];
 
@@ -141,8 +167,8 @@ static void test_stored_biases_are_ordered_by_head(void **state)
 /* Two query heads for each of two key heads, and three for one. */
 static void test_stored_rows_are_ordered_by_key_head(void **state)
 {
-    const struct matrix_layout two = { STORED_HEADS, 8, 1, 4, 2, sizeof(float), 0 };
-    const struct matrix_layout one = { STORED_HEADS, 5, 1, 3, 1, sizeof(float), 0 };
+    const struct matrix_layout two = column_of(8, 4, 2);
+    const struct matrix_layout one = column_of(5, 3, 1);
     const float file[] = { 0, 1, 4, 6, 2, 3, 5, 7 }, plain[] = { 0, 1, 2, 3, 4 };
     float rows[8], again[8];
 
@@ -156,6 +182,22 @@ static void test_stored_rows_are_ordered_by_key_head(void **state)
     assert_memory_equal(rows, plain, sizeof(plain));
 }
 
+/* Strengths and decays of linear attention: two of each for each of two key heads. */
+static void test_stored_strengths_are_ordered_by_key_head(void **state)
+{
+    const struct model_config config = {
+        .delta = { .heads = 4, .key_heads = 2, .key_size = 8, .value_size = 8 }
+    };
+    const struct row_order order = matrix_layout_order(&config, STORED_KEY_HEADS, 8);
+    const size_t in_model[] = { 0, 1, 4, 5, 2, 3, 6, 7 };
+
+    (void)state;
+    for (size_t i = 0; i < 8; i++) {
+        assert_int_equal(row_order_in_model(&order, i), in_model[i]);
+        assert_int_equal(row_order_in_file(&order, in_model[i]), i);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -165,6 +207,7 @@ int main(void)
         cmocka_unit_test(test_stored_columns_with_others_between),
         cmocka_unit_test(test_stored_biases_are_ordered_by_head),
         cmocka_unit_test(test_stored_rows_are_ordered_by_key_head),
+        cmocka_unit_test(test_stored_strengths_are_ordered_by_key_head),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -73,8 +73,7 @@ static void quantize_matrix(const struct model_config *c, const struct parameter
         .storage = storage_moves_rows(p->stored) ? p->stored : STORED_ROWS,
         .rows = p->rows,
         .cols = p->cols,
-        .heads = c->heads,
-        .kv_heads = c->kv_heads,
+        .order = matrix_layout_order(c, p->stored, p->rows),
         .item = sizeof(*in_file),
     };
 

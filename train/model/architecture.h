@@ -106,6 +106,9 @@ enum storage {
     STORED_HEADS,
     /* rows of a query head, then those of its gate; then those of the next head */
     STORED_PAIRS,
+    /* of linear attention: rows of a key head: q, k, values and gates, or strengths and
+     * decays, of the value heads that share it; then those of the next */
+    STORED_KEY_HEADS,
 };
 
 /* Layout of each matrix in tensors of all experts of a block: [out][in], or [in][out], or
@@ -115,7 +118,7 @@ enum expert_storage { EXPERTS_IN_ROWS, EXPERTS_IN_COLUMNS, EXPERTS_IN_EITHER };
 /* Return whether a file has the same rows in another order. */
 static inline bool storage_moves_rows(enum storage storage)
 {
-    return storage == STORED_HEADS || storage == STORED_PAIRS;
+    return storage >= STORED_HEADS;
 }
 
 /* Keys of config.json for the settings that every transformer has; NULL: no key. */
@@ -234,6 +237,9 @@ struct architecture {
 
     enum norm_kind norm;
     enum storage linear, fused; /* of linear layers; of q, k and v as one matrix */
+    /* of linear attention: the gate is in the matrix of q, k and v, and decays are in that
+     * of strengths, ordered by key head (STORED_KEY_HEADS) */
+    bool fused_delta;
     enum biases qkv_bias, output_bias, mlp_bias;
     struct bias_keys bias_keys;
     enum windows windows;

@@ -7,24 +7,30 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Return the row of the file that holds row i of the model. */
-static size_t file_row(const struct matrix_layout *s, size_t i)
+struct row_order matrix_layout_order(const struct model_config *c, enum storage storage,
+                                     size_t rows)
 {
-    size_t size, group, head, unit, at;
+    const struct linear_attention *delta = &c->delta;
+    size_t size, group;
 
-    if (!storage_moves_rows(s->storage))
-        return i;
-    if (s->storage == STORED_PAIRS) {
-        size = s->rows / (2 * s->heads);
-        head = i / size;
-        return (2 * (head % s->heads) + head / s->heads) * size + i % size;
+    switch (storage) {
+    case STORED_HEADS:
+        size = rows / (c->heads + 2 * c->kv_heads);
+        return (struct row_order) { c->kv_heads,
+                                    { c->heads / c->kv_heads * size, size, size } };
+    case STORED_PAIRS:
+        size = rows / (2 * c->heads);
+        return (struct row_order) { c->heads, { size, size } };
+    case STORED_KEY_HEADS:
+        group = delta->heads / delta->key_heads;
+        if (rows == 2 * delta->heads)
+            return (struct row_order) { delta->key_heads, { group, group } };
+        size = group * delta->value_size;
+        return (struct row_order) { delta->key_heads,
+                                    { delta->key_size, delta->key_size, size, size } };
+    default:
+        return (struct row_order) { 0 };
     }
-    size = s->rows / (s->heads + 2 * s->kv_heads);
-    group = s->heads / s->kv_heads;
-    head = i / size;
-    unit = head < s->heads ? head / group : (head - s->heads) % s->kv_heads;
-    at = head < s->heads ? head % group : group + (head - s->heads) / s->kv_heads;
-    return (unit * (group + 2) + at) * size + i % size;
 }
 
 /* Return the element of a transposed file that is element (i, j) of the model. */
@@ -67,7 +73,8 @@ void matrix_layout_gather(const struct matrix_layout *s, const void *file, size_
                          in + transposed(s, first, j) * s->item, 1, count, s->item);
     else
         for (size_t i = 0; i < count; i++)
-            memcpy(out + i * bytes, in + file_row(s, first + i) * bytes, bytes);
+            memcpy(out + i * bytes, in + row_order_in_file(&s->order, first + i) * bytes,
+                   bytes);
 }
 
 void matrix_layout_scatter(const struct matrix_layout *s, const void *rows, size_t first,
@@ -83,5 +90,6 @@ void matrix_layout_scatter(const struct matrix_layout *s, const void *rows, size
                          s->cols, count, s->item);
     else
         for (size_t i = 0; i < count; i++)
-            memcpy(out + file_row(s, first + i) * bytes, in + i * bytes, bytes);
+            memcpy(out + row_order_in_file(&s->order, first + i) * bytes, in + i * bytes,
+                   bytes);
 }

@@ -3,26 +3,29 @@
  * in the layout that matmuls use.
  *
  * A matrix of the model has `rows` outputs with `cols` elements each; a bias is a column
- * of outputs here. In a file it may be transposed, or its rows may be ordered by key head:
- * there, the query heads that share a key head come first, then that key head and its
- * value head; here, all of q, then k, then v.  Or each query head is followed by its gate;
- * here, all of q come before all gates.
+ * of outputs here. In a file it may be transposed, or its rows may have another order
+ * (kernels/row_order.h).
  */
 #ifndef TRAIN_MODEL_MATRIX_LAYOUT_H
 #define TRAIN_MODEL_MATRIX_LAYOUT_H
 
+#include "kernels/row_order.h"
 #include "train/model/architecture.h"
+#include "train/model/model_config.h"
 
 struct matrix_layout {
     enum storage storage;
     size_t rows, cols; /* of the whole matrix in the model */
-    size_t heads;      /* if rows are moved: those of q, and of k and v */
-    size_t kv_heads;
+    struct row_order order;
     size_t item; /* bytes per element */
     /* of a transposed matrix: elements from a column of the model to the next; 0: rows,
      * so there are no others between them */
     size_t pitch;
 };
+
+/* Return the order of the rows of a linear layer, and of its outputs, in files. */
+struct row_order matrix_layout_order(const struct model_config *config,
+                                     enum storage storage, size_t rows);
 
 /* Copy rows first .. first + count of the model from the bytes of a file, at any
  * address. */

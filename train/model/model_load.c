@@ -45,8 +45,9 @@ struct matrix_layout model_matrix_layout(const struct model *model,
     return (struct matrix_layout) { .storage = p->stored,
                                     .rows = vector ? p->cols : p->rows,
                                     .cols = vector ? 1 : p->cols,
-                                    .heads = model->config->heads,
-                                    .kv_heads = model->config->kv_heads,
+                                    .order =
+                                        matrix_layout_order(model->config, p->stored,
+                                                            vector ? p->cols : p->rows),
                                     .item = item };
 }
 

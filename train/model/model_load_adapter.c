@@ -76,8 +76,7 @@ static bool read_outputs(const struct model *m, const struct model_rows *rows,
         .storage = storage_moves_rows(p->stored) ? p->stored : STORED_ROWS,
         .rows = p->rows,
         .cols = t->rank == 1 ? 1 : t->shape[1],
-        .heads = m->config->heads,
-        .kv_heads = m->config->kv_heads,
+        .order = matrix_layout_order(m->config, p->stored, p->rows),
         .item = format_info(t->format)->bytes,
     };
     struct model_rows part = *rows;

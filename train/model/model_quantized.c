@@ -16,8 +16,7 @@ void model_dequantize(const struct model *model, const struct parameter *p)
         .out = p->copy,
         .x = p->quantized,
         .through = p->dequantized_format,
-        .heads = storage_moves_rows(p->stored) ? model->config->heads : 0,
-        .kv_heads = p->stored == STORED_PAIRS ? 0 : model->config->kv_heads,
+        .order = matrix_layout_order(model->config, p->stored, p->rows),
     };
 
     model->be->ops->dequantize(model->be, &op);
