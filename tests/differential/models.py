@@ -412,6 +412,17 @@ def qwen2_moe(rng):
     return values
 
 
+def qwen3_next(rng):
+    values = qwen2_moe(rng)
+    values |= {"head_dim": rng.choice([8, 16]), "num_hidden_layers": rng.choice([2, 3]),
+               "full_attention_interval": 2, "linear_num_key_heads": 2,
+               "linear_num_value_heads": rng.choice([2, 4]), "linear_key_head_dim": rng.choice([8, 16]),
+               "linear_value_head_dim": rng.choice([4, 12]), "linear_conv_kernel_dim": rng.choice([2, 4]),
+               "rope_parameters": {"rope_type": "default", "rope_theta": rng.choice([50.0, 10000.0]),
+                                   "partial_rotary_factor": rng.choice([0.25, 0.5])}}
+    return values
+
+
 def glm_moe(rng):
     values = olmoe(rng) | {"num_key_value_heads": rng.choice([2, 4]), "head_dim": rng.choice([4, 8])}
     for name in ("num_experts", "num_local_experts"):
@@ -441,7 +452,7 @@ KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi
          "hunyuan_v1_dense": hunyuan,
          "olmo3": olmo3,
          "mixtral": mixtral, "qwen2_moe": qwen2_moe, "qwen3_moe": qwen_moe, "olmoe": olmoe,
-         "glm4_moe": glm_moe, "phimoe": phimoe,
+         "glm4_moe": glm_moe, "phimoe": phimoe, "qwen3_next": qwen3_next,
          "granitemoe": granite_moe, "granitemoeshared": granite_moe_shared}
 
 
@@ -498,6 +509,12 @@ def qwen3_vl(rng):
                    num_position_embeddings=16, deepstack_visual_indexes=[0])
 
 
+def qwen3_vl_moe(rng):
+    text = mrope(rng, qwen_moe(rng) | {"tie_word_embeddings": False}, mrope_interleaved=True)
+    return qwen_vl(rng, text, intermediate_size=12, out_hidden_size=text["hidden_size"],
+                   num_position_embeddings=16, deepstack_visual_indexes=[0])
+
+
 def mistral_text(rng):
     values = mistral(rng) | {"model_type": "mistral"}
     values.pop("layer_types", None) # masks ignore it here, and the cache of generate does not
@@ -523,6 +540,7 @@ TOWERS = {
     "qwen2_5_vl": qwen2_5_vl,
     "qwen2_vl": qwen2_vl,
     "qwen3_vl": qwen3_vl,
+    "qwen3_vl_moe": qwen3_vl_moe,
 }
 
 

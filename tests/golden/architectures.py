@@ -221,6 +221,19 @@ CASES |= {
         num_experts=5, num_experts_per_tok=2, moe_intermediate_size=20,
         shared_expert_intermediate_size=28, linear_num_key_heads=2, linear_num_value_heads=4,
         linear_key_head_dim=8, linear_value_head_dim=12, full_attention_interval=2)),
+    "qwen3_next": ("qwen3_next", dict(
+        QWEN_MOE, num_experts=5, head_dim=16, shared_expert_intermediate_size=36,
+        linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8,
+        linear_value_head_dim=12, full_attention_interval=2)),
+    "qwen3_next-dense": ("qwen3_next", dict(
+        QWEN_MOE, num_hidden_layers=3, num_experts=4, num_experts_per_tok=3, head_dim=8,
+        attention_bias=True, shared_expert_intermediate_size=20, mlp_only_layers=[1],
+        norm_topk_prob=False, tie_word_embeddings=True, output_router_logits=True,
+        router_aux_loss_coef=0.3, linear_num_key_heads=1, linear_num_value_heads=3,
+        linear_key_head_dim=16, linear_value_head_dim=8, linear_conv_kernel_dim=3,
+        layer_types=["full_attention", "linear_attention", "linear_attention"],
+        rope_parameters={"rope_type": "default", "rope_theta": 100.0,
+                         "partial_rotary_factor": 0.5})),
     "qwen3_moe": ("qwen3_moe", dict(QWEN_MOE, num_local_experts=6, head_dim=8, norm_topk_prob=True)),
     "qwen3_moe-dense": ("qwen3_moe", dict(
         QWEN_MOE, num_local_experts=5, num_experts_per_tok=3, head_dim=8, attention_bias=True,
@@ -274,6 +287,7 @@ ADAPTERS = {
     "granitemoeshared-lora": ("granitemoeshared", ["q_proj", "input_linear", "output_linear"], {}),
     "qwen2_moe-lora": ("qwen2_moe", ["q_proj", "v_proj", "gate_proj", "up_proj", "down_proj"], {}),
     "glm4_moe-lora": ("glm4_moe", "all-linear", {}),
+    "qwen3_next-lora": ("qwen3_next", ["in_proj_qkvz", "in_proj_ba", "out_proj", "q_proj"], {}),
     "qwen3_moe-lora": ("qwen3_moe", "all-linear", {}),
     "qwen3_moe-dense-lora": ("qwen3_moe-dense", ["gate_proj", "down_proj"], {}),
 }
@@ -551,7 +565,7 @@ def make(model_type, values, folder):
     fresh.save_pretrained(folder)
     path = os.path.join(folder, "model.safetensors")
     shapes = {name: list(t.shape) for name, t in sorted(load_file(path).items())}
-    offset = 1 if model_type.startswith(("gemma", "nemotron", "qwen3_5")) else 0
+    offset = 1 if model_type.startswith(("gemma", "nemotron", "qwen3_5", "qwen3_next")) else 0
     save_file({n: elements(n, s, offset) for n, s in shapes.items()}, path, {"format": "pt"})
     with open(os.path.join(folder, "config.json")) as file:
         saved = json.load(file)

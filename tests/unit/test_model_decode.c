@@ -56,6 +56,17 @@ static const char qwen3_5_text[] =
     "\"linear_value_head_dim\": 8, \"max_position_embeddings\": 64, "
     "\"full_attention_interval\": 2, \"initializer_range\": 0.2}";
 
+/* The same with experts, and with q, k, v and gates in one matrix. */
+static const char qwen3_next_text[] =
+    "{\"model_type\": \"qwen3_next\", \"vocab_size\": 97, \"hidden_size\": "
+    "48,\"intermediate_size\": 32, \"moe_intermediate_size\": 20, \"num_hidden_layers\": 4, "
+    "\"num_attention_heads\": 4,\"num_key_value_heads\": 2, \"head_dim\": 16, "
+    "\"num_experts\": 6, \"num_experts_per_tok\": 2, "
+    "\"shared_expert_intermediate_size\": 24, \"linear_num_key_heads\": 2, "
+    "\"linear_num_value_heads\": 4, \"linear_key_head_dim\": 16, "
+    "\"linear_value_head_dim\": 8, \"max_position_embeddings\": 64, "
+    "\"full_attention_interval\": 2, \"initializer_range\": 0.2}";
+
 /* Learned positions. */
 static const char gpt2_text[] =
     "{\"model_type\": \"gpt2\", \"vocab_size\": 97, \"n_embd\": 48, \"n_layer\": "
@@ -170,9 +181,9 @@ static void check_generation(struct unit_model *u, double near)
 
 static void test_generation_matches_the_forward_pass(void **state)
 {
-    static const char *const texts[] = { config_text, windowed_text, qwen3_text,
-                                         gemma2_text, gemma3_text,   gpt2_text,
-                                         qwen3_5_text };
+    static const char *const texts[] = { config_text,  windowed_text,  qwen3_text,
+                                         gemma2_text,  gemma3_text,    gpt2_text,
+                                         qwen3_5_text, qwen3_next_text };
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(texts); i++) {

@@ -111,6 +111,19 @@ static const enum module qwen3_5_order[] = { MODULE_DT_BIAS,
                                              MODULE_NORM2,
                                              MODULES };
 
+/* With layers of linear attention, and dense blocks. */
+static const enum module qwen3_next_order[] = {
+    MODULE_DT_BIAS,   MODULE_A_LOG,       MODULE_CONV,
+    MODULE_IN_QKV,    MODULE_IN_B,        MODULE_V_NORM,
+    MODULE_OUT,       MODULE_Q,           MODULE_K,
+    MODULE_V,         MODULE_O,           MODULE_Q_NORM,
+    MODULE_K_NORM,    MODULE_ROUTER,      MODULE_EXPERT_GATE,
+    MODULE_EXPERT_UP, MODULE_EXPERT_DOWN, MODULE_SHARED_GATE,
+    MODULE_SHARED_UP, MODULE_SHARED_DOWN, MODULE_SHARED_ROUTER,
+    MODULE_GATE,      MODULE_UP,          MODULE_DOWN,
+    MODULE_NORM1,     MODULE_NORM2,       MODULES
+};
+
 #define HEAD_NORMS \
     [MODULE_Q_NORM] = "self_attn.q_norm", [MODULE_K_NORM] = "self_attn.k_norm"
 #define QWEN_EXPERTS                                                                \
@@ -127,6 +140,11 @@ static const enum module qwen3_5_order[] = { MODULE_DT_BIAS,
     [MODULE_EXPERT_GATE] = "block_sparse_moe.experts.*.w1", \
     [MODULE_EXPERT_UP] = "block_sparse_moe.experts.*.w3",   \
     [MODULE_EXPERT_DOWN] = "block_sparse_moe.experts.*.w2"
+#define QWEN_SHARED                                       \
+    [MODULE_SHARED_GATE] = "mlp.shared_expert.gate_proj", \
+    [MODULE_SHARED_UP] = "mlp.shared_expert.up_proj",     \
+    [MODULE_SHARED_DOWN] = "mlp.shared_expert.down_proj", \
+    [MODULE_SHARED_ROUTER] = "mlp.shared_expert_gate"
 #define QWEN_TENSORS \
     .gate_up_tensor = "mlp.experts.gate_up_proj", .down_tensor = "mlp.experts.down_proj"
 #define GRANITE_EXPERTS                                            \
@@ -196,11 +214,7 @@ const struct architecture expert_architectures[] = {
       NO_PADDING,
       .order = experts_order,
       .norm_eps = 1e-6,
-      .paths = { LLAMA_PATHS, LLAMA_NORM2,
-                 QWEN_EXPERTS, [MODULE_SHARED_GATE] = "mlp.shared_expert.gate_proj",
-                 [MODULE_SHARED_UP] = "mlp.shared_expert.up_proj",
-                 [MODULE_SHARED_DOWN] = "mlp.shared_expert.down_proj",
-                 [MODULE_SHARED_ROUTER] = "mlp.shared_expert_gate" },
+      .paths = { LLAMA_PATHS, LLAMA_NORM2, QWEN_EXPERTS, QWEN_SHARED },
       .qkv_bias = BIASES_BY_DEFAULT,
       .bias_keys.qkv = "qkv_bias",
       .experts = { .count_key = "num_experts",
@@ -230,6 +244,35 @@ const struct architecture expert_architectures[] = {
                    .count = 128,
                    .chosen = 8,
                    .size = 768,
+                   .aux_coefficient = 0.001,
+                   .some_dense = true } },
+    { .model_type = "qwen3_next",
+      EXPERTS_BASE,
+      NO_PADDING,
+      .kept = "mtp.",
+      .order = qwen3_next_order,
+      .norm = NORM_RMS_1,
+      .norm_eps = 1e-6,
+      .paths = { LLAMA_PATHS, LLAMA_NORM2, HEAD_NORMS, QWEN_EXPERTS,
+                 QWEN_SHARED, [MODULE_IN_QKV] = "linear_attn.in_proj_qkvz",
+                 [MODULE_IN_B] = "linear_attn.in_proj_ba", DELTA_REST },
+      .qkv_bias = BIASES_FROM_CONFIG,
+      .output_bias = BIASES_FROM_CONFIG,
+      .head_size = 256,
+      .rotary = 0.25,
+      .linear_interval = 4,
+      .fused_delta = true,
+      .gated_attention = true,
+      .experts = { .count_key = "num_experts",
+                   .size_key = "moe_intermediate_size",
+                   .shared_size_key = "shared_expert_intermediate_size",
+                   .normalize_key = "norm_topk_prob",
+                   .normalizes = true,
+                   QWEN_TENSORS,
+                   .count = 512,
+                   .chosen = 10,
+                   .size = 512,
+                   .shared_size = 512,
                    .aux_coefficient = 0.001,
                    .some_dense = true } },
     /* the text model of qwen3_vl_moe; its files of 2025 have transposed experts */
@@ -268,11 +311,7 @@ const struct architecture expert_architectures[] = {
       .norm = NORM_RMS_1,
       .norm_eps = 1e-6,
       .paths = { LLAMA_FRAME, LLAMA_QKV, LLAMA_O, LLAMA_NORM2, HEAD_NORMS,
-                 LINEAR_ATTENTION,
-                 QWEN_EXPERTS, [MODULE_SHARED_GATE] = "mlp.shared_expert.gate_proj",
-                 [MODULE_SHARED_UP] = "mlp.shared_expert.up_proj",
-                 [MODULE_SHARED_DOWN] = "mlp.shared_expert.down_proj",
-                 [MODULE_SHARED_ROUTER] = "mlp.shared_expert_gate" },
+                 LINEAR_ATTENTION, QWEN_EXPERTS, QWEN_SHARED },
       .qkv_bias = BIASES_FROM_CONFIG,
       .output_bias = BIASES_FROM_CONFIG,
       .head_size = 256,

@@ -34,9 +34,11 @@ extern const enum module llama_order[];
 #define LINEAR_ATTENTION                                                              \
     [MODULE_IN_QKV] = "linear_attn.in_proj_qkv",                                      \
     [MODULE_IN_Z] = "linear_attn.in_proj_z", [MODULE_IN_B] = "linear_attn.in_proj_b", \
-    [MODULE_IN_A] = "linear_attn.in_proj_a", [MODULE_CONV] = "linear_attn.conv1d",    \
-    [MODULE_A_LOG] = "linear_attn.A_log", [MODULE_DT_BIAS] = "linear_attn.dt_bias",   \
-    [MODULE_V_NORM] = "linear_attn.norm", [MODULE_OUT] = "linear_attn.out_proj"
+    [MODULE_IN_A] = "linear_attn.in_proj_a", DELTA_REST
+#define DELTA_REST                                                                  \
+    [MODULE_CONV] = "linear_attn.conv1d", [MODULE_A_LOG] = "linear_attn.A_log",     \
+    [MODULE_DT_BIAS] = "linear_attn.dt_bias", [MODULE_V_NORM] = "linear_attn.norm", \
+    [MODULE_OUT] = "linear_attn.out_proj"
 #define LLAMA_PATHS LLAMA_FRAME, LLAMA_QKV, LLAMA_O, LLAMA_MLP
 #define LLAMA_NORM2 [MODULE_NORM2] = "post_attention_layernorm"
 

@@ -108,6 +108,7 @@ static void dims_experts(struct shapes_builder *m, const struct model_config *c)
 static void dims_mixers(struct shapes_builder *m, const struct model_config *c)
 {
     const struct linear_attention *delta = &c->delta;
+    const bool fused = c->architecture->fused_delta;
     size_t *d = m->dims;
 
     d[DIM_Q_GATE] = (c->architecture->gated_attention ? 2 : 1) * d[DIM_Q];
@@ -117,6 +118,8 @@ static void dims_mixers(struct shapes_builder *m, const struct model_config *c)
     if (!c->linear)
         return;
     d[DIM_CONV] = linear_attention_columns(delta);
+    d[DIM_IN_QKV] = d[DIM_CONV] + (fused ? linear_attention_values(delta) : 0);
+    d[DIM_IN_B] = (fused ? 2 : 1) * delta->heads;
     d[DIM_TAPS] = delta->taps;
     d[DIM_VALUE_HEADS] = delta->heads;
     d[DIM_VALUE] = delta->value_size;

@@ -56,6 +56,8 @@ enum dim {
     DIM_VALUE_HEADS,
     DIM_VALUE,
     DIM_STATE,
+    DIM_IN_QKV,    /* DIM_CONV, and with the gates if one matrix has both */
+    DIM_IN_B,      /* heads of the values, and twice with the decays */
     DIM_CHUNKS,    /* of the largest batch */
     DIM_DCHUNKS,   /* the same on a GPU */
     DIM_SLOTS,     /* sequences of the cache, */

@@ -157,7 +157,9 @@ static enum storage storage_of(const struct shapes_builder *m,
 
     if (p->module == MODULE_Q && a->gated_attention && p->part != PART_LORA_A)
         return STORED_PAIRS;
-
+    if ((p->module == MODULE_IN_QKV || p->module == MODULE_IN_B) && a->fused_delta &&
+        p->part != PART_LORA_A)
+        return STORED_KEY_HEADS;
     if (!module_is_linear(p->module) || p->part == PART_LORA_A ||
         (p->part != PART_WEIGHT && storage == STORED_COLUMNS))
         return STORED_ROWS;
