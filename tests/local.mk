@@ -131,6 +131,7 @@ unit_tests += %D%/unit/test_estimate
 unit_tests += %D%/unit/test_golden_lora
 unit_tests += %D%/unit/test_vocabulary_growth
 unit_tests += %D%/unit/test_evaluation
+unit_tests += %D%/unit/test_expert_config
 unit_tests += %D%/unit/test_generate
 unit_tests += %D%/unit/test_generation_target
 unit_tests += %D%/unit/test_jinja

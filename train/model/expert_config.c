@@ -27,8 +27,9 @@ static size_t read_size(const struct reader *r, const char *key, size_t default_
         value = json_get_int(r->root, key, value, r->file, r->err);
     if (value >= least && value <= SIZE_VALUE_MAX)
         return (size_t)value;
-    error_set(r->err, ERROR_DATA, "%s: %s must be a number from %lld to %lld", r->file,
-              key, (long long)least, (long long)SIZE_VALUE_MAX);
+    error_set(r->err, ERROR_DATA, "%s: %s must be a number from %lld to %lld, not %lld",
+              r->file, key, (long long)least, (long long)SIZE_VALUE_MAX,
+              (long long)value);
     return (size_t)least;
 }
 
@@ -72,7 +73,8 @@ static void read_layers(const struct reader *r, const struct expert_columns *row
     out->sparse_layers = sparse;
     if (sparse == 0)
         error_set(r->err, ERROR_DATA,
-                  "%s: no layer has experts, according to %s; this is not supported",
+                  "%s: %s must leave a layer with experts; a model without them has "
+                  "another model_type",
                   r->file,
                   row->first_dense_key ? row->first_dense_key
                                        : "mlp_only_layers and decoder_sparse_step");
@@ -92,14 +94,15 @@ static void read_groups(const struct reader *r, struct model_config *out)
                   "%zu must be 1 or more",
                   r->file, groups, out->experts, kept);
     else if (out->experts / groups < 2)
-        error_set(r->err, ERROR_DATA, "%s: n_group %zu leaves one expert in each group",
-                  r->file, groups);
+        error_set(r->err, ERROR_DATA,
+                  "%s: n_group must be at most %zu, half the number of experts, not %zu",
+                  r->file, out->experts / 2, groups);
     else if (out->chosen_experts > kept * (out->experts / groups))
         error_set(
             r->err, ERROR_DATA,
-            "%s: num_experts_per_tok %zu is more than the experts of topk_group %zu "
-            "groups",
-            r->file, out->chosen_experts, kept);
+            "%s: num_experts_per_tok must be at most %zu, the experts of topk_group %zu "
+            "groups, not %zu",
+            r->file, kept * (out->experts / groups), kept, out->chosen_experts);
     out->expert_groups = groups;
     out->expert_groups_kept = kept;
 }
@@ -149,15 +152,25 @@ static void check(const struct reader *r, const struct model_config *c)
                       off[i]);
     if (c->architecture->experts.some_dense &&
         json_is_true(json_object_get(r->root, "use_sliding_window")))
-        error_set(r->err, ERROR_DATA, "%s: use_sliding_window is not supported", r->file);
-    if (c->experts > EXPERTS_MAX)
-        error_set(r->err, ERROR_DATA, "%s: %zu experts are not supported, only up to %d",
-                  r->file, c->experts, EXPERTS_MAX);
-    if (c->chosen_experts > c->experts || c->chosen_experts > EXPERTS_CHOSEN_MAX)
         error_set(r->err, ERROR_DATA,
-                  "%s: num_experts_per_tok must be from 1 to the number of experts, and "
-                  "at most %d, not %zu",
-                  r->file, EXPERTS_CHOSEN_MAX, c->chosen_experts);
+                  "%s: use_sliding_window is not supported for a model with experts; set "
+                  "it to false, which is the same for samples that are no longer than "
+                  "sliding_window",
+                  r->file);
+    if (c->experts > EXPERTS_MAX)
+        error_set(r->err, ERROR_DATA,
+                  "%s: %s must be at most %d, not %zu: more experts are not supported; "
+                  "train the model with another program (trainspool: {target: external})",
+                  r->file, count_key(r, c->architecture->experts.count_key), EXPERTS_MAX,
+                  c->experts);
+    if (c->chosen_experts > c->experts || c->chosen_experts > EXPERTS_CHOSEN_MAX)
+        error_set(
+            r->err, ERROR_DATA,
+            "%s: num_experts_per_tok must be at most %zu, not %zu: %s", r->file,
+            c->experts < EXPERTS_CHOSEN_MAX ? c->experts : (size_t)EXPERTS_CHOSEN_MAX,
+            c->chosen_experts,
+            c->chosen_experts > c->experts ? "there are no more experts"
+                                           : "more experts of a token are not supported");
 }
 
 void expert_config_read(const json_t *root, const char *file, struct arena *arena,
