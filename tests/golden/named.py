@@ -67,7 +67,8 @@ gpt_oss hunyuan hunyuan_small hy3 hy_dense_1_8b hy_dense_7b index intern2 lfm2 m
 moonlight olmo phi_small seed_oss starchat telechat2 youtu yuan
 dots_ocr ernie_vl gemma3n glm4_5v glm4v glm_ocr granite3_vision intern_s1 intern_vl keye_vl kimi_vl lfm2_vl llama4
 llava llava_next llava_next_llama3 llava_next_mistral llava_next_qwen llava_next_video llava_next_video_mistral
-llava_next_video_yi llava_next_yi mimo_vl minicpm_o minicpm_v minicpm_v_4_6 ministral3 mllama paligemma
+llava_next_video_yi llava_next_yi mimo_vl minicpm_o minicpm_v minicpm_v_4_6 ministral3 mllama moss_vl
+paligemma
 paligemma_chat pixtral qwen2_audio qwen2_omni qwen2_vl qwen3_5 qwen3_5_nothink qwen3_6 qwen3_omni
 qwen3_omni_nothink qwen3_vl qwen3_vl_nothink video_llava yi_vl youtu_vl""".split()
 

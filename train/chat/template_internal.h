@@ -20,6 +20,7 @@ struct chat_template {
     const char *function;    /* an answer that calls functions; NULL: same as assistant */
     const char *observation; /* the results of functions; NULL: same as user */
     const char *tools;       /* format of functions, in template_tools.c; NULL: default */
+    bool trims_tools; /* they lose the newlines before them without a system message */
     const char *default_system;
     bool system_in_question; /* the system message is part of the first question */
     bool reasons;            /* answers start with their thoughts, which may be empty */

@@ -117,6 +117,7 @@ const struct chat_template media_templates[] = {
       .default_system = "You are a helpful assistant." },
     { .name = "ministral3", MINISTRAL_ROWS },
     { .name = "mllama", LLAMA3_ROWS, .document_end = "<|eot_id|>" },
+    { .name = "moss_vl", REPLACES_EOS("<|im_end|>"), QWEN_ROWS, .trims_tools = true },
     { .name = "paligemma",
       .prefix = BOS,
       .system = CONTENT,

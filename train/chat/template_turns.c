@@ -74,6 +74,25 @@ struct encoder {
     struct error *err;
 };
 
+/* Describe the tools after the system message. */
+static bool add_tools(struct encoder *encoder, const struct message *tools)
+{
+    struct text described;
+    size_t newlines;
+    bool ok;
+
+    if (encoder->system.len > 0 || !encoder->chat->trims_tools)
+        return template_tools_describe(encoder->chat, tools, &encoder->system,
+                                       encoder->err);
+    text_init(&described, 0);
+    ok = template_tools_describe(encoder->chat, tools, &described, encoder->err);
+    newlines = ok ? strspn(described.data, "\n") : 0;
+    if (ok)
+        text_add(&encoder->system, described.data + newlines, described.len - newlines);
+    text_clear(&described);
+    return ok;
+}
+
 /* Read the system message: of the conversation, or else of the job, or else of the
  * template; the tools follow it. */
 static bool read_head(struct encoder *encoder)
@@ -90,8 +109,7 @@ static bool read_head(struct encoder *encoder)
         text_adds(&encoder->system, default_value);
     else if (encoder->chat->default_system)
         text_adds(&encoder->system, encoder->chat->default_system);
-    return !tools ||
-           template_tools_describe(encoder->chat, tools, &encoder->system, encoder->err);
+    return !tools || add_tools(encoder, tools);
 }
 
 const char *const *template_thought_tags(const struct chat_template *chat)
