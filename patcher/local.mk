@@ -44,6 +44,7 @@ libpatcher_a_SOURCES += %D%/import/import_axolotl_loss.c
 libpatcher_a_SOURCES += %D%/import/import_axolotl_preference.c
 libpatcher_a_SOURCES += %D%/import/import_axolotl_reinforcement.c
 libpatcher_a_SOURCES += %D%/import/import_axolotl_saving.c
+libpatcher_a_SOURCES += %D%/import/import_axolotl_tokens.c
 libpatcher_a_SOURCES += %D%/import/import_data.c
 libpatcher_a_SOURCES += %D%/import/import_report.c
 libpatcher_a_SOURCES += %D%/import/import_script.c

@@ -35,7 +35,6 @@ static const struct import_copy copies[] = {
     { "max_grad_norm", "max_grad_norm", NULL },
     { "seed", "seed", NULL },
     { "neftune_noise_alpha", "neftune_noise_alpha", NULL },
-    { "tokens", "add_tokens", NULL },
     { "output_dir", "output_dir", NULL },
     { "logging_steps", "logging_steps", NULL },
     { "save_total_limit", "save_total_limit", NULL },
@@ -497,27 +496,6 @@ static void import_schedule(struct importing *im)
                             "not a key of Axolotl; its name is adam_epsilon");
 }
 
-static void import_special_tokens(struct importing *im)
-{
-    const struct entry *tokens = import_find(im, "special_tokens");
-    const struct node *map = tokens ? node_value(tokens->value) : NULL;
-
-    for (size_t i = 0; map && map->kind == NODE_MAP && i < map->count; i++) {
-        const char *name = map->entries[i].key->text;
-        bool pads = strcmp(name, "pad_token") == 0;
-
-        import_add_outcome(
-            im, &map->entries[i],
-            &(struct import_key) {
-                .name = arena_printf(im->arena, "special_tokens.%s", name),
-                .outcome = pads ? IMPORT_IDLE : IMPORT_DIFFERS,
-                .why =
-                    pads ? "no padding: samples are packed without gaps"
-                         : "the model's own tokens are used; if this one differs, change "
-                           "it in tokenizer_config.json" });
-    }
-}
-
 /* Keys that Axolotl refuses together (schemas/validation.py).  The job has the first. */
 static const struct exclusive {
     const char *key, *other;
@@ -578,7 +556,7 @@ bool import_axolotl(struct importing *im)
     import_optimizer(im);
     import_schedule(im);
     import_axolotl_saving(im);
-    import_special_tokens(im);
+    import_axolotl_tokens(im);
     import_copies(im, copies, TS_COUNT(copies));
     for (size_t i = 0; i < TS_COUNT(default_values); i++)
         import_set_default(im, default_values[i].to, default_values[i].from,

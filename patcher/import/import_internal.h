@@ -197,6 +197,8 @@ void import_axolotl_batch(struct importing *im);
 void import_axolotl_packing(struct importing *im, bool is_text);
 /* Import saving, resuming, evaluation and the best model. */
 void import_axolotl_saving(struct importing *im);
+/* Import tokens and special_tokens. */
+void import_axolotl_tokens(struct importing *im);
 extern const struct import_group import_axolotl_groups[];
 extern const size_t import_axolotl_group_count;
 

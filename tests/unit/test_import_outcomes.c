@@ -22,11 +22,15 @@ static void test_import_reports_every_key(void **state)
         { "unheard_of", IMPORT_DIFFERS },
         { "special_tokens.pad_token", IMPORT_IDLE },
         { "special_tokens.eos_token", IMPORT_DIFFERS },
+        { "special_tokens.additional_special_tokens", IMPORT_DIFFERS },
+        { "tokens.bos_token", IMPORT_DIFFERS }, /* as files of 2023 have them */
+        { "tokens.pad_token", IMPORT_IDLE },
     };
     static const char source[] =
         "base_model: m\ndatasets: [{path: a/b, type: alpaca, shards: 4}]\n"
         "wandb_project: mine\nload_in_4bit: true\nload_in_8bit: false\nfp16:\n"
-        "unheard_of: {a: 1}\nspecial_tokens: {pad_token: <p>, eos_token: <e>}\n";
+        "unheard_of: {a: 1}\nspecial_tokens: {pad_token: <p>, eos_token: <e>, "
+        "additional_special_tokens: [<a>]}\ntokens: {bos_token: <s>, pad_token: <p>}\n";
     struct trial trial = trial_new("f.yml", source, strlen(source));
 
     (void)state;
