@@ -474,7 +474,7 @@ struct op_distill {
  *   ORPO     - l[C] - beta log s(l[C] - log(1 - exp l[C]) - l[R] + log(1 - exp l[R]))
  *   SimPO    - log s(beta (l[C] - l[R]) - margin)
  *   plus ftx times the mean of the chosen answer's losses.
- *   KTO      kernels/ops_loss.h
+ *   KTO, reward    kernels/ops_loss.h
  * As LLaMA-Factory (train/dpo/trainer.py) and TRL's dpo_loss; IPO: Azar et al., 2023,
  * ORPO: Hong et al., 2024, SimPO: Meng et al., 2024, e: Mitchell, "A note on DPO with
  * noisy preferences", 2023.
@@ -498,7 +498,8 @@ enum preference_loss {
     PREFERENCE_IPO,
     PREFERENCE_ORPO,
     PREFERENCE_SIMPO,
-    PREFERENCE_KTO
+    PREFERENCE_KTO,
+    PREFERENCE_REWARD
 };
 enum preference_value {
     PREFERENCE_LOSS,
@@ -516,6 +517,8 @@ struct op_preference {
     enum preference_loss kind;
     float beta, ftx, smoothing, margin;
     float chosen_weight, rejected_weight; /* of KTO */
+    float center;                         /* of a reward */
+    const float *scale; /* factor of the weights, in the backend's memory; NULL: 1 */
 };
 
 /* out = a + b, any of the three formats each, same shape; out may be a or b */

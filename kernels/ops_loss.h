@@ -35,4 +35,15 @@ enum feedback_value {
     FEEDBACK_KL          /* k */
 };
 
+/*
+ * PREFERENCE_REWARD of op_preference: the loss of a reward model, which gives each answer
+ * one score (Bradley and Terry, 1952; Ouyang et al., "Training language models to follow
+ * instructions with human feedback", 2022).  losses[n] are scores, and l[s] is the sum of
+ * those of sequence s, of which one row has a target.
+ *   - log s(l[C] - l[R]) + center (l[C] + l[R])^2
+ * weights[n] are the derivatives by the scores, times *scale.  The rewards of a pair are l[C] and l[R].
+ * As LLaMA-Factory (train/rm/trainer.py); center: TRL's center_rewards_coefficient
+ * (Eisenstein et al., "Helping or Herding?", 2023).
+ */
+
 #endif

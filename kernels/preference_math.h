@@ -84,6 +84,7 @@ PAIR_CALL struct pair_loss pair_by_difference(const struct op_preference *op, do
         break;
     case PREFERENCE_ORPO:
     case PREFERENCE_KTO:
+    case PREFERENCE_REWARD:
         break;
     }
     out.rejected = -out.chosen;
@@ -131,6 +132,26 @@ PAIR_CALL struct pair pair_of(const struct op_preference *op, struct pair_answer
     out.numbers[PREFERENCE_LOGP_REJECTED] = l2;
     out.chosen = ftx / rows - loss.chosen / by;
     out.rejected = -loss.rejected / by2;
+    return out;
+}
+
+/* ---- Rewards ---- */
+
+/* The losses of both answers are their scores. */
+PAIR_CALL struct pair pair_of_scores(const struct op_preference *op,
+                                     struct pair_answer chosen,
+                                     struct pair_answer rejected)
+{
+    double x = chosen.losses - rejected.losses, sum = chosen.losses + rejected.losses;
+    double center = (double)op->center, slope = pair_logistic(-x);
+    struct pair out;
+
+    out.numbers[PREFERENCE_LOSS] = pair_softplus(-x) + center * sum * sum;
+    out.numbers[PREFERENCE_CHOSEN] = chosen.losses;
+    out.numbers[PREFERENCE_REJECTED] = rejected.losses;
+    out.numbers[PREFERENCE_LOGP_CHOSEN] = out.numbers[PREFERENCE_LOGP_REJECTED] = 0;
+    out.chosen = 2 * center * sum - slope;
+    out.rejected = 2 * center * sum + slope;
     return out;
 }
 

@@ -22,6 +22,7 @@ static struct pair_answer answer_of(const struct op_preference *op, size_t run)
 
 static void set_weights(const struct op_preference *op, size_t run, double weight)
 {
+    weight *= op->scale ? (double)*op->scale : 1;
     for (int32_t n = op->offsets[run]; n < op->offsets[run + 1]; n++)
         op->weights[n] = op->targets[n] < 0 ? 0 : (float)weight;
 }
@@ -53,9 +54,12 @@ static void pair_task(void *context, size_t task, struct pool_worker *worker)
             op->weights[n] = 0;
         return;
     }
-    pair = op->kind == PREFERENCE_KTO
-               ? feedback_pair(op, task)
-               : pair_of(op, answer_of(op, 2 * task), answer_of(op, 2 * task + 1));
+    if (op->kind == PREFERENCE_KTO)
+        pair = feedback_pair(op, task);
+    else if (op->kind == PREFERENCE_REWARD)
+        pair = pair_of_scores(op, answer_of(op, 2 * task), answer_of(op, 2 * task + 1));
+    else
+        pair = pair_of(op, answer_of(op, 2 * task), answer_of(op, 2 * task + 1));
     for (size_t i = 0; i < PREFERENCE_VALUES; i++)
         ((float *)op->pairs.data)[task * op->pairs.stride + i] = (float)pair.numbers[i];
     set_weights(op, 2 * task, pair.chosen);

@@ -57,12 +57,13 @@ __device__ static feedback sum_feedback(const op_preference &op, double *room)
 __device__ static void store(const op_preference &op, const pair &found, float *weights)
 {
     float *out = (float *)op.pairs.data + blockIdx.x * op.pairs.stride;
+    double scale = op.scale ? (double)*op.scale : 1;
 
 #pragma unroll
     for (int i = 0; i < PREFERENCE_VALUES; i++)
         out[i] = (float)found.numbers[i];
-    weights[0] = (float)found.chosen;
-    weights[1] = (float)found.rejected;
+    weights[0] = (float)(found.chosen * scale);
+    weights[1] = (float)(found.rejected * scale);
 }
 
 static __global__ void __launch_bounds__(PAIR_THREADS)
@@ -81,6 +82,8 @@ static __global__ void __launch_bounds__(PAIR_THREADS)
         if (op.kind == PREFERENCE_KTO)
             store(op, feedback_of(&op, chosen, feedback_is_good(&op, blockIdx.x), &all),
                   weights);
+        else if (op.kind == PREFERENCE_REWARD)
+            store(op, pair_of_scores(&op, chosen, rejected), weights);
         else
             store(op, pair_of(&op, chosen, rejected), weights);
     }

@@ -436,6 +436,8 @@ void double_preference(struct backend *be, const struct op_preference *op)
         .ftx = (double)op->ftx,
         .smoothing = (double)op->smoothing,
         .margin = (double)op->margin,
+        .center = (double)op->center,
+        .scale = op->scale ? (double)*op->scale : 0,
         .chosen_weight = (double)op->chosen_weight,
         .rejected_weight = (double)op->rejected_weight,
         .out = room(be, numbers_of(op->pairs)),

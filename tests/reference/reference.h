@@ -201,7 +201,8 @@ struct reference_preference {
     const double *losses, *reference;
     const int32_t *targets, *offsets;
     enum preference_loss kind;
-    double beta, ftx, smoothing, margin;
+    double beta, ftx, smoothing, margin, center;
+    double scale; /* of the weights; 0: 1 */
     double *out, *weights;
 };
 void reference_preference(const struct reference_preference *r);

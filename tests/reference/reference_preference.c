@@ -69,6 +69,10 @@ static double loss_of(const struct reference_preference *r, const double l[2], d
         slopes[0] = -beta * s(-x);
         slopes[1] = beta * s(-x);
         return -log_s(x);
+    case PREFERENCE_REWARD: /* l are minus the scores */
+        slopes[0] = s(l[0] - l[1]) + 2 * r->center * (l[0] + l[1]);
+        slopes[1] = -s(l[0] - l[1]) + 2 * r->center * (l[0] + l[1]);
+        return -log_s(l[1] - l[0]) + r->center * pow(l[0] + l[1], 2);
     case PREFERENCE_KTO:
         break;
     }
@@ -89,7 +93,7 @@ static void refer_pair(const struct reference_preference *r, size_t pair)
 
         l[i] = -sum / divisor;
         d[i] = referred / divisor - sum / divisor;
-        reward[i] = r->beta * d[i];
+        reward[i] = r->kind == PREFERENCE_REWARD ? sum : r->beta * d[i];
     }
     loss = loss_of(r, l, d[0] - d[1], slopes);
     if (count[0] > 0)
@@ -97,8 +101,8 @@ static void refer_pair(const struct reference_preference *r, size_t pair)
     out[PREFERENCE_LOSS] = loss;
     out[PREFERENCE_CHOSEN] = reward[0];
     out[PREFERENCE_REJECTED] = reward[1];
-    out[PREFERENCE_LOGP_CHOSEN] = l[0];
-    out[PREFERENCE_LOGP_REJECTED] = l[1];
+    out[PREFERENCE_LOGP_CHOSEN] = r->kind == PREFERENCE_REWARD ? 0 : l[0];
+    out[PREFERENCE_LOGP_REJECTED] = r->kind == PREFERENCE_REWARD ? 0 : l[1];
     for (size_t i = 0; i < 2; i++)
         for (int32_t n = r->offsets[2 * pair + i]; n < r->offsets[2 * pair + i + 1]; n++)
             if (r->targets[n] >= 0)
@@ -158,4 +162,6 @@ void reference_preference(const struct reference_preference *r)
         return;
     for (size_t pair = 0; pair < r->pairs; pair++)
         refer_pair(r, pair);
+    for (size_t n = 0; r->scale > 0 && n < r->rows; n++)
+        r->weights[n] *= r->scale;
 }

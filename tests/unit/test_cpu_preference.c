@@ -20,21 +20,24 @@ struct setting {
     enum preference_loss kind;
     float beta, ftx, smoothing, margin;
     float chosen_weight, rejected_weight;
+    float center, scale; /* scale 0: none */
 };
 
 static const struct setting settings[] = {
-    { PREFERENCE_SIGMOID, 0.1f, 0, 0, 0, 0, 0 },
-    { PREFERENCE_SIGMOID, 0.5f, 0, 0.1f, 0, 0, 0 },
-    { PREFERENCE_SIGMOID, 2, 0.3f, 0.1f, 0, 0, 0 },
-    { PREFERENCE_HINGE, 0.1f, 0, 0, 0, 0, 0 },
-    { PREFERENCE_HINGE, 0.01f, 1, 0, 0, 0, 0 },
-    { PREFERENCE_IPO, 0.1f, 0, 0, 0, 0, 0 },
-    { PREFERENCE_IPO, 0.7f, 0.2f, 0, 0, 0, 0 },
-    { PREFERENCE_ORPO, 0.1f, 0, 0, 0, 0, 0 },
-    { PREFERENCE_ORPO, 1, 0.5f, 0, 0, 0, 0 },
-    { PREFERENCE_SIMPO, 2.5f, 0, 0, 1.4f, 0, 0 },
-    { PREFERENCE_SIMPO, 2, 0.1f, 0, 0.5f, 0, 0 },
-    { PREFERENCE_SIMPO, 2, 0, 0, 0, 0, 0 },
+    { PREFERENCE_SIGMOID, 0.1f, 0, 0, 0, 0, 0, 0, 0 },
+    { PREFERENCE_SIGMOID, 0.5f, 0, 0.1f, 0, 0, 0, 0, 0 },
+    { PREFERENCE_SIGMOID, 2, 0.3f, 0.1f, 0, 0, 0, 0, 0 },
+    { PREFERENCE_HINGE, 0.1f, 0, 0, 0, 0, 0, 0, 0 },
+    { PREFERENCE_HINGE, 0.01f, 1, 0, 0, 0, 0, 0, 0 },
+    { PREFERENCE_IPO, 0.1f, 0, 0, 0, 0, 0, 0, 0 },
+    { PREFERENCE_IPO, 0.7f, 0.2f, 0, 0, 0, 0, 0, 0 },
+    { PREFERENCE_ORPO, 0.1f, 0, 0, 0, 0, 0, 0, 0 },
+    { PREFERENCE_ORPO, 1, 0.5f, 0, 0, 0, 0, 0, 0 },
+    { PREFERENCE_SIMPO, 2.5f, 0, 0, 1.4f, 0, 0, 0, 0 },
+    { PREFERENCE_SIMPO, 2, 0.1f, 0, 0.5f, 0, 0, 0, 0 },
+    { PREFERENCE_SIMPO, 2, 0, 0, 0, 0, 0, 0, 0 },
+    { .kind = PREFERENCE_REWARD },
+    { .kind = PREFERENCE_REWARD, .center = 0.25f, .scale = 512 },
 };
 
 struct runs {
@@ -53,12 +56,14 @@ static const struct runs lengths[] = {
 
 static bool has_reference(enum preference_loss kind)
 {
-    return kind != PREFERENCE_ORPO && kind != PREFERENCE_SIMPO;
+    return kind != PREFERENCE_ORPO && kind != PREFERENCE_SIMPO &&
+           kind != PREFERENCE_REWARD;
 }
 
 struct preference_case {
     struct operand pairs, losses, reference, weights;
     int32_t *targets, *offsets;
+    float *scale;
     double *wanted_pairs, *wanted_weights;
     struct op_preference op;
     struct reference_preference refer;
@@ -118,6 +123,8 @@ static void case_refer(struct preference_case *c, const struct setting *s)
         .margin = (double)s->margin,
         .chosen_weight = (double)s->chosen_weight,
         .rejected_weight = (double)s->rejected_weight,
+        .center = (double)s->center,
+        .scale = (double)s->scale,
         .out = c->wanted_pairs,
         .weights = c->wanted_weights,
     };
@@ -154,7 +161,13 @@ static void case_open(struct preference_case *c, const struct setting *s,
         .margin = s->margin,
         .chosen_weight = s->chosen_weight,
         .rejected_weight = s->rejected_weight,
+        .center = s->center,
     };
+    if (s->scale > 0) {
+        c->scale = machines_memory(sizeof(*c->scale));
+        *c->scale = s->scale;
+        c->op.scale = c->scale;
+    }
 }
 
 static void case_close(struct preference_case *c)
@@ -165,6 +178,7 @@ static void case_close(struct preference_case *c)
     operand_clear(&c->weights);
     machines_memory_free(c->targets);
     machines_memory_free(c->offsets);
+    machines_memory_free(c->scale);
     free(c->wanted_pairs);
     free(c->wanted_weights);
 }
@@ -249,9 +263,9 @@ static void mark_answers(struct preference_case *c, const json_t *good)
 }
 
 static const struct setting feedback[] = {
-    { PREFERENCE_KTO, 0.1f, 0, 0, 0, 1, 1 },
-    { PREFERENCE_KTO, 0.5f, 0.3f, 0, 0, 1.5f, 0.5f },
-    { PREFERENCE_KTO, 2, 0, 0, 0, 0, 2 },
+    { PREFERENCE_KTO, 0.1f, 0, 0, 0, 1, 1, 0, 0 },
+    { PREFERENCE_KTO, 0.5f, 0.3f, 0, 0, 1.5f, 0.5f, 0, 0 },
+    { PREFERENCE_KTO, 2, 0, 0, 0, 0, 2, 0, 0 },
 };
 
 /* Without and with a divergence, which depends on the losses. */
@@ -298,6 +312,8 @@ static void test_reference_gradient_matches_differences(void **state)
         struct preference_case c;
 
         case_open(&c, &settings[k], &runs);
+        for (size_t n = 0; c.refer.scale > 0 && n < c.losses.numbers; n++)
+            c.wanted_weights[n] /= c.refer.scale;
         assert_true(reference_slope_error(loss, &c.refer, c.losses.real, c.losses.numbers,
                                           c.wanted_weights) < 1e-8);
         case_close(&c);
@@ -315,60 +331,78 @@ static void test_preference_is_finite_for_extreme_losses(void **state)
         float chosen, rejected; /* their losses */
         double loss, up, down;  /* of the pair, and its weights */
     } cases[] = {
-        { { PREFERENCE_SIGMOID, 1, 0, 0, 0, 0, 0 }, 1e6f, 0, 1e6, 1, -1 },
-        { { PREFERENCE_SIGMOID, 1, 0, 0, 0, 0, 0 }, 0, 1e6f, 0, 0, 0 },
-        { { PREFERENCE_SIGMOID, 4, 0, 0, 0, 0, 0 }, 0, 0, log(2), 2, -2 },
-        { { PREFERENCE_SIGMOID, 1, 0, 0.25f, 0, 0, 0 }, 1e6f, 0, 750000, 0.75, -0.75 },
-        { { PREFERENCE_SIGMOID, 1, 0, 0.25f, 0, 0, 0 }, 0, 1e6f, 250000, -0.25, 0.25 },
-        { { PREFERENCE_SIGMOID, 0x1p20f, 0, 0, 0, 0, 0 },
+        { { PREFERENCE_SIGMOID, 1, 0, 0, 0, 0, 0, 0, 0 }, 1e6f, 0, 1e6, 1, -1 },
+        { { PREFERENCE_SIGMOID, 1, 0, 0, 0, 0, 0, 0, 0 }, 0, 1e6f, 0, 0, 0 },
+        { { PREFERENCE_SIGMOID, 4, 0, 0, 0, 0, 0, 0, 0 }, 0, 0, log(2), 2, -2 },
+        { { PREFERENCE_SIGMOID, 1, 0, 0.25f, 0, 0, 0, 0, 0 },
+          1e6f,
+          0,
+          750000,
+          0.75,
+          -0.75 },
+        { { PREFERENCE_SIGMOID, 1, 0, 0.25f, 0, 0, 0, 0, 0 },
+          0,
+          1e6f,
+          250000,
+          -0.25,
+          0.25 },
+        { { PREFERENCE_SIGMOID, 0x1p20f, 0, 0, 0, 0, 0, 0, 0 },
           0x1p100f,
           0,
           0x1p120,
           0x1p20,
           -0x1p20 },
-        { { PREFERENCE_HINGE, 0.5f, 0, 0, 0, 0, 0 }, 1, 3, 0, 0, 0 },
-        { { PREFERENCE_HINGE, 0.5f, 0, 0, 0, 0, 0 }, 1, 2.75f, 0.125, 0.5, -0.5 },
-        { { PREFERENCE_HINGE, 0.5f, 0, 0, 0, 0, 0 }, 1, 3.25f, 0, 0, 0 },
-        { { PREFERENCE_HINGE, 0.5f, 0, 0, 0, 0, 0 }, 1e6f, 0, 500001, 0.5, -0.5 },
-        { { PREFERENCE_IPO, 0.5f, 0, 0, 0, 0, 0 },
+        { { PREFERENCE_HINGE, 0.5f, 0, 0, 0, 0, 0, 0, 0 }, 1, 3, 0, 0, 0 },
+        { { PREFERENCE_HINGE, 0.5f, 0, 0, 0, 0, 0, 0, 0 }, 1, 2.75f, 0.125, 0.5, -0.5 },
+        { { PREFERENCE_HINGE, 0.5f, 0, 0, 0, 0, 0, 0, 0 }, 1, 3.25f, 0, 0, 0 },
+        { { PREFERENCE_HINGE, 0.5f, 0, 0, 0, 0, 0, 0, 0 }, 1e6f, 0, 500001, 0.5, -0.5 },
+        { { PREFERENCE_IPO, 0.5f, 0, 0, 0, 0, 0, 0, 0 },
           1e6f,
           0,
           1.000002000001e12,
           2000002,
           -2000002 },
-        { { PREFERENCE_IPO, 0.5f, 0, 0, 0, 0, 0 },
+        { { PREFERENCE_IPO, 0.5f, 0, 0, 0, 0, 0, 0, 0 },
           0,
           1e6f,
           0.999998000001e12,
           -1999998,
           1999998 },
-        { { PREFERENCE_ORPO, 0.5f, 0, 0, 0, 0, 0 },
+        { { PREFERENCE_ORPO, 0.5f, 0, 0, 0, 0, 0, 0, 0 },
           0,
           0,
           log(2) / 2,
           1 + 0.25 / doubt,
           -0.25 / doubt },
-        { { PREFERENCE_ORPO, 0.5f, 0, 0, 0, 0, 0 },
+        { { PREFERENCE_ORPO, 0.5f, 0, 0, 0, 0, 0, 0, 0 },
           0x1p-26f,
           0x1p-26f,
           0x1p-26 + log(2) / 2,
           1 + 0.25 / doubt,
           -0.25 / doubt },
-        { { PREFERENCE_ORPO, 0.5f, 0, 0, 0, 0, 0 }, 1e-30f, 1e4f, 0, 1, 0 },
-        { { PREFERENCE_ORPO, 0.5f, 0, 0, 0, 0, 0 },
+        { { PREFERENCE_ORPO, 0.5f, 0, 0, 0, 0, 0, 0, 0 }, 1e-30f, 1e4f, 0, 1, 0 },
+        { { PREFERENCE_ORPO, 0.5f, 0, 0, 0, 0, 0, 0, 0 },
           1e4f,
           0,
           15000 - log_doubt / 2,
           1.5,
           -0.5 / doubt },
-        { { PREFERENCE_ORPO, 0.5f, 0, 0, 0, 0, 0 },
+        { { PREFERENCE_ORPO, 0.5f, 0, 0, 0, 0, 0, 0, 0 },
           1e6f,
           1e6f,
           1e6 + log(2) / 2,
           1.25,
           -0.25 },
-        { { PREFERENCE_SIMPO, 2, 0, 0, 1, 0, 0 }, 1e6f, 0, 2000001, 2, -2 },
-        { { PREFERENCE_SIMPO, 2, 0, 0, 1, 0, 0 }, 0, 1e6f, 0, 0, 0 },
+        { { PREFERENCE_SIMPO, 2, 0, 0, 1, 0, 0, 0, 0 }, 1e6f, 0, 2000001, 2, -2 },
+        { { PREFERENCE_SIMPO, 2, 0, 0, 1, 0, 0, 0, 0 }, 0, 1e6f, 0, 0, 0 },
+        { { .kind = PREFERENCE_REWARD }, 0, 1e6f, 1e6, -1, 1 },
+        { { .kind = PREFERENCE_REWARD }, 1e6f, -1e6f, 0, 0, 0 },
+        { { .kind = PREFERENCE_REWARD, .center = 0.5f },
+          1e4f,
+          1e4f,
+          2e8 + log(2),
+          2e4 - 0.5,
+          2e4 + 0.5 },
     };
     static const size_t one[] = { 1, 1 };
     const struct runs runs = { .pairs = 1, .given = one };
@@ -387,6 +421,12 @@ static void test_preference_is_finite_for_extreme_losses(void **state)
         c.wanted_pairs[PREFERENCE_REJECTED] = -beta * rejected;
         c.wanted_pairs[PREFERENCE_LOGP_CHOSEN] = -chosen;
         c.wanted_pairs[PREFERENCE_LOGP_REJECTED] = -rejected;
+        if (cases[i].setting.kind == PREFERENCE_REWARD) {
+            c.wanted_pairs[PREFERENCE_CHOSEN] = chosen;
+            c.wanted_pairs[PREFERENCE_REJECTED] = rejected;
+            c.wanted_pairs[PREFERENCE_LOGP_CHOSEN] = 0;
+            c.wanted_pairs[PREFERENCE_LOGP_REJECTED] = 0;
+        }
         c.wanted_weights[0] = cases[i].up;
         c.wanted_weights[1] = cases[i].down;
         try_case(*state, &c);
@@ -589,7 +629,8 @@ static void whole_open(struct whole *w, const struct setting *s)
                         .beta = s->beta,
                         .ftx = s->ftx,
                         .smoothing = s->smoothing,
-                        .margin = s->margin },
+                        .margin = s->margin,
+                        .center = s->center },
     };
     w->preference.targets = w->classifier.targets;
     if (has_reference(s->kind))
