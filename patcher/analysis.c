@@ -177,7 +177,10 @@ static void read_model(struct analyzer *analyzer, const struct plan *plan)
                               .create_new_adapter = plan->create_new_adapter,
                               .resize_vocab = plan->resize_vocab,
                               .add_tokens = plan->add_tokens,
-                              .add_special_tokens = plan->add_special_tokens };
+                              .add_special_tokens = plan->add_special_tokens,
+                              .stage = plan->stage,
+                              .external = plan->external,
+                              .preference = { .head = plan->preference.head } };
     struct model_config *model;
     struct error ignored = { 0 };
     struct safetensors *set;

@@ -79,7 +79,8 @@ static bool is_measured(const struct plan *plan, enum metric_kind metric)
                metric == METRIC_ANSWER_RATE;
     if (metric == METRIC_LOSS || plan_prefers(plan))
         return metric == METRIC_LOSS || metric == METRIC_REWARD_MARGIN ||
-               (metric == METRIC_REWARD_ACCURACY && plan->stage == STAGE_DPO);
+               (metric == METRIC_REWARD_ACCURACY && plan->stage != STAGE_KTO) ||
+               (metric == METRIC_ACCURACY && plan->stage == STAGE_RM);
     return !is_reward(metric) &&
            (plan->generation.on || (metric == METRIC_ACCURACY && plan->compute_accuracy));
 }
@@ -92,6 +93,8 @@ static const char *names_of(const struct plan *plan)
         return "reward, accuracy or answer_rate";
     case STAGE_KTO:
         return "loss or rewards/margins";
+    case STAGE_RM:
+        return "loss, accuracy or rewards/margins";
     case STAGE_DPO:
         return "loss, rewards/accuracies or rewards/margins";
     default:

@@ -81,6 +81,8 @@ static double classifier(const struct work *w)
     double operations = 2 * rows * cols * w->step->learned;
     int times = w->plan->method == METHOD_FULL ? 3 : 2;
 
+    if (w->config->scores)
+        return 0;
     return times * operations / rate(w, sqrt(rows * cols)) +
            8 * rows * w->step->learned / w->calibration->bytes_per_second;
 }
@@ -162,7 +164,7 @@ static double preferences(const struct work *w)
     double vocab = (double)w->config->vocab_size, cols = (double)w->config->hidden_size;
     double losses = 2 * vocab * cols * w->step->learned / rate(w, sqrt(vocab * cols));
 
-    if (w->plan->stage < STAGE_DPO)
+    if (w->plan->stage < STAGE_DPO || w->config->scores)
         return 0;
     once.passes = 1;
     return plan_has_reference(w->plan) && !plan_has_second_model(w->plan)

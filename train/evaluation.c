@@ -4,6 +4,7 @@
 #include "train/evaluation.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/text.h"
@@ -97,6 +98,20 @@ struct heartbeat *evaluation_heartbeat(const struct run *run)
     return run->eval_heartbeat ? run->eval_heartbeat : run->options->heartbeat;
 }
 
+/* Keep the scores of batch i. */
+static void put_scores(const struct run *run, uint64_t i)
+{
+    size_t room = run->batch.sequences;
+    uint32_t *samples = memory_alloc((room + 1) * sizeof(*samples));
+    const float *pair = model_pairs(run->model);
+    size_t count = dataset_batch_samples(run->eval, 0, i, run->eval_size, samples, room);
+
+    for (size_t k = 0; k + 1 < count; k += 2, pair += PREFERENCE_VALUES)
+        score_file_put(run->scores, samples[k] / 2, (double)pair[PREFERENCE_CHOSEN],
+                       (double)pair[PREFERENCE_REJECTED]);
+    free(samples);
+}
+
 /* Evaluate this rank's share of the batches, dealt out in turn: losses and their weights
  * and, as in LLaMA-Factory, the share of correctly predicted tokens of each sample.  A
  * stop cuts it short. */
@@ -120,6 +135,8 @@ static bool add_losses(struct run *run, double sums[SUMS], struct error *err)
         for (int j = 0; j < REWARDS; j++)
             sums[SUM_REWARDS + j] += rewards.values[j];
         model_accuracy(run->model, &run->batch, &sums[SUM_HITS], &runs);
+        if (run->scores)
+            put_scores(run, i);
         run->evaluated_loss = sums[SUM_LOSS] / sums[SUM_WEIGHT];
         if (!run->train)
             run_evaluated_one(run);
@@ -259,12 +276,17 @@ bool evaluation_measure(struct run *run, struct evaluation_parts *parts,
     for (int i = 0; out->prefers && i < REWARDS; i++)
         out->rewards.values[i] = sums[SUM_REWARDS + i] / sums[SUM_WEIGHT];
     out->rewards.feedback = run->plan->stage == STAGE_KTO;
+    out->rewards.scores = run->plan->stage == STAGE_RM;
     rewards_divide(&out->rewards);
     if (run->rollout)
         out->rewards = rewards_of(sums);
     if (sums[SUM_RUNS] > 0) {
         out->measures = true;
         out->accuracy = sums[SUM_HITS] / sums[SUM_RUNS];
+    }
+    if (out->rewards.scores) { /* as LLaMA-Factory names it in this stage */
+        out->measures = true;
+        out->accuracy = out->rewards.values[REWARD_ACCURACY];
     }
     if (sums[SUM_ASKED] > 0) {
         out->measures = out->answers = true;

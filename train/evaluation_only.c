@@ -65,6 +65,17 @@ static void add_answers(json_t *object, const char *prefix, const struct run *ru
     add(object, prefix, "answer_rate", evaluation->answer_rate);
 }
 
+/* Add what an evaluation of pairs measures. */
+static void add_pairs(json_t *object, const char *prefix,
+                      const struct evaluation *evaluation)
+{
+    add(object, prefix, "loss", evaluation->loss);
+    add(object, prefix, "accuracy", evaluation->accuracy);
+    for (int i = 0; i < REWARDS; i++)
+        if (rewards_show(&evaluation->rewards, (enum reward)i))
+            add(object, prefix, reward_names[i], evaluation->rewards.values[i]);
+}
+
 /* Write an object to a file of the output folder. */
 static bool write_object(const struct run *run, const char *file, const json_t *object,
                          struct error *err)
@@ -136,12 +147,16 @@ static bool publish_loss(const struct run *run, const struct evaluation *evaluat
     json_t *results = json_object();
     bool ok;
 
-    add(results, prefix, "loss", evaluation->loss);
-    if (!evaluation->weighted)
-        add(results, prefix, "perplexity", exp(evaluation->loss));
-    if (evaluation->measures && !run->predictions)
-        add(results, prefix, "accuracy", evaluation->accuracy);
-    add_answers(results, prefix, run, evaluation);
+    if (evaluation->prefers) {
+        add_pairs(results, prefix, evaluation);
+    } else {
+        add(results, prefix, "loss", evaluation->loss);
+        if (!evaluation->weighted)
+            add(results, prefix, "perplexity", exp(evaluation->loss));
+        if (evaluation->measures && !run->predictions)
+            add(results, prefix, "accuracy", evaluation->accuracy);
+        add_answers(results, prefix, run, evaluation);
+    }
     add_speed(results, prefix, timed, run->eval_size);
     ok = publish(run, "eval_results.json", results, err);
     json_decref(results);
@@ -157,9 +172,13 @@ static bool publish_predictions(const struct run *run,
     json_t *results = json_object();
     bool ok;
 
-    add_answers(results, prefix, run, evaluation);
+    if (run->scores)
+        add_pairs(results, prefix, evaluation);
+    else
+        add_answers(results, prefix, run, evaluation);
     add_speed(results, prefix, timed, (size_t)run->plan->per_device_eval_batch_size);
-    ok = predictions_write(run->predictions, name, err) &&
+    ok = (run->scores ? score_file_write(run->scores, name, err)
+                      : predictions_write(run->predictions, name, err)) &&
          publish(run, "predict_results.json", results, err);
     json_decref(results);
     free(name);
@@ -175,17 +194,22 @@ static void warn_of_chinese(const struct run *run)
                  "these scores have other names (rouge-1-char)");
 }
 
-/* Generate once, also for both do_eval and do_predict: the answers would be the same. */
+/* Generate once, also for both do_eval and do_predict: the answers would be the same, and
+ * so would scores. */
 static bool measure(struct run *run, struct error *err)
 {
     const struct plan *plan = run->plan;
     bool evaluates = plan_evaluates_loss(plan);
     struct evaluation evaluation = { .loss = NAN };
-    struct evaluation_parts parts = { .loss = evaluates, .answers = plan->generation.on };
+    bool scores = plan->stage == STAGE_RM && plan->do_predict;
+    struct evaluation_parts parts = { .loss = evaluates || scores,
+                                      .answers = plan->generation.on };
     struct timed loss = { dataset_samples(run->eval), 0 }, answers = { 0, 0 };
 
     if (plan->generation.on)
         run->predictions = predictions_new(dataset_questions(run_questions(run)));
+    if (scores)
+        run->scores = score_file_new(dataset_samples(run->eval));
     if (!evaluation_measure(run, &parts, &evaluation, err))
         return false;
     warn_of_chinese(run);
@@ -193,6 +217,8 @@ static bool measure(struct run *run, struct error *err)
     loss.seconds = parts.loss_seconds + parts.answer_seconds;
     if (run->predictions)
         answers.samples = predictions_answered(run->predictions);
+    if (scores)
+        answers = loss;
     return (!evaluates || publish_loss(run, &evaluation, &loss, err)) &&
            (!plan->do_predict || publish_predictions(run, &evaluation, &answers, err));
 }

@@ -7,7 +7,8 @@ struct plan merge_plan(const struct plan *plan)
 {
     struct plan least = *plan;
 
-    least.stage = STAGE_SFT;
+    if (least.stage != STAGE_RM) /* whose head is part of the model */
+        least.stage = STAGE_SFT;
     least.kd = (struct distillation_settings) { 0 };
     least.generation = (struct generation) { .alone = !plan->adapter_name_or_path };
     if (!plan->adapter_name_or_path)

@@ -21,7 +21,15 @@ enum export_gguf {
     EXPORT_GGUF_Q8_0
 };
 
-enum stage { STAGE_SFT, STAGE_PT, STAGE_DISTILL, STAGE_DPO, STAGE_KTO, STAGE_GRPO };
+enum stage {
+    STAGE_SFT,
+    STAGE_PT,
+    STAGE_DISTILL,
+    STAGE_DPO,
+    STAGE_KTO,
+    STAGE_GRPO,
+    STAGE_RM
+};
 enum method { METHOD_LORA, METHOD_FULL, METHOD_FREEZE };
 enum schedule_kind {
     SCHEDULE_LINEAR,
@@ -126,10 +134,16 @@ struct distillation_settings {
 };
 
 /* Settings of stages dpo and kto: the loss and the reference model. */
+/* The layer of a reward model that computes scores, in files: the one of transformers'
+ * ...ForSequenceClassification, or TRL's value head; auto: as the model's folder has it. */
+enum reward_head { REWARD_HEAD_AUTO, REWARD_HEAD_SCORE, REWARD_HEAD_VALUE };
+
 struct preference {
     enum preference_loss loss;
     double beta, ftx, label_smoothing, simpo_gamma;
     double chosen_weight, rejected_weight; /* of stage kto */
+    double center;                         /* of stage rm */
+    enum reward_head head;
     /* folders of ref_model; NULL: the model before training */
     const char *reference, *adapter;
 };
@@ -385,7 +399,8 @@ static inline bool plan_is_quantized(const struct plan *plan)
 /* Return whether samples are two sequences and the loss is op_preference's. */
 static inline bool plan_prefers(const struct plan *plan)
 {
-    return plan->stage == STAGE_DPO || plan->stage == STAGE_KTO;
+    return plan->stage == STAGE_DPO || plan->stage == STAGE_KTO ||
+           plan->stage == STAGE_RM;
 }
 
 /* Return whether the loss compares the model with a reference model. */
@@ -394,7 +409,8 @@ static inline bool plan_has_reference(const struct plan *plan)
     if (plan->stage == STAGE_GRPO)
         return plan->grpo.beta != 0;
     return plan_prefers(plan) && plan->preference.loss != PREFERENCE_ORPO &&
-           plan->preference.loss != PREFERENCE_SIMPO;
+           plan->preference.loss != PREFERENCE_SIMPO &&
+           plan->preference.loss != PREFERENCE_REWARD;
 }
 
 /* Return whether a second model is loaded: a teacher or a reference model.  With LoRA

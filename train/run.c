@@ -396,7 +396,7 @@ static void describe_second_model(const struct run *run)
 
     if (run->teaching)
         distillation_describe(run->teaching, what, sizeof(what));
-    else if (!prefers)
+    else if (!prefers || plan->stage == STAGE_RM)
         return;
     else if (plan_has_reference(plan))
         snprintf(what, sizeof(what), "the model without its adapter");
@@ -626,6 +626,7 @@ void run_close(struct run *run)
     progress_history_clear(&run->history);
     samples_close(run->samples);
     predictions_free(run->predictions);
+    score_file_free(run->scores);
     metrics_close(run->metrics);
     model_free(run->model);
     distillation_close(run->teaching);

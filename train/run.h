@@ -11,6 +11,7 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/metrics.h"
 #include "train/predictions.h"
+#include "train/score_file.h"
 #include "train/samples.h"
 #include "train/schedule.h"
 #include "train/teacher/distillation.h"
@@ -56,6 +57,7 @@ struct run {
     struct metrics *metrics;
     struct samples *samples;         /* answers to save; NULL: none */
     struct predictions *predictions; /* of an evaluation without training; or NULL */
+    struct score_file *scores;       /* the same, of stage rm */
     int64_t evaluated;               /* its batches and answers so far */
     double evaluated_loss;           /* of these batches; NaN: none yet */
     /* of an evaluation, which rank 0 may cut in other ranks; NULL: that of the options */

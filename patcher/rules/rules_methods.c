@@ -59,6 +59,11 @@ static const struct group {
       .basis = BY_STAGE,
       .stage = STAGE_KTO,
       .keys = { "kto_chosen_weight", "kto_rejected_weight" } },
+    { .needs = "stage: rm",
+      .key = "stage",
+      .basis = BY_STAGE,
+      .stage = STAGE_RM,
+      .keys = { "center_rewards_coefficient" } },
     { .needs = "stage: sft",
       .key = "stage",
       .basis = BY_STAGE,
@@ -86,10 +91,10 @@ static bool is_used(const struct rule_context *context, const struct group *grou
     const struct plan *plan = context->plan;
 
     switch (group->basis) {
-    case BY_STAGE: /* use_asft_loss makes stage sft a distillation; for GRPO, TRL's script
-                    * decides, not a key */
+    case BY_STAGE: /* use_asft_loss makes stage sft a distillation; for GRPO and for reward
+                    * models, TRL's script decides, not a key */
         return (plan->anchor > 0 ? STAGE_SFT : plan->stage) == group->stage ||
-               (group->stage == STAGE_GRPO && plan->external);
+               (group->stage >= STAGE_GRPO && plan->external);
     case BY_BITS:
         return plan->quantization_bit != 0 || rule_model_is_4bit(context);
     case BY_METHOD:

@@ -65,8 +65,8 @@ static void rule_unused_loss_keys(struct rule_context *context)
 {
     const struct preference *preference = &context->plan->preference;
 
-    if (!is_preference(context))
-        return;
+    if (!is_preference(context) || preference->loss == PREFERENCE_REWARD)
+        return; /* TS712 reports keys of another stage */
     if (preference->loss != PREFERENCE_SIGMOID && preference->label_smoothing > 1e-6)
         rule_report(
             context,
@@ -105,22 +105,25 @@ static const struct ignored_key {
     enum severity severity;
     bool stops;   /* LLaMA-Factory rejects it: hparams/parser.py, get_train_args */
     bool of_lora; /* TS712 reports it without LoRA */
+    bool not_rm;  /* it has its meaning in stage rm */
     const char *why;
 } ignored_keys[] = {
-    { "predict_with_generate", SEVERITY_WARNING, true, false,
+    { "predict_with_generate", SEVERITY_WARNING, true, false, false,
       "evaluations compare pairs and generate no answers" },
-    { "train_on_prompt", SEVERITY_WARNING, true, false, "only answers are compared" },
-    { "mask_history", SEVERITY_WARNING, true, false,
+    { "train_on_prompt", SEVERITY_WARNING, true, false, false,
+      "only answers are compared" },
+    { "mask_history", SEVERITY_WARNING, true, false, false,
       "only the last answer of a conversation is compared" },
-    { "neat_packing", SEVERITY_WARNING, true, false, "compared answers are not packed" },
-    { "packing", SEVERITY_INFO, false, false, "compared answers are not packed" },
-    { "label_smoothing_factor", SEVERITY_WARNING, false, false,
+    { "neat_packing", SEVERITY_WARNING, true, false, false,
+      "compared answers are not packed" },
+    { "packing", SEVERITY_INFO, false, false, false, "compared answers are not packed" },
+    { "label_smoothing_factor", SEVERITY_WARNING, false, false, false,
       "it belongs to the cross-entropy; dpo_label_smoothing is the counterpart for "
       "pairs" },
-    { "compute_accuracy", SEVERITY_INFO, false, false,
+    { "compute_accuracy", SEVERITY_INFO, false, false, false,
       "the fraction of correctly ordered pairs is always reported, as "
       "rewards/accuracies" },
-    { "lora_dropout", SEVERITY_INFO, false, true,
+    { "lora_dropout", SEVERITY_INFO, false, true, true,
       "dropout is off while a model is compared with a reference" },
 };
 
@@ -137,6 +140,11 @@ static bool is_on(const struct rule_context *context, const char *key)
     return scalar_number(entry->value, &number) != SCALAR_WRONG && number > 0;
 }
 
+static const char *stage_name(enum stage stage)
+{
+    return stage == STAGE_KTO ? "kto" : stage == STAGE_RM ? "rm" : "dpo";
+}
+
 static void report_ignored_key(struct rule_context *context,
                                const struct ignored_key *row)
 {
@@ -148,14 +156,13 @@ static void report_ignored_key(struct rule_context *context,
             .rule = "TS909",
             .severity = external ? SEVERITY_ERROR : row->severity,
             .message =
-                external ? arena_printf(context->arena,
-                                        "LLaMA-Factory accepts %s only in stage "
-                                        "sft and rejects the job",
-                                        row->key)
-                         : arena_printf(context->arena,
-                                        "%s has no effect in stage %s: %s", row->key,
-                                        context->plan->stage == STAGE_KTO ? "kto" : "dpo",
-                                        row->why),
+                external
+                    ? arena_printf(context->arena,
+                                   "LLaMA-Factory accepts %s only in stage "
+                                   "sft and rejects the job",
+                                   row->key)
+                    : arena_printf(context->arena, "%s has no effect in stage %s: %s",
+                                   row->key, stage_name(context->plan->stage), row->why),
             .note =
                 row->stops && !external ? "remove it: LLaMA-Factory rejects it" : NULL },
         row->key);
@@ -169,7 +176,8 @@ static void rule_dpo_ignored_keys(struct rule_context *context)
         return;
     for (size_t i = 0; i < TS_COUNT(ignored_keys); i++)
         if (is_on(context, ignored_keys[i].key) && (!external || ignored_keys[i].stops) &&
-            (!ignored_keys[i].of_lora || context->plan->method == METHOD_LORA))
+            (!ignored_keys[i].of_lora || context->plan->method == METHOD_LORA) &&
+            (!ignored_keys[i].not_rm || context->plan->stage != STAGE_RM))
             report_ignored_key(context, &ignored_keys[i]);
 }
 
@@ -237,7 +245,8 @@ static const struct rule rows[] = {
           "and compute_accuracy, which belong to the cross-entropy, have no effect: "
           "dpo_label_smoothing and rewards/accuracies are their counterparts. Dropout, "
           "of adapters and of the model, is off: its influence on the probability of an "
-          "answer would count as a preference.\n\n"
+          "answer would count as a preference. Stages kto and rm do the same, but rm "
+          "compares nothing with a reference and keeps dropout.\n\n"
           "LLaMA-Factory rejects predict_with_generate, train_on_prompt, mask_history "
           "and neat_packing outside of stage sft and ignores the other keys; in a job "
           "for it (target: external) the former are errors.",

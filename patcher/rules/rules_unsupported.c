@@ -287,7 +287,7 @@ static void refuse_only_evaluates(struct rule_context *context)
                           "a job in stage grpo cannot only evaluate",
                           "set stage: sft with predict_with_generate: true to answer "
                           "questions, or train with eval_strategy");
-    else if (plan_prefers(plan))
+    else if (plan_prefers(plan) && plan->stage != STAGE_RM)
         refuse_evaluation(context,
                           rule_entry(context, "do_train") ? "do_train" : "do_predict",
                           plan->stage == STAGE_KTO
@@ -302,7 +302,7 @@ static void refuse_only_evaluates(struct rule_context *context)
                           "do_predict answers prompts, and plain text (stage: pt) has "
                           "none",
                           "set stage: sft, or do_eval: true instead of do_predict");
-    else if (plan->do_predict && !plan->predict_with_generate)
+    else if (plan->do_predict && !plan->predict_with_generate && plan->stage != STAGE_RM)
         refuse_evaluation(context, "do_predict",
                           "do_predict generates answers, which requires "
                           "predict_with_generate: true",

@@ -249,6 +249,7 @@ static const struct second_model_names stage_names[] = {
     [STAGE_DPO] = { "ref_model", "ref_model_adapters", "model", "reference" },
     [STAGE_KTO] = { "ref_model", "ref_model_adapters", "model", "reference" },
     [STAGE_GRPO] = { "ref_model", "ref_model_adapters", "model", "reference" },
+    [STAGE_RM] = { "ref_model", "ref_model_adapters", "model", "reference" },
 };
 
 /* The reference model of an external job belongs to the other program. */
@@ -313,7 +314,8 @@ enum ref_model ref_model_of(const struct plan *plan)
 
 const char *ref_model_loss(const struct plan *plan)
 {
-    return plan->preference.loss == PREFERENCE_KTO
-               ? "kto"
+    return plan->preference.loss == PREFERENCE_KTO ? "kto"
+           : plan->preference.loss == PREFERENCE_REWARD
+               ? "rm"
                : schema_find("pref_loss")->values[plan->preference.loss];
 }

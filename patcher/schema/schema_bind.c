@@ -227,7 +227,10 @@ static void derive_pairs(struct plan *plan)
     plan->packing = CHOICE_NO;
     plan->neat_packing = plan->train_on_prompt = plan->mask_history = false;
     plan->compute_accuracy = plan->generation.on = false;
-    plan->label_smoothing = plan->lora_dropout = 0;
+    plan->label_smoothing = 0;
+    if (plan->stage == STAGE_RM) /* nothing is compared with a reference */
+        return;
+    plan->lora_dropout = 0;
     plan->disable_dropout = true;
 }
 
@@ -269,6 +272,15 @@ static void derive_feedback(struct plan *plan)
 {
     plan->preference.loss = PREFERENCE_KTO;
     plan->preference.label_smoothing = plan->preference.simpo_gamma = 0;
+}
+
+/* Stage rm has one loss, of scores. */
+static void derive_scores(struct plan *plan)
+{
+    derive_feedback(plan);
+    plan->preference.loss = PREFERENCE_REWARD;
+    plan->preference.ftx = 0;
+    plan->preference.reference = plan->preference.adapter = NULL;
 }
 
 /* The answers of stage grpo: sampled, and neither packed nor smoothed.  Dropout and noise
@@ -324,6 +336,8 @@ static void derive(struct plan *plan)
     derive_token_loss(plan);
     if (plan->stage == STAGE_KTO)
         derive_feedback(plan);
+    if (plan->stage == STAGE_RM)
+        derive_scores(plan);
     if (plan_prefers(plan) && !plan->external)
         derive_pairs(plan);
     if (plan->stage == STAGE_GRPO && !plan->external)

@@ -17,6 +17,9 @@ static const char *const reductions[] = { "fp32", "bf16", NULL };
 static const char *const ggufs[] = { "none", "f16", "bf16", "q8_0", NULL };
 static const char *const runners[] = { "local", NULL };
 
+/* In the order of enum reward_head, train/plan.h. */
+static const char *const heads[] = { "auto", "score", "value_head", NULL };
+
 static const struct key rows[] = {
     { TS_USED("version", KEY_INT, "1"), .min = 1, .max = 1,
       .help = "version of the keys in this block" },
@@ -59,6 +62,13 @@ static const struct key rows[] = {
       .manual = "It is the reduce_dtype of FSDP and the communication_data_type of "
                 "DeepSpeed. Gradients are computed and accumulated in fp32 in each rank; "
                 "bf16 rounds them to 8 bits of precision on their way. See RANKS." },
+    { TS_USED("reward_head", KEY_ENUM, "auto"), .values = heads,
+      .into = TS_FIELD(preference.head),
+      .help = "with stage: rm, the layer that computes scores, and its files: score, as "
+              "transformers' ...ForSequenceClassification has it; value_head, as TRL and "
+              "LLaMA-Factory have it; auto: the one that the model's folder has, else "
+              "value_head",
+      .manual = "See PREFERENCES." },
     { TS_USED("offload_optimizer", KEY_CHOICE, "auto"),
       .into = TS_FIELD(offload_optimizer),
       .help =

@@ -9,9 +9,8 @@
     "remove it, and the rows start as with noise_init; LLaMA-Factory's desc_init " \
     "requires new_special_tokens_config and is the same as noise_init without it"
 
-static const char *const stages[] = {
-    "sft", "pt", "distill", "dpo", "kto", "grpo", NULL
-};
+static const char *const stages[] = { "sft", "pt",   "distill", "dpo",
+                                      "kto", "grpo", "rm",      NULL };
 static const struct advice stage_advice[] = {
     { "orpo", "use stage: dpo with pref_loss: orpo" },
     { NULL, NULL },
@@ -53,14 +52,17 @@ static const struct key rows[] = {
                 "instead of training: see MODELS." },
     { TS_USED("stage", KEY_ENUM, "sft"),
       .synonyms = "pretrain=pt pretraining=pt cpt=pt instruct=sft kd=distill "
-                  "distillation=distill preference=dpo simpo=dpo ipo=dpo",
-      .values = stages, .into = TS_FIELD(stage), .rejects = "rm ppo orpo",
+                  "distillation=distill preference=dpo simpo=dpo ipo=dpo "
+                  "reward=rm reward_model=rm",
+      .values = stages, .into = TS_FIELD(stage), .rejects = "ppo orpo",
       .advice = stage_advice,
-      .help = "what the job trains on: answers (sft), plain text (pt), answers and "
-              "a teacher's logits (distill), pairs of answers (dpo), answers that are "
-              "marked as good or bad (kto) or rewards of sampled answers (grpo)",
+      .help =
+          "what the job trains on: answers (sft), plain text (pt), answers and "
+          "a teacher's logits (distill), pairs of answers (dpo), answers that are "
+          "marked as good or bad (kto), rewards of sampled answers (grpo) or pairs of "
+          "answers, to which the model learns to give scores (rm)",
       .manual = "See DATA for the records of each stage, DISTILLATION for distill, "
-                "PREFERENCES for dpo and kto, and REINFORCEMENT for grpo." },
+                "PREFERENCES for dpo, kto and rm, and REINFORCEMENT for grpo." },
     { TS_USED("finetuning_type", KEY_ENUM, "lora"),
       .synonyms = "qlora=lora adapter=lora peft=lora sft=full fft=full",
       .values = methods, .into = TS_FIELD(method), .rejects = "oft",

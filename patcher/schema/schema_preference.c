@@ -57,6 +57,10 @@ static const struct key rows[] = {
     { TS_USED("kto_rejected_weight", KEY_REAL, "1.0"), .max = TS_NO_MAX,
       .into = TS_FIELD(preference.rejected_weight),
       .help = "with stage: kto, the weight of bad answers in the loss" },
+    { TS_USED("center_rewards_coefficient", KEY_REAL, "0.0"), .max = TS_NO_MAX,
+      .into = TS_FIELD(preference.center),
+      .help = "with stage: rm, the weight of the squared sum of the scores of a pair, "
+              "which is added to the loss and keeps scores near 0" },
     TS_IGNORED("ppo_buffer_size", KEY_INT, "1", "PPO setting"),
     TS_IGNORED("ppo_epochs", KEY_INT, "4", "PPO setting"),
     TS_IGNORED("ppo_score_norm", KEY_BOOL, "false", "PPO setting"),

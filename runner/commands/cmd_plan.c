@@ -229,7 +229,8 @@ static void add_batch(struct text *out, const struct page *page)
     int64_t micro = page->plan->per_device_train_batch_size;
     int64_t windows = page->plan->gradient_accumulation_steps;
     int64_t ranks = (int64_t)plan_ranks(page->plan);
-    const char *what = page->plan->stage == STAGE_DPO    ? "pair"
+    const char *what = page->plan->stage == STAGE_DPO || page->plan->stage == STAGE_RM
+                           ? "pair"
                        : page->plan->stage == STAGE_GRPO ? "answer"
                                                          : "sample";
 

@@ -13,6 +13,7 @@
 #include "patcher/patcher.h"
 #include "precision/probe.h"
 #include "tests/unit/unit.h"
+#include "train/evaluation_only.h"
 #include "train/trainer.h"
 
 /* One run of a job in a folder, with the settings that tests change. */
@@ -21,6 +22,7 @@ struct training {
     const char *job; /* its text */
     bool resume;
     bool no_onednn;
+    bool evaluates;                    /* without training */
     struct log *log;                   /* or NULL */
     int threads;                       /* 0: one, because other tests run in parallel */
     const struct device *device;       /* NULL: the CPU */
@@ -106,7 +108,8 @@ static inline bool training_run(struct training *training, struct error *err)
         patch.plan.device = device;
         if (training->group)
             patch.plan.ranks = training->group->ranks;
-        ok = trainer_run(&patch.plan, &trainer, err);
+        ok = training->evaluates ? evaluation_only_run(&patch.plan, &trainer, err)
+                                 : trainer_run(&patch.plan, &trainer, err);
         patch_clear(&patch);
     }
     free(name);

@@ -20,6 +20,7 @@
 #include "train/files/manifest.h"
 #include "train/files/safetensors.h"
 #include "train/model/optimizer_table.h"
+#include "train/model/score_head.h"
 #include "train/model/shapes.h"
 
 /* Tensors of a trainable parameter in the optimizer file: its moments, and its weight if
@@ -299,18 +300,25 @@ static void upload_master(struct model *model, const struct parameter *parameter
             be, &(struct op_convert) { .out = parameter->copy, .x = parameter->weight });
 }
 
+/* The files of a checkpoint; kept and head may be NULL. */
+struct saved_files {
+    struct safetensors *weights, *kept, *head;
+};
+
 static bool load_weight(struct model *model, struct parameter *parameter,
-                        const struct safetensors *weights, const struct safetensors *kept,
-                        struct error *err)
+                        const struct saved_files *files, struct error *err)
 {
     const struct stored_tensor *master =
-        kept ? find_stored(kept, parameter, WEIGHT_SUFFIX) : NULL;
+        files->kept ? find_stored(files->kept, parameter, WEIGHT_SUFFIX) : NULL;
     const struct stored_tensor *stored =
-        master ? master : model_find_saved(model, weights, parameter);
+        master ? master : model_find_saved(model, files->weights, parameter);
     struct wide wide;
-    bool ok = check_stored(stored, parameter->weight, parameter->name, err) &&
-              wide_open(stored, parameter->weight, &wide, err);
+    bool ok;
 
+    if (!stored && files->head)
+        stored = safetensors_find(files->head, parameter->name);
+    ok = check_stored(stored, parameter->weight, parameter->name, err) &&
+         wide_open(stored, parameter->weight, &wide, err);
     if (!ok)
         return false;
     if (master)
@@ -347,22 +355,25 @@ static bool load_tensors(struct model *model, const char *dir, bool moments,
 {
     struct backend *be = model_backend(model);
     char *name = path_join(dir, CHECKPOINT_OPTIMIZER);
-    struct safetensors *weights = open_weights(model, dir, err), *kept = NULL;
-    bool ok = weights != NULL;
+    struct saved_files files = { .weights = open_weights(model, dir, err) };
+    bool ok = files.weights != NULL;
 
     if (ok && (moments || (file_exists(name) && !model_optimizer(model)->averages)))
-        ok = (kept = safetensors_open(name, NULL, false, err)) != NULL;
+        ok = (files.kept = safetensors_open(name, NULL, false, err)) != NULL;
+    if (ok && safetensors_exist(dir, SCORE_HEAD_FILE))
+        ok = (files.head = safetensors_open(dir, SCORE_HEAD_FILE, false, err)) != NULL;
     for (size_t i = 0; ok && i < model_parameters(model); i++) {
         struct parameter *parameter = model_parameter(model, i);
 
         if (parameter->trainable)
-            ok = load_weight(model, parameter, weights, kept, err) &&
-                 (!moments || load_moments(model, parameter, kept, err));
+            ok = load_weight(model, parameter, &files, err) &&
+                 (!moments || load_moments(model, parameter, files.kept, err));
     }
     if (ok)
         ok = be->ops->sync(be, err); /* before the mappings are closed */
-    safetensors_close(weights);
-    safetensors_close(kept);
+    safetensors_close(files.weights);
+    safetensors_close(files.kept);
+    safetensors_close(files.head);
     free(name);
     return ok;
 }

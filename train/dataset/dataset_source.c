@@ -148,17 +148,19 @@ static bool check_marks(const struct dataset_source *source, enum stage stage,
 bool dataset_source_check(const struct dataset_source *source, enum stage stage,
                           struct error *err)
 {
+    const bool pairs = stage == STAGE_DPO || stage == STAGE_RM;
+
     if (!source->info)
         return true;
-    if (source->ranking == (stage == STAGE_DPO))
+    if (source->ranking == pairs)
         return check_marks(source, stage, err);
-    if (stage == STAGE_DPO)
+    if (pairs)
         return error_set(
             err, ERROR_DATA,
-            "%s: dataset %s has one answer per question, and stage: dpo compares two; "
+            "%s: dataset %s has one answer per question, and stage: %s compares two; "
             "if its records have two, set \"ranking\": true and the columns chosen and "
             "rejected, else use stage: sft",
-            source->info, source->name);
+            source->info, source->name, stage == STAGE_RM ? "rm" : "dpo");
     return error_set(
         err, ERROR_DATA,
         "%s: dataset %s has two answers per question (ranking), which stage: dpo "

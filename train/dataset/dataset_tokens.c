@@ -63,7 +63,7 @@ static bool is_plain(const struct encoder *encoder)
 
 static bool has_pairs(const struct encoder *encoder)
 {
-    return encoder->plan->stage == STAGE_DPO;
+    return encoder->plan->stage == STAGE_DPO || encoder->plan->stage == STAGE_RM;
 }
 
 bool dataset_is_packed(const struct plan *plan)

@@ -50,9 +50,12 @@ bool lora_read(const struct plan *plan, const struct model_config *config,
     *out = (struct lora) { 0 };
     if (plan->method != METHOD_LORA)
         return true;
-    if (plan->adapter_name_or_path && !plan->create_new_adapter)
-        return lora_config_read(plan->adapter_name_or_path, config, out, err);
-    return read_plan(plan, config, out, err);
+    if (plan->adapter_name_or_path && !plan->create_new_adapter
+            ? !lora_config_read(plan->adapter_name_or_path, config, out, err)
+            : !read_plan(plan, config, out, err))
+        return false;
+    out->saved[MODULE_HEAD] |= config->scores != SCORE_NONE;
+    return true;
 }
 
 /* Return whether a name in the list already covers the module. */
@@ -166,8 +169,9 @@ bool lora_write_config(const struct lora *lora, const struct architecture *archi
         "layers_to_transform", "lora_alpha", alpha, "lora_dropout", lora->dropout,
         "modules_to_save", names_of(architecture, lora, lora->saved, false), "peft_type",
         "LORA", "r", (json_int_t)lora->rank, "rank_pattern", "revision", "target_modules",
-        targets_of(lora, architecture), "task_type", "CAUSAL_LM", "use_dora", lora->dora,
-        "use_rslora", lora->rslora);
+        targets_of(lora, architecture), "task_type",
+        lora->classifies ? "SEQ_CLS" : "CAUSAL_LM", "use_dora", lora->dora, "use_rslora",
+        lora->rslora);
     bool ok =
         root && (!peft_ties(lora, architecture) ||
                  json_object_set_new(root, "ensure_weight_tying", json_true()) == 0);

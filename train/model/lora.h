@@ -23,6 +23,8 @@ struct lora {
     /* only for lora_write_config: saved embedding and head are one matrix; no layer has the
      * module, so that its name is free */
     bool tied, absent[MODULES];
+    bool
+        classifies; /* the same: the model is transformers' ...ForSequenceClassification */
 };
 
 #define LORA_RANK_MAX 4096

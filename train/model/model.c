@@ -236,6 +236,10 @@ static void lay_out(struct model *m)
     m->head = m->config->tied ? m->embed : model_find(m, MODULE_HEAD, PART_WEIGHT, 0);
     m->head_weight = model_matmul_operand(m->head);
     m->head_bias = model_find(m, MODULE_HEAD, PART_BIAS, 0);
+    if (m->config->scores) {
+        m->score = model_score_layer(m);
+        m->score_targets = arena_array(m->arena, m->shapes.rows, sizeof(int32_t));
+    }
     m->embed_weight = m->embed->weight;
     m->embed_scale = embed_scale(m);
     m->blocks = arena_array(m->arena, layers, sizeof(*m->blocks));
@@ -345,6 +349,7 @@ void model_free(struct model *model)
     if (model->host_block)
         model->be->ops->free(model->be, model->host_block);
     safetensors_close(model->base_files);
+    safetensors_close(model->value_head);
     safetensors_close(model->merged);
     arena_free(model->arena);
     free(model);

@@ -205,6 +205,7 @@ struct rewards {
     double values[REWARDS];
     const char *const *names; /* NULL: reward_names */
     bool feedback;            /* stage kto */
+    bool scores;              /* stage rm */
 };
 
 /* Names that LLaMA-Factory and TRL use in their logs: "rewards/chosen". */
@@ -224,6 +225,8 @@ void model_set_reference(struct model *model, struct model *reference);
 /* After model_end or model_evaluate: sums over the pairs of the window or of the
  * batch. */
 struct rewards model_rewards(const struct model *model);
+/* After model_evaluate: return the values of the batch's pairs, PREFERENCE_VALUES each. */
+const float *model_pairs(const struct model *model);
 
 /*
  * ---- Sampled answers, train/model/model_policy.c ----

@@ -229,6 +229,12 @@ static struct linear router_of(const struct model *m, enum module module, size_t
                   : (struct linear) { .weight.data = NULL };
 }
 
+struct linear model_score_layer(const struct model *m)
+{
+    return linear_of(model_find(m, MODULE_HEAD, PART_WEIGHT, 0),
+                     model_find(m, MODULE_HEAD, PART_BIAS, 0), 0, 0);
+}
+
 struct norm model_norm_of(const struct model *m, enum module module, size_t layer)
 {
     return (struct norm) { model_find(m, module, PART_WEIGHT, layer),

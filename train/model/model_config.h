@@ -65,6 +65,12 @@ struct model_config {
     double embed_dropout, residual_dropout, attention_dropout;
     bool tied;   /* lm_head shares embed_tokens */
     bool untied; /* only in the files: plan_config.h */
+    /* the head computes a score: score_head.h, which sets all of these; token_head: the path
+     * of the head in the table; score_end: a token after an answer, which gets no score, -1:
+     * none */
+    enum score_kind { SCORE_NONE, SCORE_LINEAR, SCORE_VALUE } scores;
+    const char *token_head;
+    int64_t score_end;
     bool qkv_bias, output_bias, mlp_bias, head_bias;
     /* torch_dtype / dtype; FORMAT_COUNT if absent */
     enum format dtype;

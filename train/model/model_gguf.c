@@ -122,6 +122,10 @@ bool model_gguf_check(const struct model_config *c, const char *dir, struct erro
                          "qwen3, phi3, gemma, gemma2 and gemma3_text, not %s",
                          c->multimodal ? "models with towers"
                                        : c->architecture->model_type);
+    if (c->scores)
+        return error_set(err, ERROR_DATA,
+                         "export_gguf writes the head of the tokens, and a reward model "
+                         "(stage: rm) has none");
     if (c->activation != family->activation)
         return refuse(err, "this activation in models of this type");
     if ((c->qkv_bias && !family->qkv_bias) ||

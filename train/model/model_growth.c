@@ -32,7 +32,8 @@ bool model_grows(const struct model *m, const struct parameter *p)
         return false;
     shape = &m->shapes.parameters[p - m->parameters];
     return shape->part == PART_WEIGHT &&
-           (shape->module == MODULE_EMBED || shape->module == MODULE_HEAD);
+           (shape->module == MODULE_EMBED ||
+            (shape->module == MODULE_HEAD && !m->config->scores));
 }
 
 /* Return the parameter as the files have it. */

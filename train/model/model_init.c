@@ -17,6 +17,19 @@ static bool is_offset(enum module module)
     return module != MODULE_V_NORM && module != MODULE_DT_BIAS;
 }
 
+/* As PyTorch initializes a linear layer, and TRL its value head: weight and bias are
+ * uniform within 1 / sqrt(in). */
+static void init_value_head(const struct model *m, size_t index, size_t first,
+                            size_t count, float *out)
+{
+    double bound = 1 / sqrt((double)m->config->hidden_size);
+
+    for (size_t i = 0; i < count; i++)
+        out[i] = (float)(bound * (2 * random_uniform((uint64_t)m->plan->seed, RANDOM_INIT,
+                                                     (uint32_t)index, first + i) -
+                                  1));
+}
+
 /* As transformers' _init_weights: matrices are normal, norms one (Gemma's zero),
  * biases and the padding token's embedding zero.  GPT-2's outputs are smaller the more
  * layers there are. */
@@ -35,6 +48,10 @@ void model_init_weights(const struct model *m, size_t index, size_t first, size_
         padding = m->config->padding;
     if (output && m->config->architecture->small_outputs)
         range /= sqrt(2 * (double)m->config->layers);
+    if (p->module == MODULE_HEAD && m->config->scores == SCORE_VALUE) {
+        init_value_head(m, index, first, count, out);
+        return;
+    }
     for (size_t i = 0; i < count; i++)
         if (p->module == MODULE_A_LOG)
             out[i] =

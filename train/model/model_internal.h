@@ -183,6 +183,8 @@ struct model {
     struct parameter **slots;       /* by layer, module and part; NULL: does not exist */
     struct parameter *embed, *head; /* head is embed if they are tied */
     struct parameter *head_bias;    /* NULL: none */
+    struct linear score;            /* the head of a reward model */
+    int32_t *score_targets;         /* on the host, of a batch: model_reward.c */
     struct parameter *positions;    /* NULL: no learned positions */
     struct norm norm;               /* after the last block */
     struct tensor head_weight, embed_weight; /* operands of the matmul and the lookup */
@@ -231,6 +233,8 @@ struct model {
 
     /* files of the base, open as long as frozen weights may have to be saved */
     struct safetensors *base_files;
+    struct safetensors
+        *value_head;         /* TRL's file of the head of a reward model; or NULL */
     struct text_names names; /* how base_files names tensors */
     struct expert_files expert_files;
     struct safetensors *merged; /* adapter merged into the base: create_new_adapter */
@@ -464,6 +468,8 @@ struct parameter *model_find(const struct model *m, enum module module, enum par
 /* Return the operand of a matmul. */
 struct tensor model_matmul_operand(const struct parameter *p);
 struct norm model_norm_of(const struct model *m, enum module module, size_t layer);
+/* Return the head of a reward model, whose parameters are placed. */
+struct linear model_score_layer(const struct model *m);
 /* Set up a block, whose parameters are placed. */
 void model_make_block(const struct model *m, size_t layer, struct block *out);
 
@@ -504,6 +510,11 @@ bool model_run_reference(const struct pass *pass, struct error *err);
 /* After the forward pass: compute the loss of the pairs and, in training, write dx to
  * DH. */
 void model_preference_loss(const struct pass *pass);
+/* model_reward.c.  The same for scores. */
+void model_reward_loss(const struct pass *pass);
+/* Return the targets of a batch: 0 in the row of each sequence that has a score.  Valid
+ * until the next call. */
+const int32_t *model_score_targets(struct model *m, const struct batch *batch);
 /* model_policy.c.  The same for sampled answers. */
 void model_policy_loss(const struct pass *pass);
 /* Return the temperature of the loss of this model. */

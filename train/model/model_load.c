@@ -13,6 +13,7 @@
 #include "train/model/model_dora.h"
 #include "train/model/model_growth.h"
 #include "train/model/model_pissa.h"
+#include "train/model/score_head.h"
 #include "train/model/weights.h"
 
 size_t model_span_rows(const struct parameter *p)
@@ -68,6 +69,9 @@ static struct matrix_layout layout_of_stored(const struct model *model,
 
 const struct stored_tensor *model_find_tensor(const struct model *model, const char *name)
 {
+    if (model->config->scores == SCORE_VALUE &&
+        text_starts(name, model->config->architecture->paths[MODULE_HEAD]))
+        return model->value_head ? safetensors_find(model->value_head, name) : NULL;
     return weights_find(model->base_files, &model->names, model->config, name);
 }
 
@@ -197,17 +201,27 @@ bool model_read(const struct model *model, const struct model_rows *rows,
     return model_check_shape(t, p, err) && model_read_parameter(model, t, rows, err);
 }
 
+/* Return whether it is the head of a reward model, which the files do not have. */
+static bool is_new_head(const struct model *m, const struct parameter *p)
+{
+    return m->config->scores && !m->plan->train_from_scratch &&
+           m->shapes.parameters[p - m->parameters].module == MODULE_HEAD &&
+           !model_find_tensor(m, p->name);
+}
+
 bool model_read_original(const struct model *model, const struct model_rows *rows,
                          struct error *err)
 {
     const struct parameter *p = rows->parameter;
 
-    if (model->plan->train_from_scratch) {
+    const bool is_new = is_new_head(model, p);
+
+    if (model->plan->train_from_scratch || is_new)
         model_init_weights(model, (size_t)(p - model->parameters), rows->first * p->cols,
                            rows->count * p->cols, rows->values);
+    if (model->plan->train_from_scratch)
         return true;
-    }
-    return model_read(model, rows, err) &&
+    return (is_new || model_read(model, rows, err)) &&
            (!model->merged || model_add_merged(model, rows, err)) &&
            model_pissa_subtract(model, rows, false, err);
 }
@@ -328,6 +342,8 @@ static bool is_ignored(const struct model *m, const char *name)
     for (size_t i = 0; architecture->ignored[i]; i++)
         if (text_ends(name, architecture->ignored[i]))
             return true;
+    if (score_head_replaces(m->config, name))
+        return true;
     return (m->config->tied || m->config->untied) && is_weight_of(name, m->names.head);
 }
 
@@ -373,6 +389,9 @@ static bool check_extra_tensors(const struct model *m, struct error *err)
     size_t stored = safetensors_count(m->base_files), known = 0;
 
     for (size_t i = 0; i < m->shapes.count; i++) {
+        if (m->config->scores == SCORE_VALUE &&
+            m->shapes.parameters[i].module == MODULE_HEAD)
+            continue; /* in a file of its own */
         if (m->config->untied && m->shapes.parameters[i].module == MODULE_HEAD)
             continue; /* it is that of the embeddings */
         known += model_find_tensor(m, m->shapes.parameters[i].name) != NULL;
@@ -395,6 +414,20 @@ static bool check_extra_tensors(const struct model *m, struct error *err)
     return true;
 }
 
+/* As LLaMA-Factory, which looks for it next to the adapter if there is one
+ * (model/loader.py). */
+static bool open_value_head(struct model *m, struct error *err)
+{
+    const struct plan *plan = m->plan;
+    const char *dir = plan->adapter_name_or_path ? plan->adapter_name_or_path
+                                                 : plan->model_name_or_path;
+
+    if (m->config->scores != SCORE_VALUE || !safetensors_exist(dir, SCORE_HEAD_FILE))
+        return true;
+    m->value_head = safetensors_open(dir, SCORE_HEAD_FILE, false, err);
+    return m->value_head != NULL;
+}
+
 static bool open_base(struct model *m, struct error *err)
 {
     if (m->plan->train_from_scratch && m->config->multimodal)
@@ -413,7 +446,8 @@ static bool open_base(struct model *m, struct error *err)
     if (!weights_split_experts(m->base_files, m->config, &m->expert_files, err))
         return false;
     m->names = weights_names(m->base_files, m->config);
-    return check_extra_tensors(m, err) && check_tied_head(m, err);
+    return open_value_head(m, err) && check_extra_tensors(m, err) &&
+           check_tied_head(m, err);
 }
 
 /* Return the next rows of a parameter that fit into the loader's room. */
@@ -499,7 +533,8 @@ static bool reads_again(const struct model *m)
     const struct architecture *a = m->config->architecture;
 
     return m->plan->method != METHOD_FULL || m->config->multimodal ||
-           architecture_has_kept(a) || a->paths[MODULE_ROUTER_BIAS];
+           m->config->scores == SCORE_VALUE || architecture_has_kept(a) ||
+           a->paths[MODULE_ROUTER_BIAS];
 }
 
 bool model_load(struct model *model, struct error *err)

@@ -252,6 +252,8 @@ static bool load_adapter(const struct model_loader *l, const struct safetensors 
 
         if (!p->trainable)
             continue;
+        if (!t && p->module == MODULE_HEAD && m->config->scores)
+            continue; /* in a file of its own, or new */
         if (!t)
             return error_set(err, ERROR_DATA, "%s: the adapter has no tensor for %s", dir,
                              p->name);

@@ -142,7 +142,10 @@ static void upload_batch(const struct pass *pass, const struct batch *batch)
     } rows[] = {
         { BUFFER_TOKENS, batch->tokens, batch->rows },
         { BUFFER_POSITIONS, batch->positions, batch->rows },
-        { BUFFER_TARGETS, batch->targets, batch->rows },
+        { BUFFER_TARGETS,
+          pass->model->config->scores ? model_score_targets(pass->model, batch)
+                                      : batch->targets,
+          batch->rows },
         { BUFFER_WEIGHTS, batch->weights, batch->rows },
         { BUFFER_OFFSETS, batch->offsets, batch->sequences + 1 },
     };

@@ -40,7 +40,7 @@ bool rewards_show(const struct rewards *rewards, enum reward reward)
     if (rewards->names)
         return rewards->names[reward] && !isnan(rewards->values[reward]);
     if (!rewards->feedback)
-        return reward < REWARD_KL;
+        return reward < (rewards->scores ? REWARD_LOGP_CHOSEN : REWARD_KL);
     switch (reward) {
     case REWARD_CHOSEN:
     case REWARD_LOGP_CHOSEN:
@@ -61,6 +61,7 @@ void rewards_add(struct rewards *to, const struct rewards *more, double times)
         to->values[i] += times * more->values[i];
     to->names = more->names ? more->names : to->names;
     to->feedback |= more->feedback;
+    to->scores |= more->scores;
 }
 
 void model_set_reference(struct model *model, struct model *reference)
@@ -126,6 +127,10 @@ void model_preference_loss(const struct pass *pass)
     struct op_classifier op = pass_likelihoods(pass);
     float *weights = pass_buffer(pass, BUFFER_WEIGHTS, 0).data;
 
+    if (pass->model->config->scores) {
+        model_reward_loss(pass);
+        return;
+    }
     pass_token_losses(pass, op);
     pass->ops->preference(pass->be,
                           &(struct op_preference) {
@@ -176,6 +181,7 @@ void model_sum_pairs(struct model *model, const float *pairs, size_t count,
         return;
     }
     model->rewards.feedback = model->plan->stage == STAGE_KTO;
+    model->rewards.scores = model->plan->stage == STAGE_RM;
     if (model->rewards.feedback) {
         sum_feedback(model, pairs, count, loss_sum);
         return;
@@ -191,6 +197,11 @@ void model_sum_pairs(struct model *model, const float *pairs, size_t count,
         values[REWARD_LOGP_CHOSEN] += pairs[PREFERENCE_LOGP_CHOSEN];
         values[REWARD_LOGP_REJECTED] += pairs[PREFERENCE_LOGP_REJECTED];
     }
+}
+
+const float *model_pairs(const struct model *model)
+{
+    return model->results[0].pairs;
 }
 
 struct rewards model_rewards(const struct model *model)

@@ -19,6 +19,7 @@
 #include "train/model/model_gguf.h"
 #include "train/model/model_internal.h"
 #include "train/model/model_pissa.h"
+#include "train/model/score_head.h"
 #include "train/model/weight_shards.h"
 #include "train/model/weights.h"
 
@@ -64,6 +65,7 @@ static bool write_config(const struct model *m, const char *dir, enum format for
     text_add(&text, c->text, c->text_len);
     ok = (config_dtype == format || set_dtype(&text, format, err)) &&
          companion_files_edit_config(m->saving, &text, err) &&
+         score_head_edit_config(c, &text, err) &&
          write_text(dir, "config.json", text.data, text.len, err);
     text_clear(&text);
     return ok;
@@ -75,7 +77,7 @@ static bool write_companions(const struct model *m, const char *dir, bool adapte
     const struct companion_files files = { .from = m->plan->model_name_or_path,
                                            .saving = m->saving,
                                            .adapter = adapter,
-                                           .modelfile = exported };
+                                           .modelfile = exported && !m->config->scores };
 
     return companion_files_write(&files, dir, err);
 }
@@ -302,6 +304,8 @@ static bool read_tower(const void *context, size_t index, void *to, struct error
 
 static bool is_kept(const struct model *m, const char *name)
 {
+    if (m->config->scores == SCORE_VALUE && score_head_replaces(m->config, name))
+        return true;
     return m->config->multimodal ? multimodal_is_tower(m->config->multimodal, name)
                                  : architecture_keeps(m->config->architecture, name);
 }
@@ -398,6 +402,32 @@ static bool is_base(const struct model *m, size_t index)
     return part == PART_WEIGHT || part == PART_BIAS;
 }
 
+/* Return whether it is in TRL's file of a head. */
+static bool is_of_value_head(const struct model *m, size_t index)
+{
+    return m->config->scores == SCORE_VALUE &&
+           m->shapes.parameters[index].module == MODULE_HEAD;
+}
+
+static bool write_value_head(const struct model *m, const char *dir, struct error *err)
+{
+    struct tensor_source sources[2];
+    size_t count = 0;
+
+    for (size_t i = 0; i < m->shapes.count; i++) {
+        if (!is_of_value_head(m, i))
+            continue;
+        sources[count] = source_of(m, i, m->parameters[i].name);
+        if (!m->parameters[i].trainable) {
+            sources[count].format = base_format(m, i);
+            sources[count].read = read_merged;
+        }
+        count++;
+    }
+    return count == 0 ||
+           weight_file_write(dir, SCORE_HEAD_FILE ".safetensors", sources, count, err);
+}
+
 static bool is_low_rank(const struct model *m, size_t index)
 {
     enum part part = m->shapes.parameters[index].part;
@@ -411,7 +441,8 @@ static bool save_whole(const struct model *m, const char *dir, bool exported,
                        struct error *err)
 {
     bool merged = exported && m->plan->method == METHOD_LORA;
-    bool keeps = m->config->multimodal || architecture_has_kept(m->config->architecture);
+    bool keeps = m->config->multimodal || m->config->scores == SCORE_VALUE ||
+                 architecture_has_kept(m->config->architecture);
     size_t stored = keeps && m->base_files ? safetensors_count(m->base_files) : 0;
     struct tensor_source *sources =
         memory_alloc((m->shapes.count + stored) * sizeof(*sources));
@@ -424,7 +455,7 @@ static bool save_whole(const struct model *m, const char *dir, bool exported,
         const struct parameter *p = &m->parameters[i];
         const size_t parts = fused_count(m, i);
 
-        if (!is_base(m, i) || parts == 0)
+        if (!is_base(m, i) || parts == 0 || is_of_value_head(m, i))
             continue;
         sources[count] = source_of(m, i, name_in_files(m, p->name, arena));
         if (merged || !p->trainable) {
@@ -442,7 +473,7 @@ static bool save_whole(const struct model *m, const char *dir, bool exported,
     ok = (exported ? weight_shards_write(dir, sources, count,
                                          (uint64_t)m->plan->export_size * GIGABYTE, err)
                    : weight_file_write(dir, "model.safetensors", sources, count, err)) &&
-         write_config(m, dir, format, err) &&
+         write_value_head(m, dir, err) && write_config(m, dir, format, err) &&
          write_companions(m, dir, false, exported, err);
     arena_free(arena);
     free(sources);
@@ -513,6 +544,9 @@ static bool write_adapter_config(const struct model *m, const char *dir, bool co
 
     lora.tied = trains_tied_head(m);
     lora.saved[MODULE_HEAD] |= lora.tied;
+    lora.classifies = m->config->scores == SCORE_LINEAR;
+    if (m->config->scores == SCORE_VALUE)
+        lora.saved[MODULE_HEAD] = false; /* in a file of its own */
     for (enum module i = 0; i < MODULES; i++) {
         lora.absent[i] = true;
         for (size_t l = 0; l < m->config->layers; l++)
@@ -542,7 +576,7 @@ static bool save_adapter(const struct model *m, const char *dir, bool converted,
         const struct parameter *p = &m->parameters[i];
         const char *name = p->name;
 
-        if (!p->trainable)
+        if (!p->trainable || is_of_value_head(m, i))
             continue;
         if (is_base(m, i)) /* trained as a whole: modules_to_save */
             name = arena_printf(arena, "base_model.model.%s", p->name);
@@ -555,7 +589,7 @@ static bool save_adapter(const struct model *m, const char *dir, bool converted,
                                        m->config->architecture->paths[MODULE_HEAD]));
     }
     ok = weight_file_write(dir, "adapter_model.safetensors", sources, count, err) &&
-         write_adapter_config(m, dir, converted, err) &&
+         write_value_head(m, dir, err) && write_adapter_config(m, dir, converted, err) &&
          write_companions(m, dir, true, false, err);
     arena_free(arena);
     free(sources);

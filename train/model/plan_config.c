@@ -11,6 +11,7 @@
 #include "train/model/adapter_targets.h"
 #include "train/model/lora_config.h"
 #include "train/model/rope_scaling.h"
+#include "train/model/score_head.h"
 #include "train/model/vocabulary_growth.h"
 #include "train/model/weights.h"
 
@@ -87,6 +88,9 @@ bool plan_config_read(const struct plan *plan, const char *dir, struct arena *ar
                       struct model_config *out, struct error *err)
 {
     if (!rope_scaling_read_config(plan, dir, arena, out, err))
+        return false;
+    if (plan->stage == STAGE_RM && !plan->external &&
+        !score_head_apply(plan, dir, arena, out, err))
         return false;
     if (plan->method == METHOD_LORA && out->tied && !out->multimodal && !plan->external &&
         trains_head(plan, out) && !untie(arena, out, err))

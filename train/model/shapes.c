@@ -152,6 +152,7 @@ static void dims_model(struct shapes_builder *m, const struct model_config *c)
 
     d[DIM_ONE] = 1;
     d[DIM_V] = c->vocab_size;
+    d[DIM_HEAD] = c->scores ? 1 : c->vocab_size;
     d[DIM_C] = c->hidden_size;
     d[DIM_I] = c->intermediate_size;
     d[DIM_GATE_UP] = shapes_gate_up_columns(c, c->intermediate_size);
@@ -349,6 +350,10 @@ static void dims_batch(struct shapes_builder *m, size_t rows, size_t sequences)
     d[DIM_V_ROW] = shapes_logits_row(&m->plan->device, d[DIM_V]);
     d[DIM_CHUNK] =
         shapes_chunk_rows(&m->plan->device, m->large_chunks, d[DIM_V_ROW], rows);
+    if (m->config->scores) { /* there are no logits */
+        d[DIM_CHUNK] = 0;
+        d[DIM_SCORES] = rows;
+    }
     d[DIM_DACT] = m->out->keeps[STACK_DOWN] ? d[DIM_MLP] : 0;
     if (m->out->compute != FORMAT_FP32 || m->plan->stage == STAGE_DISTILL)
         d[DIM_DCHUNK] = d[DIM_CHUNK];
@@ -538,7 +543,8 @@ bool shapes_make(const struct plan *plan, const struct model_config *config,
                              .checkpointing = plan->gradient_checkpointing };
     if (!shapes_check(plan, config, &out->lora, err))
         return false;
-    if (plan->stage >= STAGE_DPO) /* regardless of an adapter's own settings */
+    if (plan->stage >= STAGE_DPO && plan->stage != STAGE_RM)
+        /* regardless of an adapter's own settings */
         out->lora.dropout = 0;
     rows =
         rows_max ? rows_max : shapes_times(&m, batch, shapes_sequence_rows(plan, config));

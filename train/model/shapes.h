@@ -223,6 +223,7 @@ enum buffer {
     BUFFER_REFERENCE,    /* losses of the reference model (1, N) */
     BUFFER_ADVANTAGES,   /* of sampled answers, and their factors (2, sequences + 1) */
     BUFFER_OLD,          /* losses of the model that sampled them (1, N) */
+    BUFFER_DSCORES,      /* gradient of the scores of a reward model (N, 1) */
     BUFFER_LABELED_ROWS, /* int32 (1, N), scratch of the classifier */
     /* pairs of each expert in all layers, int32 (window, E), and the sums of the
      * probabilities, fp32: of the micro-batches of a window, newest first, if there is a

@@ -172,6 +172,8 @@ static const struct buffer_row {
     [BUFFER_ADVANTAGES] = { "advantages", KIND_FP32, DIM_ADVANTAGES, DIM_OFFSETS,
                             LIFE_ONCE, false },
     [BUFFER_OLD] = { "preferences", KIND_FP32, DIM_ONE, DIM_OLD, LIFE_ONCE, false },
+    [BUFFER_DSCORES] = { "gradient", KIND_COMPUTE, DIM_SCORES, DIM_ONE, LIFE_ONCE,
+                         false },
     [BUFFER_LABELED_ROWS] = { "labeled", KIND_FP32, DIM_ONE, DIM_N, LIFE_ONCE, false },
     [BUFFER_EXPERT_COUNTS] = { "load balancing", KIND_FP32, DIM_BALANCE_WINDOW,
                                DIM_EXPERTS, LIFE_ONCE, false },
@@ -232,7 +234,7 @@ static bool is_needed(const struct shapes_builder *m, enum buffer buffer)
 {
     return !m->plan->generation.alone ||
            ((buffer < BUFFER_DX || buffer > BUFFER_LORA_X) && buffer != BUFFER_DLOGITS &&
-            buffer != BUFFER_DGATHERED);
+            buffer != BUFFER_DGATHERED && buffer != BUFFER_DSCORES);
 }
 
 void shapes_add_buffers(struct shapes_builder *m)

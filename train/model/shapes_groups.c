@@ -44,7 +44,7 @@ const struct module_dims shapes_module_dims[MODULES] = {
     [MODULE_EXPERT_DOWN] = { DIM_C, DIM_EXPERT_I },
     [MODULE_POST2] = { DIM_ONE, DIM_C },
     [MODULE_NORM] = { DIM_ONE, DIM_C },
-    [MODULE_HEAD] = { DIM_V, DIM_C },
+    [MODULE_HEAD] = { DIM_HEAD, DIM_C },
 };
 
 static const struct shape_group before_blocks[] = {

@@ -82,6 +82,8 @@ enum dim {
     DIM_CACHE,          /* rows of the cache, of all sequences */
     DIM_KD_WINDOW,      /* DIM_WINDOW in a distillation */
     DIM_TEACHER_LOGITS, /* teacher logits kept per row */
+    DIM_HEAD,           /* rows of the head: V, or 1 of a reward model */
+    DIM_SCORES,         /* N with such a head */
     DIM_PAIR_WINDOW,    /* DIM_WINDOW with preferences */
     DIM_PAIRS,          /* values per pair, for the pairs of the largest batch */
     DIM_REFERENCE,      /* N, if preferences have a reference */

@@ -48,7 +48,7 @@ static bool is_trainable(const struct shapes_builder *m, enum module module,
 {
     if (m->plan->generation.alone || module_is_buffer(module))
         return false;
-    if (part >= PART_LORA_A)
+    if (part >= PART_LORA_A || (module == MODULE_HEAD && m->config->scores))
         return true;
     switch (m->plan->method) {
     case METHOD_FULL:

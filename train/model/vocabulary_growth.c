@@ -88,7 +88,7 @@ static size_t adapter_rows(const char *dir, const struct model_config *config)
         const struct stored_tensor *found = NULL;
         struct text name;
 
-        if (!path)
+        if (!path || (modules[i] == MODULE_HEAD && config->scores))
             continue;
         text_init(&name, 0);
         text_addf(&name, "base_model.model.%s.weight", path);

@@ -250,13 +250,16 @@ static bool check(const char *dir, const struct safetensors *files,
 
     for (size_t i = 0; i < shapes->count; i++) {
         const struct shape_parameter *p = &shapes->parameters[i];
-        bool grown = config->stored_vocab > 0 && p->part == PART_WEIGHT &&
-                     (p->module == MODULE_EMBED || p->module == MODULE_HEAD);
+        bool grown =
+            config->stored_vocab > 0 && p->part == PART_WEIGHT &&
+            (p->module == MODULE_EMBED || (p->module == MODULE_HEAD && !config->scores));
         const struct weights_expected expected = { p->rank,
                                                    grown ? config->stored_vocab : p->rows,
                                                    p->cols, p->stored };
         const struct stored_tensor *t = weights_find(files, &names, config, p->name);
 
+        if (!t && p->module == MODULE_HEAD && config->scores)
+            continue; /* in a file of its own, or new */
         if (!t)
             return report_missing(dir, config, p, err);
         if (!weights_fit(t, &expected, err))
