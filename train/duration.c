@@ -105,9 +105,11 @@ static double overhead(const struct work *w)
 {
     double ops = FORWARD_OPS * w->passes + BACKWARD_OPS;
     double windows = (double)w->plan->gradient_accumulation_steps;
+    /* without those of latent attention, if there is none */
+    double stacks = STACKS - (model_config_is_latent(w->config) ? 0 : 2);
 
     if (w->plan->method == METHOD_LORA)
-        ops += ADAPTER_OPS * (w->passes + 2) * STACKS;
+        ops += ADAPTER_OPS * (w->passes + 2) * stacks;
     return ops * windows * (double)w->config->layers *
            w->calibration->seconds_per_operation;
 }

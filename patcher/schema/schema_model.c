@@ -248,7 +248,7 @@ static const struct key rows[] = {
           "weight of the load balancing loss of models with a mixture of experts, "
           "which is added to the loss on the data (stages sft and pt); 0 or unset: "
           "router_aux_loss_coef of config.json, if that has output_router_logits; "
-          "models whose class in transformers has no such loss (glm4_moe) have none" },
+          "models whose class in transformers has no such loss (glm4_moe, deepseek_v3) have none" },
     TS_IGNORED("loraplus_lr_embedding", KEY_REAL, "1e-6",
                "LoRA+ learning rate of embeddings"),
     TS_IGNORED("pissa_iter", KEY_INT, "16",

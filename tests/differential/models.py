@@ -436,6 +436,42 @@ def glm_moe(rng):
     return values
 
 
+def latent(rng):
+    """The settings of multi-head latent attention."""
+    values = llama_like(rng)
+    for name in ("head_dim", "rope_theta", "rope_scaling", "rope_parameters"):
+        values.pop(name, None)
+    values |= {"num_attention_heads": 4, "num_key_value_heads": 4, "hidden_size": 24, "pad_token_id": None,
+               "q_lora_rank": rng.choice([None, 12, 20]), "kv_lora_rank": rng.choice([8, 16]),
+               "qk_nope_head_dim": rng.choice([4, 8]), "qk_rope_head_dim": rng.choice([2, 4]),
+               "v_head_dim": rng.choice([4, 6, 12]), "attention_bias": rng.random() < 0.5}
+    if rng.random() < 0.5:
+        values["rope_parameters"] = {
+            "rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "beta_fast": 32.0, "beta_slow": 1.0,
+            "original_max_position_embeddings": 16, "mscale": 1.0, "mscale_all_dim": rng.choice([0.5, 1.0])}
+    return values
+
+
+def deepseek_v3(rng):
+    routed = glm_moe(rng)
+    names = ("moe_intermediate_size", "n_routed_experts", "n_group", "topk_group", "n_shared_experts",
+             "first_k_dense_replace", "routed_scaling_factor", "num_experts_per_tok", "norm_topk_prob")
+    values = latent(rng) | {name: routed[name] for name in names}
+    values["num_hidden_layers"] = max(2, values["num_hidden_layers"])
+    return values
+
+
+def deepseek_v2(rng):
+    return deepseek_v3(rng) | {"norm_topk_prob": False,
+                               "topk_method": rng.choice(["greedy", "group_limited_greedy"])}
+
+
+def glm_lite(rng):
+    values = deepseek_v3(rng)
+    values.pop("first_k_dense_replace")
+    return values
+
+
 KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi3": phi3,
          "gemma": gemma, "gemma2": gemma2, "gemma3_text": gemma3, "gpt2": gpt2,
          "gpt_neo": gpt_neo, "gpt_neox": gpt_neox, "cohere": cohere, "cohere2": cohere2, "falcon": falcon, "gpt_bigcode": gpt_bigcode, "gptj": gptj, "nemotron": nemotron, "opt": opt, "phi": phi,
@@ -453,6 +489,7 @@ KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi
          "olmo3": olmo3,
          "mixtral": mixtral, "qwen2_moe": qwen2_moe, "qwen3_moe": qwen_moe, "olmoe": olmoe,
          "glm4_moe": glm_moe, "phimoe": phimoe, "qwen3_next": qwen3_next,
+         "deepseek_v2": deepseek_v2, "deepseek_v3": deepseek_v3, "glm4_moe_lite": glm_lite, "youtu": latent,
          "granitemoe": granite_moe, "granitemoeshared": granite_moe_shared}
 
 

@@ -39,7 +39,7 @@ LOSS_TOLERANCE = 3e-6 # relative: both sides sum in fp32
 # PEFT 0.21 with transformers 5 takes gate_proj for that of experts alone: dense blocks, and experts that
 # all tokens pass through, lose their adapters when it loads them.  It does not know the names of Phi's.
 ATTENTION_ALONE = {"qwen2_moe", "qwen3_moe-dense", "glm4_moe", "phimoe", "qwen3_next",
-                   "qwen3_next-dense"}
+                   "qwen3_next-dense", "deepseek_v2", "deepseek_v3", "glm4_moe_lite"}
 TEMPLATES = ["chatml", "qwen3_nothink", "default", "alpaca"]
 
 
@@ -127,7 +127,18 @@ def class_of(folder):
         return models.class_of(json.load(f)["model_type"])
 
 
+def drop_padding(folder):
+    """transformers 5.24 sets the embedding of the padding token of a Youtu to 0 when it loads it."""
+    path = os.path.join(folder, "config.json")
+    with open(path, encoding="utf-8") as f:
+        config = json.load(f)
+    if config["model_type"] == "youtu":
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump(config | {"pad_token_id": None}, f)
+
+
 def open_whole(folder):
+    drop_padding(folder)
     model, info = class_of(folder).from_pretrained(
         folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
     surplus = {k: v for k, v in info.items() if v}
@@ -186,7 +197,8 @@ def main():
             write_tokenizer(os.path.join(where, "base"))
             chats = write_data(os.path.join(where, "chats.jsonl"), rng)
             dense = "-dense" if values.get("decoder_sparse_step", 1) > 1 else ""
-            target = "q_proj,k_proj,v_proj" if kind + dense in ATTENTION_ALONE else "all"
+            attention = "kv_a_proj_with_mqa,kv_b_proj,o_proj" if "kv_lora_rank" in values else "q_proj,k_proj,v_proj"
+            target = attention if kind + dense in ATTENTION_ALONE else "all"
             jobs = [("full", {"finetuning_type": "full"}, [("full", open_whole)]),
                     ("lora", {"finetuning_type": "lora", "lora_rank": 4, "lora_target": target,
                               "export_dir": "merged"}, [("lora", open_adapter), ("merged", open_whole)])]

@@ -197,7 +197,12 @@ CASES |= {
 # Models with experts.  With output_router_logits, the load balancing loss is part of the loss.
 MIXTRAL = dict(LLAMA, num_local_experts=4)
 QWEN_MOE = dict(LLAMA, moe_intermediate_size=20, num_experts_per_tok=2)
+LATENT = dict(LLAMA, num_key_value_heads=4, q_lora_rank=20, kv_lora_rank=16, qk_nope_head_dim=8,
+              qk_rope_head_dim=4, v_head_dim=6)
+YARN = {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "beta_fast": 32.0, "beta_slow": 1.0,
+        "original_max_position_embeddings": 8}
 ROUTED = dict(LLAMA, moe_intermediate_size=20, n_routed_experts=8, num_experts_per_tok=3)
+DEEPSEEK = LATENT | ROUTED | {"num_key_value_heads": 4}
 CASES |= {
     "mixtral": ("mixtral", dict(MIXTRAL, sliding_window=5)),
     "mixtral-balanced": ("mixtral", dict(MIXTRAL, output_router_logits=True,
@@ -246,6 +251,23 @@ CASES |= {
                                                   shared_intermediate_size=20, attention_bias=True,
                                                   tie_word_embeddings=True)),
     "olmoe": ("olmoe", dict(LLAMA, num_experts=5, num_experts_per_tok=2, pad_token_id=None)),
+    "deepseek_v2": ("deepseek_v2", dict(
+        DEEPSEEK, num_hidden_layers=3, first_k_dense_replace=1, topk_method="group_limited_greedy",
+        n_group=4, topk_group=2, n_shared_experts=2, routed_scaling_factor=1.5, mlp_bias=True)),
+    "deepseek_v2-lite": ("deepseek_v2", dict(
+        DEEPSEEK, q_lora_rank=None, topk_method="greedy", n_group=1, topk_group=1,
+        attention_bias=True, rope_parameters=dict(YARN, mscale=0.7, mscale_all_dim=0.5))),
+    "deepseek_v3": ("deepseek_v3", dict(
+        DEEPSEEK, num_hidden_layers=3, first_k_dense_replace=1, n_group=4, topk_group=2,
+        attention_bias=True, rope_parameters=dict(YARN, mscale=1.0, mscale_all_dim=1.0))),
+    "deepseek_v3-halves": ("deepseek_v3", dict(
+        DEEPSEEK, q_lora_rank=None, v_head_dim=16, rope_interleave=False, first_k_dense_replace=0,
+        n_group=1, topk_group=1, norm_topk_prob=False, n_shared_experts=2)),
+    "glm4_moe_lite": ("glm4_moe_lite", dict(
+        DEEPSEEK, num_hidden_layers=3, v_head_dim=12, mlp_layer_types=["dense", "sparse", "dense"],
+        rms_norm_eps=1e-3, attention_dropout=0.2)),
+    "youtu": ("youtu", dict({k: v for k, v in DEEPSEEK.items() if k in LATENT},
+                            rope_parameters={"rope_type": "default", "rope_theta": 100.0})),
     "glm4_moe": ("glm4_moe", dict(ROUTED, num_hidden_layers=3, head_dim=8, use_qk_norm=True,
                                   attention_bias=True, n_group=4, topk_group=2, n_shared_experts=2,
                                   routed_scaling_factor=1.5)),
@@ -286,6 +308,10 @@ ADAPTERS = {
     "phimoe-lora": ("phimoe", ["q_proj", "k_proj", "v_proj", "o_proj", "w1", "w2", "w3"], {}),
     "granitemoeshared-lora": ("granitemoeshared", ["q_proj", "input_linear", "output_linear"], {}),
     "qwen2_moe-lora": ("qwen2_moe", ["q_proj", "v_proj", "gate_proj", "up_proj", "down_proj"], {}),
+    "deepseek_v2-lora": ("deepseek_v2", "all-linear", {}),
+    "deepseek_v2-lite-lora": ("deepseek_v2-lite", "all-linear", {}),
+    "deepseek_v3-lora": ("deepseek_v3", ["q_a_proj", "kv_b_proj", "o_proj"], {}),
+    "youtu-lora": ("youtu", "all-linear", {}),
     "glm4_moe-lora": ("glm4_moe", "all-linear", {}),
     "qwen3_next-lora": ("qwen3_next", ["in_proj_qkvz", "in_proj_ba", "out_proj", "q_proj"], {}),
     "qwen3_moe-lora": ("qwen3_moe", "all-linear", {}),

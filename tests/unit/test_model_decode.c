@@ -67,6 +67,16 @@ static const char qwen3_next_text[] =
     "\"linear_value_head_dim\": 8, \"max_position_embeddings\": 64, "
     "\"full_attention_interval\": 2, \"initializer_range\": 0.2}";
 
+/* Heads that are made of latents. */
+static const char deepseek_text[] =
+    "{\"model_type\": \"deepseek_v3\", \"vocab_size\": 97, \"hidden_size\": "
+    "48,\"intermediate_size\": 80, \"num_hidden_layers\": 3, \"num_attention_heads\": "
+    "4,\"num_key_value_heads\": 4, \"q_lora_rank\": 20, \"kv_lora_rank\": 16, "
+    "\"qk_nope_head_dim\": 16, \"qk_rope_head_dim\": 8, \"v_head_dim\": 16, "
+    "\"n_routed_experts\": 8, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 24, "
+    "\"n_group\": 4, \"topk_group\": 2, \"first_k_dense_replace\": 1, "
+    "\"max_position_embeddings\": 64, \"initializer_range\": 0.2}";
+
 /* Learned positions. */
 static const char gpt2_text[] =
     "{\"model_type\": \"gpt2\", \"vocab_size\": 97, \"n_embd\": 48, \"n_layer\": "
@@ -181,9 +191,9 @@ static void check_generation(struct unit_model *u, double near)
 
 static void test_generation_matches_the_forward_pass(void **state)
 {
-    static const char *const texts[] = { config_text,  windowed_text,  qwen3_text,
-                                         gemma2_text,  gemma3_text,    gpt2_text,
-                                         qwen3_5_text, qwen3_next_text };
+    static const char *const texts[] = { config_text,  windowed_text,   qwen3_text,
+                                         gemma2_text,  gemma3_text,     gpt2_text,
+                                         qwen3_5_text, qwen3_next_text, deepseek_text };
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(texts); i++) {

@@ -273,6 +273,7 @@ static struct gathered cases[] = {
     { .kind = { METHOD_FULL, "sgd", FORMAT_BF16, qwen3_moe, 3 }, .checkpointing = true },
     { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, qwen3_moe, 3 } },
     { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, glm4_moe, 3 } },
+    { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, deepseek_v3, 3 } },
 };
 
 #define CASE(name, i)                                             \

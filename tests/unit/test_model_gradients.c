@@ -117,8 +117,26 @@ static const char qwen2_moe[] =
     "\"moe_intermediate_size\": 12, \"shared_expert_intermediate_size\": 20, "
     "\"mlp_only_layers\": [1]}";
 
-static const char *const others[] = { gpt2,    gpt_neox, gemma2,  gemma3,   phi,
-                                      granite, olmo2,    cohere2, nemotron, qwen2_moe };
+/* Latent attention, with and without a latent of q, and values that are narrower than
+ * keys. */
+static const char deepseek_v3[] =
+    "{\"model_type\": \"deepseek_v3\", \"vocab_size\": 40, \"hidden_size\": "
+    "24,\"intermediate_size\": 36, \"num_hidden_layers\": 2, \"num_attention_heads\": 2, "
+    "\"num_key_value_heads\": 2, \"initializer_range\": 0.4, \"q_lora_rank\": 10, "
+    "\"kv_lora_rank\": 8, \"qk_nope_head_dim\": 6, \"qk_rope_head_dim\": 4, "
+    "\"v_head_dim\": 8, \"n_routed_experts\": 3, \"num_experts_per_tok\": 2, "
+    "\"moe_intermediate_size\": 20, \"n_group\": 1, \"topk_group\": 1, "
+    "\"first_k_dense_replace\": 1}";
+static const char youtu[] =
+    "{\"model_type\": \"youtu\", \"vocab_size\": 40, \"hidden_size\": "
+    "24,\"intermediate_size\": 36, \"num_hidden_layers\": 2, \"num_attention_heads\": 2, "
+    "\"num_key_value_heads\": 2, \"initializer_range\": 0.3, \"q_lora_rank\": null, "
+    "\"kv_lora_rank\": 8, \"qk_nope_head_dim\": 6, \"qk_rope_head_dim\": 4, "
+    "\"v_head_dim\": 8}";
+
+static const char *const others[] = { gpt2,     gpt_neox,  gemma2,      gemma3,
+                                      phi,      granite,   olmo2,       cohere2,
+                                      nemotron, qwen2_moe, deepseek_v3, youtu };
 
 enum { VOCABULARY = 40 }; /* of all models */
 

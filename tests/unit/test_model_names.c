@@ -73,6 +73,14 @@ static void test_unsupported_names(void **state)
     assert_null(model_name_unsupported("Qwen/Qwen3.5-35B-A3B"));
     assert_null(model_name_unsupported("zai-org/GLM-4.5-Air"));
     assert_null(model_name_unsupported("microsoft/Phi-3.5-MoE-instruct"));
+    assert_null(model_name_unsupported("zai-org/GLM-4.7-Flash"));
+    assert_null(model_name_unsupported("deepseek-ai/DeepSeek-V2-Lite-Chat"));
+    assert_null(model_name_unsupported("deepseek-ai/DeepSeek-V3-0324"));
+    assert_null(model_name_unsupported("moonshotai/Moonlight-16B-A3B"));
+    assert_null(model_name_unsupported("moonshotai/Kimi-K2-Instruct"));
+    assert_null(model_name_unsupported("tencent/Youtu-LLM-2B"));
+    assert_string_equal(model_name_unsupported("deepseek-ai/DeepSeek-V3.2-Exp"),
+                        "deepseek_v32");
     assert_null(model_name_unsupported("Qwen/Qwen3-VL-30B-A3B-Instruct"));
     assert_null(model_name_unsupported("Qwen/Qwen3-Next-80B-A3B-Instruct"));
     assert_null(model_name_unsupported("Qwen/Qwen3-Coder-Next"));

@@ -77,6 +77,15 @@ static const char phimoe[] =
     "\"num_key_value_heads\": 2, \"num_local_experts\": 5, \"attention_bias\": true, "
     "\"lm_head_bias\": true, \"router_jitter_noise\": 0.3, \"input_jitter_noise\": 0.1}";
 
+/* Latent attention. */
+static const char deepseek_v3[] =
+    "{\"model_type\": \"deepseek_v3\", \"vocab_size\": 40, \"hidden_size\": "
+    "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 2, "
+    "\"num_key_value_heads\": 2, \"q_lora_rank\": 10, \"kv_lora_rank\": 8, "
+    "\"qk_nope_head_dim\": 6, \"qk_rope_head_dim\": 4, \"v_head_dim\": 8, "
+    "\"n_routed_experts\": 4, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 12, "
+    "\"n_group\": 1, \"topk_group\": 1, \"first_k_dense_replace\": 2}";
+
 /* The head alone fills a bucket. */
 static const char headed[] =
     "{\"model_type\": \"llama\", \"vocab_size\": 40, \"hidden_size\": "

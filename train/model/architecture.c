@@ -19,7 +19,9 @@ static const bool is_linear[MODULES] = {
     [MODULE_EXPERT_UP] = true,   [MODULE_EXPERT_DOWN] = true,
     [MODULE_IN_QKV] = true,      [MODULE_IN_Z] = true,
     [MODULE_IN_B] = true,        [MODULE_IN_A] = true,
-    [MODULE_OUT] = true,
+    [MODULE_OUT] = true,         [MODULE_Q_A] = true,
+    [MODULE_KV_A] = true,        [MODULE_Q_B] = true,
+    [MODULE_KV_B] = true,
 };
 
 const struct architecture *architecture_at(size_t index)
@@ -30,7 +32,10 @@ const struct architecture *architecture_at(size_t index)
     if (index < layernorm_architecture_count)
         return &layernorm_architectures[index];
     index -= layernorm_architecture_count;
-    return index < expert_architecture_count ? &expert_architectures[index] : NULL;
+    if (index < expert_architecture_count)
+        return &expert_architectures[index];
+    index -= expert_architecture_count;
+    return index < latent_architecture_count ? &latent_architectures[index] : NULL;
 }
 
 const struct architecture *architecture_find(const char *model_type)
@@ -78,8 +83,8 @@ bool module_in_mixer(enum module module, bool linear_attention)
 {
     bool linear =
         (module >= MODULE_IN_QKV && module <= MODULE_V_NORM) || module == MODULE_OUT;
-    bool full = (module >= MODULE_QKV && module <= MODULE_V) || module == MODULE_Q_NORM ||
-                module == MODULE_K_NORM || module == MODULE_O;
+    bool full = (module >= MODULE_QKV && module <= MODULE_KV_A) ||
+                (module >= MODULE_Q_NORM && module <= MODULE_O);
 
     return linear_attention ? !full : !linear;
 }

@@ -24,6 +24,10 @@ enum module {
     MODULE_Q,
     MODULE_K,
     MODULE_V,
+    /* of latent attention: the latent of q; that of k and v, with what the keys of all
+     * heads share */
+    MODULE_Q_A,
+    MODULE_KV_A,
     /* of layers with linear attention: q, k and v as one matrix, the gate of the output, the
      * strength and the decay of each head */
     MODULE_IN_QKV,
@@ -34,8 +38,10 @@ enum module {
     MODULE_A_LOG,   /* of the decays; a vector without a suffix in its name */
     MODULE_DT_BIAS, /* the same */
     MODULE_V_NORM,  /* of each head of its output */
-    MODULE_Q_NORM,  /* per head, or of all heads */
+    MODULE_Q_NORM,  /* per head, or of all heads; or of the latents */
     MODULE_K_NORM,
+    MODULE_Q_B, /* of latent attention: from the latents to the heads */
+    MODULE_KV_B,
     MODULE_O,
     MODULE_OUT,   /* the same of linear attention */
     MODULE_POST1, /* norm of the attention output */
@@ -185,11 +191,16 @@ struct expert_columns {
     /* n_group and topk_group limit the choice to the experts of some groups, by the sum of
      * the two highest scores of each */
     bool groups;
+    size_t group_count, groups_kept; /* their defaults; 0: 1 */
+    /* groups apply only if this key is group_limited_greedy, not greedy; NULL: always */
+    const char *method_key;
+    bool never_normalizes; /* normalize_key must not be true */
     const char *scale_key; /* of a factor of the weights, and its default; NULL: none */
     double scale;
     /* how many of the first blocks have one MLP instead, and its default; NULL: none */
     const char *first_dense_key;
     size_t first_dense;
+    const char *types_key; /* of a list that says dense or sparse for each block */
     /* end of the name of a tensor that holds gate and up of all experts of a block, and of
      * that of down, in files that have them: "mlp.experts.gate_up_proj" */
     const char *gate_up_tensor, *down_tensor;
@@ -197,6 +208,18 @@ struct expert_columns {
     bool only_tensors; /* all files have them; there are no layers that PEFT adapts */
     /* mlp_only_layers and decoder_sparse_step say which blocks have one MLP instead */
     bool some_dense;
+};
+
+/*
+ * Multi-head latent attention: q, and k and v, are computed of latents, which are normalized
+ * (kernels/ops_latent.h).  Defaults of kv_lora_rank, q_lora_rank, qk_nope_head_dim,
+ * qk_rope_head_dim and v_head_dim.
+ */
+struct latent_columns {
+    size_t kv_rank; /* 0: there are none */
+    size_t q_rank;  /* null in config.json: q has no latent */
+    size_t plain, rotated, value;
+    double norm_eps; /* of the norms of latents */
 };
 
 /* Return whether a norm subtracts the mean, and whether it has a bias. */
@@ -253,6 +276,7 @@ struct architecture {
     const char *one_kv_head_key, *groups_key;
     struct factor_keys factors;
     struct expert_columns experts;
+    struct latent_columns latent;
     size_t mlp_ratio; /* size of the MLP in multiples of the hidden size, if it is null */
     size_t window, window_pattern;
     size_t window_first;       /* default of max_window_layers */
@@ -266,14 +290,19 @@ struct architecture {
     /* of the deviation of initial weights, and its default; NULL: initializer_range, 0: 0.02 */
     const char *init_key;
     double init_range;
+    /* 2 / sqrt(5 C) is the default, and twice that of the embeddings (Youtu), whose key is
+     * embedding_initializer_range */
+    bool init_by_size;
     double rotary;      /* share of a head that is rotated; 0: all */
     size_t rotary_size; /* default of rotary_dim, its columns; 0: there is no such key */
     double theta;       /* default of rope_theta; 0: 10000 */
     double local_theta; /* of layers with a window; 0: like the others */
     bool rope_alpha;    /* `alpha` of dynamic scaling applies, which stretches theta */
     bool rope_mscales;  /* short_mscale and long_mscale apply */
-    /* columns 2 i and 2 i + 1 of a head turn together, not i and i + half of them */
+    /* columns 2 i and 2 i + 1 of a head turn together, not i and i + half of them; by
+     * default of the key, if there is one */
     bool rotary_interleaved;
+    const char *interleave_key;
     /* query_pre_attn_scalar: scores are divided by its square root; 0: by that of the
      * head size */
     double score_scalar;

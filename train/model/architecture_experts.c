@@ -126,15 +126,6 @@ static const enum module qwen3_next_order[] = {
 
 #define HEAD_NORMS \
     [MODULE_Q_NORM] = "self_attn.q_norm", [MODULE_K_NORM] = "self_attn.k_norm"
-#define QWEN_EXPERTS                                                                \
-    [MODULE_ROUTER] = "mlp.gate", [MODULE_EXPERT_GATE] = "mlp.experts.*.gate_proj", \
-    [MODULE_EXPERT_UP] = "mlp.experts.*.up_proj",                                   \
-    [MODULE_EXPERT_DOWN] = "mlp.experts.*.down_proj"
-#define CORRECTED_ROUTER [MODULE_ROUTER_BIAS] = "mlp.gate.e_score_correction_bias"
-#define SHARED_EXPERTS                                     \
-    [MODULE_SHARED_GATE] = "mlp.shared_experts.gate_proj", \
-    [MODULE_SHARED_UP] = "mlp.shared_experts.up_proj",     \
-    [MODULE_SHARED_DOWN] = "mlp.shared_experts.down_proj"
 #define MIXTRAL_EXPERTS                                     \
     [MODULE_ROUTER] = "block_sparse_moe.gate",              \
     [MODULE_EXPERT_GATE] = "block_sparse_moe.experts.*.w1", \
@@ -145,8 +136,6 @@ static const enum module qwen3_next_order[] = {
     [MODULE_SHARED_UP] = "mlp.shared_expert.up_proj",     \
     [MODULE_SHARED_DOWN] = "mlp.shared_expert.down_proj", \
     [MODULE_SHARED_ROUTER] = "mlp.shared_expert_gate"
-#define QWEN_TENSORS \
-    .gate_up_tensor = "mlp.experts.gate_up_proj", .down_tensor = "mlp.experts.down_proj"
 #define GRANITE_EXPERTS                                            \
     [MODULE_ROUTER] = "block_sparse_moe.router.layer",             \
     [MODULE_EXPERT_GATE] = "block_sparse_moe.experts.*.gate_proj", \

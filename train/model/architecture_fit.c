@@ -36,12 +36,20 @@ const struct architecture *architecture_fit(const struct architecture *row,
 {
     struct architecture *out;
 
-    if (!row->qk_norms_key && !row->keeps_blocks)
+    if (!row->qk_norms_key && !row->keeps_blocks && row->latent.kv_rank == 0)
         return row;
     out = arena_alloc(arena, sizeof(*out));
     *out = *row;
     if (row->qk_norms_key && !json_get_bool(root, row->qk_norms_key, false, file, err))
         out->paths[MODULE_Q_NORM] = out->paths[MODULE_K_NORM] = NULL;
+    if (row->interleave_key)
+        out->rotary_interleaved =
+            json_get_bool(root, row->interleave_key, row->rotary_interleaved, file, err);
+    if (row->latent.kv_rank > 0 && json_is_null(json_object_get(root, "q_lora_rank")))
+        out->paths[MODULE_Q_A] = out->paths[MODULE_Q_NORM] = out->paths[MODULE_Q_B] =
+            NULL;
+    else if (row->latent.kv_rank > 0)
+        out->paths[MODULE_Q] = NULL;
     if (row->keeps_blocks) {
         out->kept_first = read_blocks(root, row->keys->layers, 0, file, err);
         out->kept_end = out->kept_first + read_predictors(root, file, err);

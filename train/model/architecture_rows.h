@@ -7,12 +7,12 @@
 
 #include "train/model/architecture.h"
 
-/* The tables: of models with RMSNorm, of models with LayerNorm, and of models with
- * experts. */
+/* The tables: of models with RMSNorm, of models with LayerNorm, of models with experts, and
+ * of models with latent attention. */
 extern const struct architecture rms_architectures[], layernorm_architectures[],
-    expert_architectures[];
+    expert_architectures[], latent_architectures[];
 extern const size_t rms_architecture_count, layernorm_architecture_count,
-    expert_architecture_count;
+    expert_architecture_count, latent_architecture_count;
 
 /* Masks and frequencies that follow from config.json. */
 extern const char *const llama_ignored[];
@@ -39,6 +39,17 @@ extern const enum module llama_order[];
     [MODULE_CONV] = "linear_attn.conv1d", [MODULE_A_LOG] = "linear_attn.A_log",     \
     [MODULE_DT_BIAS] = "linear_attn.dt_bias", [MODULE_V_NORM] = "linear_attn.norm", \
     [MODULE_OUT] = "linear_attn.out_proj"
+#define QWEN_EXPERTS                                                                \
+    [MODULE_ROUTER] = "mlp.gate", [MODULE_EXPERT_GATE] = "mlp.experts.*.gate_proj", \
+    [MODULE_EXPERT_UP] = "mlp.experts.*.up_proj",                                   \
+    [MODULE_EXPERT_DOWN] = "mlp.experts.*.down_proj"
+#define QWEN_TENSORS \
+    .gate_up_tensor = "mlp.experts.gate_up_proj", .down_tensor = "mlp.experts.down_proj"
+#define CORRECTED_ROUTER [MODULE_ROUTER_BIAS] = "mlp.gate.e_score_correction_bias"
+#define SHARED_EXPERTS                                     \
+    [MODULE_SHARED_GATE] = "mlp.shared_experts.gate_proj", \
+    [MODULE_SHARED_UP] = "mlp.shared_experts.up_proj",     \
+    [MODULE_SHARED_DOWN] = "mlp.shared_experts.down_proj"
 #define LLAMA_PATHS LLAMA_FRAME, LLAMA_QKV, LLAMA_O, LLAMA_MLP
 #define LLAMA_NORM2 [MODULE_NORM2] = "post_attention_layernorm"
 

@@ -52,6 +52,27 @@ static bool is_listed(const json_t *list, size_t layer)
     return false;
 }
 
+/* Return a list of "dense" and "sparse"; NULL: not given. */
+static const json_t *read_types(const struct reader *r, const char *key, size_t layers)
+{
+    const json_t *types = json_object_get(r->root, key);
+    bool ok = json_array_size(types) == layers;
+
+    if (!types || json_is_null(types))
+        return NULL;
+    for (size_t l = 0; ok && l < layers; l++) {
+        const char *type = json_string_value(json_array_get(types, l));
+
+        ok = type && (strcmp(type, "dense") == 0 || strcmp(type, "sparse") == 0);
+    }
+    if (ok)
+        return types;
+    error_set(r->err, ERROR_DATA,
+              "%s: %s must be a list of %zu strings, dense or sparse for each layer",
+              r->file, key, layers);
+    return NULL;
+}
+
 /* transformers: Qwen2MoeDecoderLayer, Glm4MoeDecoderLayer */
 static void read_layers(const struct reader *r, const struct expert_columns *row,
                         struct arena *arena, struct model_config *out)
@@ -61,12 +82,17 @@ static void read_layers(const struct reader *r, const struct expert_columns *row
     size_t step = some_dense ? read_size(r, "decoder_sparse_step", 1, 1) : 1, sparse = 0;
     size_t first = row->first_dense_key
                        ? read_size(r, row->first_dense_key, row->first_dense, 0)
-                       : 0;
+                       : row->first_dense;
+    const json_t *types =
+        row->types_key ? read_types(r, row->types_key, out->layers) : NULL;
     bool *layers = arena_array(arena, out->layers, sizeof(*layers));
 
     for (size_t l = 0; l < out->layers; l++) {
         layers[l] =
             l >= first && (l + 1) % step == 0 && !(some_dense && is_listed(dense, l));
+        if (types)
+            layers[l] =
+                strcmp(json_string_value(json_array_get(types, l)), "sparse") == 0;
         sparse += layers[l];
     }
     out->sparse = layers;
@@ -76,24 +102,42 @@ static void read_layers(const struct reader *r, const struct expert_columns *row
                   "%s: %s must leave a layer with experts; a model without them has "
                   "another model_type",
                   r->file,
-                  row->first_dense_key ? row->first_dense_key
-                                       : "mlp_only_layers and decoder_sparse_step");
+                  row->types_key         ? row->types_key
+                  : row->first_dense_key ? row->first_dense_key
+                                         : "mlp_only_layers and decoder_sparse_step");
+}
+
+/* DeepSeek-V2 has two methods. */
+static bool uses_groups(const struct reader *r, const struct expert_columns *row)
+{
+    const char *method = row->method_key ? json_get_string(r->root, row->method_key,
+                                                           "greedy", r->file, r->err)
+                                         : NULL;
+
+    if (!method || strcmp(method, "group_limited_greedy") == 0)
+        return true;
+    if (strcmp(method, "greedy") != 0)
+        error_set(r->err, ERROR_DATA,
+                  "%s: %s must be greedy or group_limited_greedy, not \"%.64s\"", r->file,
+                  row->method_key, method);
+    return false;
 }
 
 /* Groups of all experts, or of which all are eligible, limit nothing. */
 static void read_groups(const struct reader *r, struct model_config *out)
 {
-    size_t groups = read_size(r, "n_group", 1, 0),
-           kept = read_size(r, "topk_group", 1, 0);
+    const struct expert_columns *row = &out->architecture->experts;
+    size_t groups = read_size(r, "n_group", row->group_count + !row->group_count, 0);
+    size_t kept = read_size(r, "topk_group", row->groups_kept + !row->groups_kept, 0);
 
-    if (groups <= 1 || kept >= groups)
+    if (groups <= 1 || kept >= groups || !uses_groups(r, row))
         return;
     if (out->experts % groups != 0 || kept == 0)
         error_set(r->err, ERROR_DATA,
                   "%s: n_group %zu must divide the number of experts %zu, and topk_group "
                   "%zu must be 1 or more",
                   r->file, groups, out->experts, kept);
-    else if (out->experts / groups < 2)
+    else if (row->sigmoid && out->experts / groups < 2)
         error_set(r->err, ERROR_DATA,
                   "%s: n_group must be at most %zu, half the number of experts, not %zu",
                   r->file, out->experts / 2, groups);
@@ -173,6 +217,25 @@ static void check(const struct reader *r, const struct model_config *c)
                                            : "more experts of a token are not supported");
 }
 
+/* Settings of the models' own code that transformers does not read, or reads otherwise. */
+static void check_routing(const struct reader *r, const struct expert_columns *row,
+                          bool normalizes)
+{
+    const char *expected = row->sigmoid ? "sigmoid" : "softmax";
+    const json_t *given = json_object_get(r->root, "scoring_func");
+    const json_t *step = json_object_get(r->root, "moe_layer_freq");
+
+    if (json_is_string(given) && strcmp(json_string_value(given), expected) != 0)
+        error_set(r->err, ERROR_DATA, "%s: scoring_func must be %s", r->file, expected);
+    if (json_is_integer(step) && json_integer_value(step) != 1)
+        error_set(r->err, ERROR_DATA, "%s: moe_layer_freq must be 1", r->file);
+    if (row->never_normalizes && normalizes)
+        error_set(r->err, ERROR_DATA,
+                  "%s: %s is not supported: transformers ignores it, and the model's own "
+                  "code does not; set it to false",
+                  r->file, row->normalize_key);
+}
+
 void expert_config_read(const json_t *root, const char *file, struct arena *arena,
                         struct model_config *out, struct error *err)
 {
@@ -193,6 +256,9 @@ void expert_config_read(const json_t *root, const char *file, struct arena *aren
         row->normalize_key
             ? json_get_bool(root, row->normalize_key, row->normalizes, file, err)
             : row->mixer_jitter == 0;
+    check_routing(&r, row, out->normalizes_experts);
+    if (row->never_normalizes)
+        out->normalizes_experts = false;
     out->expert_scale = row->scale_key ? read_scale(&r, row) : 1;
     if (row->groups)
         read_groups(&r, out);

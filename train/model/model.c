@@ -155,7 +155,8 @@ static size_t first_trained_index(const struct model *m)
         const bool trained[SUBLAYERS] = {
             [SUBLAYER_NORM1] = is_trained(&b->norm1),
             [SUBLAYER_QKV] = b->qkv.trained || is_trained(&b->q_norm) ||
-                             is_trained(&b->k_norm) || mixer_is_trained(b),
+                             is_trained(&b->k_norm) || b->q_b.trained ||
+                             b->kv_b.trained || mixer_is_trained(b),
             [SUBLAYER_O] = b->o.trained || is_trained(&b->post1),
             [SUBLAYER_NORM2] = is_trained(&b->norm2),
             /* what a block with experts trains is in one sublayer */

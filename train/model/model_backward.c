@@ -356,23 +356,38 @@ static void prepare_qk_backward(const struct pass *pass, size_t layer, struct te
         model_rotate(pass, layer, dqkv, true);
 }
 
-static void attention_backward(const struct pass *pass, size_t layer, struct tensor datt)
+/* Return the gradients of q, k and v: of whole heads, or in those of the first layers. */
+static struct attention_heads heads_gradient(const struct pass *pass, struct tensor dqkv)
 {
     const struct model_config *c = pass->model->config;
-    struct tensor dqkv = pass_buffer(pass, BUFFER_DQKV, 0);
     size_t q = c->heads * c->head_size, kv = c->kv_heads * c->head_size;
     size_t gate = c->architecture->gated_attention ? q : 0;
+
+    if (model_config_is_latent(c))
+        return model_latent_heads(pass, BUFFER_DHEADS, 0);
+    return (struct attention_heads) { .q = model_queries(pass, dqkv),
+                                      .k = model_keys(pass, dqkv),
+                                      .v = tensor_columns(dqkv, q + gate + kv, kv) };
+}
+
+static void attention_backward(const struct pass *pass, size_t layer, struct tensor datt)
+{
+    struct tensor dqkv = pass_buffer(pass, BUFFER_DQKV, 0);
+    const struct attention_heads d = heads_gradient(pass, dqkv);
     const struct op_attention_backward op = {
-        .dq = model_queries(pass, dqkv),
-        .dk = model_keys(pass, dqkv),
-        .dv = tensor_columns(dqkv, q + gate + kv, kv),
+        .dq = d.q,
+        .dk = d.k,
+        .dv = d.v,
         .delta = pass_buffer(pass, BUFFER_DLSE, 0),
         .dout = datt,
         .forward = model_attention_op(pass, layer),
     };
 
     pass->ops->attention_backward(pass->be, &op);
-    prepare_qk_backward(pass, layer, dqkv);
+    if (model_config_is_latent(pass->model->config))
+        model_latent_backward(pass, layer);
+    else
+        prepare_qk_backward(pass, layer, dqkv);
 }
 
 static bool o_backward(const struct pass *pass, size_t layer)

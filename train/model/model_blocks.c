@@ -107,6 +107,8 @@ static void fold(struct linear_stack *l)
 
 static const enum dropout_site lora_dropout[STACKS] = {
     [STACK_QKV] = DROP_LORA_QKV,
+    [STACK_Q_B] = DROP_LORA_Q_B,
+    [STACK_KV_B] = DROP_LORA_KV_B,
     [STACK_O] = DROP_LORA_O,
     [STACK_GATE_UP] = DROP_LORA_GATE_UP,
     [STACK_DOWN] = DROP_LORA_DOWN,
@@ -259,6 +261,8 @@ void model_make_block(const struct model *m, size_t layer, struct block *out)
         .post1 = model_norm_of(m, MODULE_POST1, layer),
         .post2 = model_norm_of(m, MODULE_POST2, layer),
         .qkv = stack_of(m, STACK_QKV, BUFFER_U_QKV, BUFFER_QKV),
+        .q_b = stack_of(m, STACK_Q_B, BUFFER_U_Q_B, BUFFER_U_Q_B),
+        .kv_b = stack_of(m, STACK_KV_B, BUFFER_U_KV_B, BUFFER_U_KV_B),
         .o = stack_of(m, STACK_O, BUFFER_U_O, BUFFER_U_O),
         .gate_up = stack_of(m, STACK_GATE_UP, BUFFER_U_GATE_UP, BUFFER_GATE_UP),
         .down = stack_of(m, STACK_DOWN, BUFFER_U_DOWN, BUFFER_U_DOWN),
@@ -276,6 +280,8 @@ void model_make_block(const struct model *m, size_t layer, struct block *out)
         .scale = (float)scale,
     };
     make_stack(m, layer, MODULE_QKV, MODULE_IN_A, &out->qkv);
+    make_stack(m, layer, MODULE_Q_B, MODULE_Q_B, &out->q_b);
+    make_stack(m, layer, MODULE_KV_B, MODULE_KV_B, &out->kv_b);
     make_stack(m, layer, MODULE_O, MODULE_OUT, &out->o);
     make_stack(m, layer, MODULE_GATE_UP, MODULE_SHARED_UP, &out->gate_up);
     make_stack(m, layer, MODULE_DOWN, MODULE_SHARED_DOWN, &out->down);

@@ -12,6 +12,7 @@
 #include "base/size.h"
 #include "train/model/architecture_fit.h"
 #include "train/model/expert_config.h"
+#include "train/model/latent_config.h"
 #include "train/model/layer_rotation.h"
 #include "train/model/linear_layers.h"
 
@@ -129,7 +130,7 @@ static size_t read_rotary(const struct reader *r, const struct model_config *con
         return columns;
     }
     if (share == 0)
-        return config->head_size;
+        return config->latent.rotated > 0 ? config->latent.rotated : config->head_size;
     share = read_positive(r, r->root, "rotary_pct", share);
     share = read_positive(r, r->root, "partial_rotary_factor", share);
     if (json_is_object(both))
@@ -406,6 +407,8 @@ static void read_sizes(const struct reader *r, struct model_config *out)
     if (out->heads % out->kv_heads != 0)
         error_set(r->err, ERROR_DATA, "%s: %s %zu must be a multiple of %s %zu", r->file,
                   keys->heads, out->heads, keys->kv_heads, out->kv_heads);
+    if (latent_config_read(r->root, r->file, out, r->err))
+        return;
     out->head_size = out->hidden_size / out->heads;
     if (row->head_size > 0 && !json_is_null(json_object_get(r->root, "head_dim")))
         out->head_size = row->head_size;
@@ -620,6 +623,29 @@ static int64_t read_padding(const struct reader *r, const struct model_config *o
     return token >= 0 && token < vocabulary ? token : -1;
 }
 
+/* Deviations may be null, which means the default. */
+static double read_range(const struct reader *r, const char *key, double default_value)
+{
+    return json_is_null(json_object_get(r->root, key))
+               ? default_value
+               : json_get_real(r->root, key, default_value, r->file, r->err);
+}
+
+static void read_initializer(const struct reader *r, struct model_config *out)
+{
+    const struct architecture *row = out->architecture;
+    double range = row->init_range > 0 ? row->init_range : 0.02;
+
+    if (row->init_by_size)
+        range = 2 / sqrt(5 * (double)out->hidden_size);
+    out->initializer_range =
+        read_range(r, row->init_key ? row->init_key : "initializer_range", range);
+    out->embedding_range = out->initializer_range;
+    if (row->init_by_size)
+        out->embedding_range =
+            read_range(r, "embedding_initializer_range", 2 * out->initializer_range);
+}
+
 static void read_all(struct reader *r, struct model_config *out)
 {
     const struct architecture *row = find_architecture(r);
@@ -642,15 +668,14 @@ static void read_all(struct reader *r, struct model_config *out)
     out->norm_eps = row->norm_eps;
     if (row->keys->norm_eps)
         out->norm_eps = read_positive(r, r->root, row->keys->norm_eps, row->norm_eps);
-    out->initializer_range =
-        json_get_real(r->root, row->init_key ? row->init_key : "initializer_range",
-                      row->init_range > 0 ? row->init_range : 0.02, r->file, r->err);
+    read_initializer(r, out);
     out->tied = json_get_bool(r->root, "tie_word_embeddings", row->tied, r->file, r->err);
     read_biases(r, out);
     out->bos_token_id = json_get_int(r->root, "bos_token_id", -1, r->file, r->err);
     out->padding = read_padding(r, out);
     read_rope(r, out);
     read_eos(r, out);
+    latent_config_scale(r->root, r->file, out, r->err);
     layer_rotation_read(r->root, r->file, r->arena, out, r->err);
     expert_config_read(r->root, r->file, r->arena, out, r->err);
     linear_layers_read(r->root, r->file, r->arena, out, r->err);

@@ -41,7 +41,7 @@ struct model_config {
     size_t sliding_window; /* 0: none */
     const bool *windowed;  /* by layer, whether the window applies; NULL: to none */
     double norm_eps;
-    double initializer_range;
+    double initializer_range, embedding_range; /* deviations of initial weights */
     enum activation activation;
     bool parallel;         /* attention and MLP read the same input */
     bool one_norm;         /* and the output of the same norm */
@@ -57,6 +57,9 @@ struct model_config {
     struct rope rope;
     struct rope rope_local; /* for layers with a window, if has_local */
     bool has_local;
+    struct latent_attention { /* kv_rank 0: none; q_rank 0: q has no latent */
+        size_t q_rank, kv_rank, plain, rotated, value;
+    } latent;
     const bool *linear;       /* by layer, whether attention is linear; NULL: in none */
     struct linear_attention { /* of these layers */
         size_t heads, key_heads, key_size, value_size, taps;
@@ -113,7 +116,24 @@ static inline bool model_config_is_linear(const struct model_config *config, siz
     return config->linear && config->linear[layer];
 }
 
-/* Return the columns of q, k and v together, and those of the values, in such layers. */
+/* Return whether all layers have latent attention, and the columns that their layers for
+ * heads write: of q, of k and v together. */
+static inline bool model_config_is_latent(const struct model_config *config)
+{
+    return config->latent.kv_rank > 0;
+}
+
+static inline size_t latent_q_columns(const struct model_config *config)
+{
+    return config->heads * (config->latent.plain + config->latent.rotated);
+}
+
+static inline size_t latent_kv_columns(const struct model_config *config)
+{
+    return config->heads * (config->latent.plain + config->latent.value);
+}
+
+/* Return the columns of q, k and v together, and those of the values, in linear attention. */
 static inline size_t linear_attention_values(const struct linear_attention *delta)
 {
     return delta->heads * delta->value_size;

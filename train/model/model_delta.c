@@ -157,6 +157,8 @@ struct tensor model_gate_attention(const struct pass *pass, size_t layer)
     const struct model_config *c = pass->model->config;
     struct tensor out = columns_of(pass, BUFFER_ATT, layer, c->heads * c->head_size);
 
+    if (model_config_is_latent(c))
+        return model_latent_output(pass, layer);
     if (!is_gated(pass, layer))
         return out;
     if (model_config_is_linear(c, layer))
@@ -261,6 +263,8 @@ static struct tensor gate_backward(const struct pass *pass, size_t layer,
 struct tensor model_gate_backward(const struct pass *pass, size_t layer,
                                   struct tensor datt)
 {
+    if (model_config_is_latent(pass->model->config))
+        return model_latent_output_backward(pass, datt);
     if (model_config_is_linear(pass->model->config, layer))
         return gate_backward(pass, layer, datt, normalize(pass, layer));
     if (!pass->model->config->architecture->gated_attention)

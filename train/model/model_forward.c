@@ -164,24 +164,19 @@ static struct attention_dropout attention_dropout(const struct pass *pass, size_
     };
 }
 
-struct op_attention model_attention_op(const struct pass *pass, size_t layer)
+static struct op_attention attention_of(const struct pass *pass, size_t layer,
+                                        struct attention_heads of)
 {
     const struct model_config *c = pass->model->config;
     const struct block *b = &pass->model->blocks[layer];
-    struct tensor qkv = pass_buffer(pass, BUFFER_QKV, layer);
-    struct tensor qk = pass_buffer(pass, BUFFER_QK, layer);
-    size_t q = c->heads * c->head_size, kv = c->kv_heads * c->head_size;
-    size_t gate = c->architecture->gated_attention ? q : 0;
 
-    if (!qk.data)
-        qk = qkv;
     return (struct op_attention) {
         .dropout = attention_dropout(pass, layer),
-        .out = tensor_columns(pass_buffer(pass, BUFFER_ATT, layer), 0, q),
+        .out = tensor_columns(pass_buffer(pass, BUFFER_ATT, layer), 0, of.q.cols),
         .lse = pass_buffer(pass, BUFFER_LSE, layer),
-        .q = model_queries(pass, qk),
-        .k = model_keys(pass, qk),
-        .v = tensor_columns(qkv, q + gate + kv, kv),
+        .q = of.q,
+        .k = of.k,
+        .v = of.v,
         .offsets = pass_ids(pass, BUFFER_OFFSETS),
         .sequences = pass->sequences,
         .longest = pass->longest,
@@ -192,6 +187,25 @@ struct op_attention model_attention_op(const struct pass *pass, size_t layer)
         .scale = b->scale,
         .softcap = (float)c->score_softcap,
     };
+}
+
+struct op_attention model_attention_op(const struct pass *pass, size_t layer)
+{
+    const struct model_config *c = pass->model->config;
+    struct tensor qkv = pass_buffer(pass, BUFFER_QKV, layer);
+    struct tensor qk = pass_buffer(pass, BUFFER_QK, layer);
+    size_t q = c->heads * c->head_size, kv = c->kv_heads * c->head_size;
+    size_t gate = c->architecture->gated_attention ? q : 0;
+
+    if (!qk.data)
+        qk = qkv;
+    if (model_config_is_latent(c))
+        return attention_of(pass, layer, model_latent_heads(pass, BUFFER_HEADS, layer));
+    return attention_of(
+        pass, layer,
+        (struct attention_heads) { .q = model_queries(pass, qk),
+                                   .k = model_keys(pass, qk),
+                                   .v = tensor_columns(qkv, q + gate + kv, kv) });
 }
 
 /* Return what the next norm adds to the residual. */
@@ -281,7 +295,10 @@ static void forward_attention(const struct pass *pass, size_t layer, bool recomp
     if (model_config_is_linear(m->config, layer)) {
         model_run_delta(pass, layer);
     } else {
-        prepare_qk(pass, layer, qkv);
+        if (model_config_is_latent(m->config))
+            model_run_latent(pass, layer);
+        else
+            prepare_qk(pass, layer, qkv);
         model_run_attention(pass, layer);
     }
     att = model_gate_attention(pass, layer);

@@ -21,6 +21,10 @@
  *     mixed, z, b, a' = h1 Win^T       q, k, v = conv(mixed), decay and beta from a' and b
  *     silu(z) * norm of each head of the gated delta rule (kernels/ops_delta.h)
  *
+ * Latent attention computes q, k and v in two steps (kernels/ops_latent.h):
+ *
+ *     cq, ckv, s = h1 Wa^T [+ b]       heads of norm(cq) Wqb^T, norm(ckv) Wkvb^T and s
+ *
  * Some architectures multiply a, d and the logits by constants (struct factor_keys).  In
  * training, dropout applies to a, d, the embeddings and the attention weights, as the
  * model configures it.  A parallel block has no x_mid: h2 = norm2(x_in), next x_in =
@@ -40,7 +44,9 @@ enum { LINEARS = 4, PARTS = PART_LORA_MAGNITUDE + 1 };
  * depend on the values: do not renumber. */
 enum dropout_site {
     DROP_EMBED = 0, /* of the embeddings; in the first block only */
+    DROP_LORA_Q_B = 1,
     DROP_LORA_QKV = 2,
+    DROP_LORA_KV_B = 3,
     DROP_ATTENTION = 4, /* of the attention weights */
     DROP_LORA_O = 5,
     DROP_RESIDUAL_O = 6,
@@ -117,6 +123,7 @@ struct block {
     struct parameter *conv, *a_log, *dt_bias, *v_norm;
     struct norm post1, post2; /* of a and d, before they are added to the residual */
     struct linear_stack qkv, o, gate_up, down;
+    struct linear_stack q_b, kv_b; /* of latent attention */
     /* of a block with experts; gate_up and down are of the MLP next to them */
     bool sparse;
     struct linear router, shared_router; /* weight absent: it has none */
@@ -422,6 +429,20 @@ struct tensor model_gate_backward(const struct pass *pass, size_t layer,
                                   struct tensor datt);
 /* Back through linear attention and its norm, in place, to BUFFER_DQKV. */
 void model_delta_backward(const struct pass *pass, size_t layer, struct tensor dout);
+/* model_latent.c.  Return q, k and v of latent attention, or their gradients. */
+struct attention_heads {
+    struct tensor q, k, v;
+};
+struct attention_heads model_latent_heads(const struct pass *pass, enum buffer buffer,
+                                          size_t layer);
+/* From BUFFER_QKV to them. */
+void model_run_latent(const struct pass *pass, size_t layer);
+/* Return the output of attention as the next layer reads it; from that gradient to that of
+ * the output. */
+struct tensor model_latent_output(const struct pass *pass, size_t layer);
+struct tensor model_latent_output_backward(const struct pass *pass, struct tensor datt);
+/* From BUFFER_DHEADS, those gradients, to BUFFER_DQKV. */
+void model_latent_backward(const struct pass *pass, size_t layer);
 /* Let the backend prepare for the attention of most batches, in the background. */
 void model_expect_attention(struct model *m);
 /* Return the columns of q and k, or of their gradients, in a buffer that starts with

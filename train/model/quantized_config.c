@@ -8,7 +8,8 @@
 #include "base/size.h"
 #include "precision/nf4.h"
 
-static const char remedy[] = "use the model that it was made from, in 16 bits";
+static const char remedy[] =
+    "use the model that it was made from, or a copy of it, in 16 bits";
 
 /* transformers uses load_in_8bit and load_in_4bit before the name of the method. */
 static bool check_method(const json_t *from, const char *file, struct error *err)

@@ -21,6 +21,8 @@ static const struct {
     bool u_after_y;    /* if folded, x A^T follows x W^T in its buffer */
 } stacks[STACKS] = {
     [STACK_QKV] = { MODULE_QKV, MODULE_IN_A, DIM_QKV, DIM_U_QKV, DIM_Z_QKV, true },
+    [STACK_Q_B] = { MODULE_Q_B, MODULE_Q_B, DIM_Q_B, DIM_U_Q_B, DIM_Z_Q_B, false },
+    [STACK_KV_B] = { MODULE_KV_B, MODULE_KV_B, DIM_KV_B, DIM_U_KV_B, DIM_Z_KV_B, false },
     [STACK_O] = { MODULE_O, MODULE_OUT, DIM_C, DIM_U_O, DIM_Z_O, false },
     [STACK_GATE_UP] = { MODULE_GATE_UP, MODULE_SHARED_UP, DIM_GATE_UP, DIM_U_GATE_UP,
                         DIM_Z_GATE_UP, true },
@@ -161,6 +163,7 @@ static void dims_model(struct shapes_builder *m, const struct model_config *c)
     d[DIM_Q] = shapes_times(m, c->heads, c->head_size);
     d[DIM_KV] = shapes_times(m, c->kv_heads, c->head_size);
     dims_mixers(m, c);
+    shapes_latent_dims(m);
     index_mixers(m, c);
     d[DIM_WIDE] = max(d[DIM_C], d[DIM_ATT]);
     d[DIM_MID] = c->parallel ? 0 : d[DIM_C];
@@ -176,7 +179,7 @@ static void dims_model(struct shapes_builder *m, const struct model_config *c)
         d[DIM_POST] = d[DIM_C];
         d[DIM_POST_STATS] = 1;
     }
-    if (has[MODULE_Q_NORM]) {
+    if (has[MODULE_Q_NORM] && !model_config_is_latent(c)) {
         d[DIM_QK] = d[DIM_Q] + d[DIM_KV];
         d[DIM_HEADS] = whole ? 1 : c->heads;
         d[DIM_K] = whole ? 1 : c->kv_heads;
@@ -198,8 +201,12 @@ static bool can_fold(const struct shapes_builder *m, enum stack stack)
     const struct shapes *s = m->out;
     enum format frozen = shapes_stored(m->plan->precision.frozen);
 
-    if (stack == STACK_EXPERT_GATE_UP || stack == STACK_EXPERT_DOWN)
+    if (stack == STACK_EXPERT_GATE_UP || stack == STACK_EXPERT_DOWN ||
+        stack == STACK_Q_B || stack == STACK_KV_B)
         return false;
+    if (stack == STACK_QKV && model_config_is_latent(m->config) && m->config->qkv_bias &&
+        m->config->latent.q_rank == 0)
+        return false; /* q has no bias */
     if (s->lora.dropout > 0 || s->lora.dora || m->plan->precision.fp8 || s->quantized ||
         s->trainable != FORMAT_FP32 ||
         (s->compute == FORMAT_FP32 && frozen != FORMAT_FP32))
@@ -278,7 +285,8 @@ static size_t widest_of_blocks(struct shapes_builder *m)
     size_t experts = shapes_times(m, d[DIM_EXPERTS], d[DIM_EXPERT_I]);
 
     inner = max(inner, shapes_gate_up_columns(m->config, experts));
-    return shapes_times(m, max(inner, d[DIM_QKV]), d[DIM_C]);
+    return max(shapes_times(m, max(inner, d[DIM_QKV]), d[DIM_C]),
+               shapes_latent_widest(m));
 }
 
 /* Weights that are not in the format of the matmul are converted when they are used. */
@@ -323,10 +331,13 @@ static void dims_rounded(struct shapes_builder *m, size_t rows)
     const bool *once = m->out->rounds_once;
     size_t *d = m->dims;
     size_t gate_up = shapes_gate_up_columns(m->config, d[DIM_MLP]);
-    size_t widest = max(max(d[DIM_C], d[DIM_QKV]), gate_up);
-    size_t inputs = 2 * d[DIM_C] + d[DIM_ATT] + d[DIM_MLP];
+    size_t widest =
+        max(max(max(d[DIM_C], d[DIM_QKV]), gate_up), max(d[DIM_Q_B], d[DIM_KV_B]));
+    size_t inputs = 2 * d[DIM_C] + d[DIM_LATENTS] + d[DIM_ATT] + d[DIM_MLP];
     size_t weights = shapes_times(m, d[DIM_C], d[DIM_QKV] + d[DIM_ATT]) +
-                     shapes_times(m, d[DIM_C], gate_up + d[DIM_MLP]);
+                     shapes_times(m, d[DIM_C], gate_up + d[DIM_MLP]) +
+                     shapes_times(m, d[DIM_Q_B], d[DIM_Q_RANK]) +
+                     shapes_times(m, d[DIM_KV_B], d[DIM_KV_RANK]);
 
     d[DIM_ROUNDED_DY] = d[DIM_ROUNDED_W] = d[DIM_ROUNDED_X] = 0;
     if (once[ROUNDED_DY])
@@ -473,7 +484,8 @@ static bool can_keep(const struct shapes_builder *m, enum stack stack)
 
     for (enum module i = stacks[stack].first; i <= stacks[stack].last; i++)
         trained |= lora->saved[i];
-    return stack <= STACK_DOWN && stack != STACK_O && trained && !m->out->checkpointing;
+    return (stack == STACK_QKV || stack == STACK_GATE_UP || stack == STACK_DOWN) &&
+           trained && !m->out->checkpointing;
 }
 
 /* Use memory for something if what has been decided fits with it. */

@@ -53,6 +53,8 @@
 /* Linear layers that read the same input. */
 enum stack {
     STACK_QKV,
+    STACK_Q_B, /* of latent attention */
+    STACK_KV_B,
     STACK_O,
     STACK_GATE_UP,
     STACK_DOWN,
@@ -115,9 +117,13 @@ enum buffer {
     BUFFER_DECAY,
     BUFFER_BETA,   /* of each head and row, fp32 */
     BUFFER_RSTD_V, /* of the norm of its output */
-    BUFFER_ATT,    /* attention output (N, H D) */
-    BUFFER_LSE,    /* (H, N) */
-    BUFFER_POST1,  /* output of attention before its norm, if it has one, fp32 (N, C) */
+    /* latent attention: the latents after their norms; q, k and v of whole heads, each (N,
+     * H D) */
+    BUFFER_LATENTS,
+    BUFFER_HEADS,
+    BUFFER_ATT,   /* attention output (N, H D) */
+    BUFFER_LSE,   /* (H, N) */
+    BUFFER_POST1, /* output of attention before its norm, if it has one, fp32 (N, C) */
     BUFFER_RSTD_POST1,
     BUFFER_X_MID, /* residual after attention, fp32; absent in parallel blocks */
     BUFFER_RSTD2,
@@ -143,10 +149,14 @@ enum buffer {
     BUFFER_U_EXPERT_GATE_UP,
     BUFFER_U_EXPERT_DOWN,
     BUFFER_U_QKV,
+    BUFFER_U_Q_B,
+    BUFFER_U_KV_B,
     BUFFER_U_O,
     BUFFER_U_GATE_UP,
     BUFFER_U_DOWN, /* x A^T (N, adapters * r), unless it is in the buffers above */
     BUFFER_Z_QKV,  /* of weight-decomposed adapters: see model_dora.c */
+    BUFFER_Z_Q_B,
+    BUFFER_Z_KV_B,
     BUFFER_Z_O,
     BUFFER_Z_GATE_UP,
     BUFFER_Z_DOWN,
@@ -162,8 +172,11 @@ enum buffer {
     BUFFER_EXPERT_ACT,    /* (M, I); overwritten like ACT */
     BUFFER_SHARED_IDS,    /* int32, scratch of the routing to one expert */
     BUFFER_NORMED, /* output of linear attention after its norm; then its gradient */
-    BUFFER_GATED,  /* output of attention times its gate */
-    BUFFER_X_LAST, /* residual after the last block */
+    /* output of attention times its gate; of latent attention, without the columns that
+     * pad its heads, whose gradient, with them, is in NORMED */
+    BUFFER_GATED,
+    BUFFER_EXPANDED, /* latent attention: parts of heads, or their gradients */
+    BUFFER_X_LAST,   /* residual after the last block */
     BUFFER_RSTD,
     BUFFER_H_LAST, /* output of the last norm */
     /* output of attention or MLP, to be added to the residual, fp32 (N, C) */
@@ -176,6 +189,8 @@ enum buffer {
     BUFFER_DH, /* gradient of the output of a norm or of attention (N, max(C, H D)) */
     BUFFER_DQKV,
     BUFFER_DACT,
+    BUFFER_DHEADS, /* gradients of HEADS and LATENTS */
+    BUFFER_DLATENTS,
     BUFFER_DCONV, /* gradient of CONV; then of DECAY and BETA */
     BUFFER_DDECAY,
     BUFFER_DBETA,

@@ -56,8 +56,18 @@ enum dim {
     DIM_VALUE_HEADS,
     DIM_VALUE,
     DIM_STATE,
-    DIM_IN_QKV,    /* DIM_CONV, and with the gates if one matrix has both */
-    DIM_IN_B,      /* heads of the values, and twice with the decays */
+    DIM_IN_QKV, /* DIM_CONV, and with the gates if one matrix has both */
+    DIM_IN_B,   /* heads of the values, and twice with the decays */
+    /* latent attention: columns of the latents, of their layers, of the parts of heads */
+    DIM_Q_RANK,
+    DIM_KV_RANK,
+    DIM_LATENTS,
+    DIM_KV_A,
+    DIM_Q_B,
+    DIM_KV_B,
+    DIM_EXPANDED,
+    DIM_WHOLE,     /* 3 H D */
+    DIM_O_IN,      /* of the input of o: H D, or those of values that are narrower */
     DIM_CHUNKS,    /* of the largest batch */
     DIM_DCHUNKS,   /* the same on a GPU */
     DIM_SLOTS,     /* sequences of the cache, */
@@ -90,6 +100,8 @@ enum dim {
     DIM_ADVANTAGES,     /* 2 of sampled answers: advantages and factors */
     DIM_OLD,            /* N, if steps after the first one use the same answers */
     DIM_U_QKV,
+    DIM_U_Q_B,
+    DIM_U_KV_B,
     DIM_U_O,
     DIM_U_GATE_UP,
     DIM_U_EXPERT_GATE_UP,
@@ -97,6 +109,8 @@ enum dim {
     DIM_U_DOWN, /* adapters over one input, times r */
     DIM_LORA_G, /* the widest of the adapters that are not folded */
     DIM_Z_QKV,
+    DIM_Z_Q_B,
+    DIM_Z_KV_B,
     DIM_Z_O,
     DIM_Z_GATE_UP,
     DIM_Z_DOWN,
@@ -173,6 +187,10 @@ enum dim shapes_inputs(enum module module);
 size_t shapes_gate_up_columns(const struct model_config *c, size_t size);
 /* Return the rows that buffers have for a batch of that many. */
 size_t shapes_rows(const struct plan *plan, size_t rows);
+/* shapes_latent.c: set the dimensions of latent attention, after those of other attention,
+ * and return the elements of its largest matrix besides those of its inputs. */
+void shapes_latent_dims(struct shapes_builder *m);
+size_t shapes_latent_widest(struct shapes_builder *m);
 /* Return the elements of a row of logits, with padding. */
 size_t shapes_logits_row(const struct device *device, size_t vocabulary);
 /* Return the rows of a chunk of the classifier: as few chunks as the limits allow, all of

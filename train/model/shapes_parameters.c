@@ -67,12 +67,14 @@ static bool has_bias(const struct model_config *c, enum module module)
         return false;
     switch (shapes_stack(module)) {
     case STACK_QKV:
-        return c->qkv_bias;
+        return c->qkv_bias && !(model_config_is_latent(c) && module == MODULE_Q);
     case STACK_O:
         return c->output_bias;
     case STACK_GATE_UP:
     case STACK_DOWN:
         return c->mlp_bias;
+    case STACK_Q_B:
+    case STACK_KV_B:
     case STACK_EXPERT_GATE_UP:
     case STACK_EXPERT_DOWN:
         return false;
