@@ -47,6 +47,7 @@ libpatcher_a_SOURCES += %D%/import/import_axolotl_saving.c
 libpatcher_a_SOURCES += %D%/import/import_axolotl_tokens.c
 libpatcher_a_SOURCES += %D%/import/import_data.c
 libpatcher_a_SOURCES += %D%/import/import_report.c
+libpatcher_a_SOURCES += %D%/import/import_rewards.c
 libpatcher_a_SOURCES += %D%/import/import_script.c
 libpatcher_a_SOURCES += %D%/import/import_source.c
 libpatcher_a_SOURCES += %D%/import/import_torchtune.c

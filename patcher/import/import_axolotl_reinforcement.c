@@ -58,60 +58,19 @@ static const struct import_group trl_groups[] = {
     { IMPORT_DIFFERS, "the template determines the prompt", "chat_template_kwargs" },
 };
 
-/* Rewards of TRL (trl/rewards) that trainspool has. */
-static const char *const rewards[][2] = {
-    { "accuracy_reward", "answer" },
-};
-
-static const char *find_reward(const char *function)
-{
-    const char *dot = strrchr(function, '.');
-
-    for (size_t i = 0; i < TS_COUNT(rewards); i++)
-        if (strcmp(rewards[i][0], dot ? dot + 1 : function) == 0)
-            return rewards[i][1];
-    return NULL;
-}
-
 static bool import_rewards(struct importing *im)
 {
     const struct entry *entry = import_find(im, "trl.reward_funcs");
-    const char *functions = entry ? import_joined(im, entry->value) : NULL, *list = "";
+    const char *functions = entry ? import_joined(im, entry->value) : NULL;
 
-    while (functions && *functions) {
-        size_t len = strcspn(functions, ",");
-        const char *name = arena_copy(im->arena, functions, len);
-        const char *reward = find_reward(name);
-
-        if (!reward)
-            return import_refuse(
-                im, ERROR_JOB, entry->value,
-                "trl.reward_funcs: %s is a function in Python, which is not supported; a "
-                "job with stage: grpo has the rewards answer, format, pattern and length",
-                name);
-        list = arena_printf(im->arena, "%s%s%s", list, *list ? "," : "", reward);
-        functions += len + (functions[len] == ',');
-    }
-    if (!*list)
+    if (!functions || !*functions)
         return import_refuse(im, ERROR_JOB, import_find(im, "rl")->value,
                              "rl: %s without trl.reward_funcs has no reward",
                              import_get(im, "rl"));
-    import_set(im, "reward_funcs", list, NULL);
-    import_remark(im, "reward_funcs",
-                  "answer compares with the answer of the data, found by answer_tag or "
-                  "answer_marker; TRL's accuracy_reward compares formulas");
+    if (!import_reward_functions(im, functions, NULL, entry->value, "trl.reward_funcs: "))
+        return false;
     import_mark_carried(im, "trl.reward_funcs", "reward_funcs");
     return true;
-}
-
-/* A switch in Axolotl: by the standard deviation of the group, or not at all. */
-static void import_scale(struct importing *im)
-{
-    if (!import_find(im, "trl.scale_rewards"))
-        return;
-    import_set(im, "scale_rewards",
-               import_is_true(im, "trl.scale_rewards") ? "group" : "none", NULL);
-    import_mark_carried(im, "trl.scale_rewards", "scale_rewards");
 }
 
 bool import_axolotl_reinforcement(struct importing *im)
@@ -130,7 +89,7 @@ bool import_axolotl_reinforcement(struct importing *im)
     if (!import_rewards(im))
         return true;
     import_copies(im, copies, TS_COUNT(copies));
-    import_scale(im);
+    import_reward_scale(im, "trl.scale_rewards");
     if (strcmp(rl, "gdpo") == 0)
         import_set_default(im, "multi_objective_aggregation", "normalize_then_sum",
                            "rl: gdpo");

@@ -170,6 +170,17 @@ void import_data(struct importing *im, const char *key, const struct import_data
 bool import_axolotl(struct importing *im);
 /* Import rl: stage dpo with its loss, or an error; nothing if the key is missing. */
 void import_axolotl_preference(struct importing *im);
+/* Set reward_funcs to the rewards that trainspool has in place of TRL's: names separated by
+ * commas.  False, with an error at `at` that starts with `where`, for any other.
+ * punish_cache: the argument of get_soft_overlong_punishment, or NULL. */
+bool import_reward_functions(struct importing *im, const char *functions,
+                             const char *punish_cache, const struct node *at,
+                             const char *where);
+/* Set the error for another reward; return false. */
+bool import_refuse_reward(struct importing *im, const struct node *at, const char *where,
+                          const char *name);
+/* Import scale_rewards, which was a switch in older versions, from this key. */
+void import_reward_scale(struct importing *im, const char *key);
 /* Import rl: grpo or gdpo as stage grpo, or set an error; false: rl is something else. */
 bool import_axolotl_reinforcement(struct importing *im);
 /* Return the columns of a dataset's two answers as JSON in *columns, and whether their

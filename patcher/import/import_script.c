@@ -59,6 +59,13 @@ static const char *find_unsupported(const struct unsupported *list, size_t count
     return NULL;
 }
 
+static bool is_grpo(const struct importing *im)
+{
+    const char *class = script_facts_of(im->source)->trainer_class;
+
+    return text_equal(class, "GRPOTrainer") || text_equal(class, "UnslothGRPOTrainer");
+}
+
 static bool refuse_kinds(struct importing *im)
 {
     const struct script_facts *facts = script_facts_of(im->source);
@@ -70,7 +77,7 @@ static bool refuse_kinds(struct importing *im)
     if (model)
         return import_refuse(im, ERROR_JOB, root, "the script trains %s, %s" ONLY_TEXT,
                              model, facts->model_class);
-    if (trainer)
+    if (trainer && !is_grpo(im))
         return import_refuse(im, ERROR_JOB, root,
                              "the script trains with %s: %s is not supported" ONLY_TEXT,
                              facts->trainer_class, trainer);
@@ -108,7 +115,12 @@ static void import_stage(struct importing *im)
     bool dpo = stage && strcmp(stage->value->text, "dpo") == 0;
     bool kto = stage && strcmp(stage->value->text, "kto") == 0;
 
-    import_set(im, "stage", dpo ? "dpo" : kto ? "kto" : "sft", NULL);
+    import_set(im, "stage",
+               is_grpo(im) ? "grpo"
+               : dpo       ? "dpo"
+               : kto       ? "kto"
+                           : "sft",
+               NULL);
     if (stage)
         import_mark_carried(im, "stage", "stage");
     if (!facts->trainer_class || strcmp(facts->trainer_class, "Trainer") == 0)
@@ -117,6 +129,31 @@ static void import_stage(struct importing *im)
                       "on plain text, without prompts and answers");
     if (dpo && facts->trainer_class && strstr(facts->trainer_class, "ORPO"))
         import_set(im, "pref_loss", "orpo", NULL);
+}
+
+/* Names that are imported from TRL; others of the same name may do anything. */
+static bool import_rewards(struct importing *im)
+{
+    const struct script_facts *facts = script_facts_of(im->source);
+    const struct node *root = im->source->root;
+    const char *rewards = facts->rewards;
+
+    if (!is_grpo(im))
+        return true;
+    if (!rewards || !*rewards)
+        return import_refuse(im, ERROR_JOB, root,
+                             "the script trains with %s, but its reward_funcs are not "
+                             "known",
+                             facts->trainer_class);
+    for (const char *each = rewards; each; each = strchr(each, ',')) {
+        each += *each == ',';
+        if (!text_starts(each, "trl."))
+            return import_refuse_reward(im, root, "reward_funcs: ",
+                                        arena_copy(im->arena, each, strcspn(each, ",")));
+    }
+    import_reward_scale(im, "scale_rewards");
+    return import_reward_functions(im, rewards, facts->punish_cache, root,
+                                   "reward_funcs: ");
 }
 
 static void import_method(struct importing *im)
@@ -321,6 +358,7 @@ static void import_defaults(struct importing *im)
 
     profile_view(trl ? TRAINER_TRL : TRAINER_TRANSFORMERS, &none,
                  !trl                       ? NULL
+                 : is_grpo(im)              ? "grpo"
                  : import_is_feedback(im)   ? "kto"
                  : import_find(im, "stage") ? "dpo"
                                             : "sft",
@@ -348,6 +386,8 @@ bool import_script(struct importing *im)
         return false;
     import_model_name(im);
     import_stage(im);
+    if (!import_rewards(im))
+        return false;
     import_quantization(im);
     import_precision(im);
     import_evaluation(im);

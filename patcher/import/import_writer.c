@@ -122,6 +122,7 @@ static const struct line_key {
     { "save_only_model", NULL },
     { "resume_from_checkpoint", NULL },
     { "run_name", NULL },
+    { "trainspool", NULL },
 };
 _Static_assert(TS_COUNT(order) <= IMPORT_LINES, "a line for every key");
 

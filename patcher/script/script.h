@@ -50,7 +50,11 @@ struct script_facts {
     const char *model_class, *trainer_class, *arguments_class;
     /* arguments of load_dataset, if they are known */
     const char *data_path, *data_name, *data_files, *data_split;
-    bool is_loop;     /* no TrainingArguments: the script has its own loop */
+    /* reward_funcs of the trainer: full names with commas, "trl.rewards.accuracy_reward";
+     * "?" for what is not a name.  NULL: no such argument */
+    const char *rewards;
+    const char *punish_cache; /* of get_soft_overlong_punishment among them, or NULL */
+    bool is_loop;             /* no TrainingArguments: the script has its own loop */
     bool names_model; /* the trainer is passed a name and loads the model itself */
 };
 

@@ -447,6 +447,46 @@ static const char *class_of(const struct script *script, const struct syntax *lo
     return len > 0 ? script_last(arena_copy(script->arena, path, len - 1)) : path;
 }
 
+/* Return the name of a reward, or of the function that makes it. */
+static const char *reward_name(struct script *script, const struct syntax *node)
+{
+    const struct script_value value = script_evaluate(script, node);
+    const struct syntax *plain =
+        value.kind == SCRIPT_CALL ? value.node : syntax_plain(node);
+    struct script_value cache;
+    const char *name = plain->kind == SYNTAX_CALL ? script_callee(script, plain)
+                                                  : script_path(script, plain);
+
+    if (value.kind == SCRIPT_STRING)
+        return value.text; /* a model */
+    if (name && plain->kind == SYNTAX_CALL &&
+        strcmp(script_last(name), "get_soft_overlong_punishment") == 0) {
+        cache = script_argument_value(script, plain, "soft_punish_cache", 1);
+        script->facts.punish_cache =
+            cache.kind == SCRIPT_NUMBER ? script_yaml(script, &cache) : NULL;
+    }
+    return name ? name : "?";
+}
+
+static void note_rewards(struct script *script, const struct syntax *trainer)
+{
+    struct script_argument argument;
+    struct script_value value;
+    const char *list = NULL;
+
+    if (!script_argument_find(script, trainer, "reward_funcs", 1, &argument))
+        return;
+    value = script_evaluate(script, argument.value);
+    if (value.kind != SCRIPT_LIST || value.text) {
+        script->facts.rewards = reward_name(script, argument.value);
+        return;
+    }
+    for (const struct syntax *each = value.node->first; each; each = each->next)
+        list = arena_printf(script->arena, "%s%s%s", list ? list : "", list ? "," : "",
+                            reward_name(script, each));
+    script->facts.rewards = list;
+}
+
 static void note_classes(struct script *script, const struct script_model *model,
                          const struct syntax *trainer, const struct syntax *arguments)
 {
@@ -454,8 +494,10 @@ static void note_classes(struct script *script, const struct script_model *model
 
     if (model->load)
         facts->model_class = class_of(script, model->load);
-    if (trainer)
+    if (trainer) {
         facts->trainer_class = script_last(script_callee(script, trainer));
+        note_rewards(script, trainer);
+    }
     if (arguments)
         facts->arguments_class = script_last(script_callee(script, arguments));
 }

@@ -107,8 +107,8 @@ struct script_value script_operate(struct script *script, const struct syntax *n
 int script_truth(const struct script_value *value);
 /* Return the value as YAML, or NULL if it has none. */
 const char *script_yaml(struct script *script, const struct script_value *value);
-/* Return the text of strings in a list, with commas; NULL if another value is among
- * them. */
+/* Return the text of strings and numbers in a list, with commas; NULL if another value is
+ * among them. */
 const char *script_list_text(struct script *script, const struct syntax *list);
 
 /* ---- Calls ---- */

@@ -480,9 +480,11 @@ const char *script_list_text(struct script *script, const struct syntax *list)
     for (const struct syntax *child = list->first; child; child = child->next) {
         struct script_value value = script_evaluate(script, child);
 
-        if (value.kind != SCRIPT_STRING)
+        if (value.kind != SCRIPT_STRING && value.kind != SCRIPT_NUMBER)
             return NULL;
-        text = arena_printf(script->arena, "%s%s%s", text, *text ? "," : "", value.text);
+        text = arena_printf(script->arena, "%s%s%s", text, *text ? "," : "",
+                            value.kind == SCRIPT_STRING ? value.text
+                                                        : script_yaml(script, &value));
     }
     return text;
 }

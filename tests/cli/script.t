@@ -203,6 +203,41 @@ for program in DPO ORPO CPO; do
 done
 "$trainspool" import DPO.py >job.yaml 2>err
 expect_status "check accepts the job" 0 "$trainspool" check --device "A100 80GB" job.yaml
+cat >grpo.py <<'END2'
+from datasets import load_dataset
+from trl import GRPOConfig, GRPOTrainer
+from trl.rewards import accuracy_reward, get_soft_overlong_punishment, think_format_reward
+
+data = load_dataset("json", data_files="prompts.jsonl", split="train")
+args = GRPOConfig(
+    output_dir="made",
+    num_generations=4,
+    max_completion_length=256,
+    beta=0.04,
+    scale_rewards=False,
+    reward_weights=[1.0, 0.5, 0.1],
+    per_device_train_batch_size=4,
+    use_vllm=True,
+)
+rewards = [accuracy_reward, think_format_reward, get_soft_overlong_punishment(256, soft_punish_cache=64)]
+GRPOTrainer(model="models/small", reward_funcs=rewards, args=args, train_dataset=data).train()
+END2
+expect_status "import makes a job of GRPOTrainer" 0 "$trainspool" import grpo.py
+expect_output "with its stage" '^stage: grpo$'
+expect_output "the rewards that TRL has" '^reward_funcs: answer,pattern,length$'
+expect_output "their weights" '^reward_weights: 1,0.5,0.1'
+expect_output "its beta" '^beta: 0.04$'
+expect_output "the scale of a switch" '^scale_rewards: none$'
+expect_output "TRL's default" '^learning_rate: 1e-0*6'
+expect_output "what the rewards require" "^trainspool: .reward_pattern: .*think.*, soft_punish_cache: 64"
+"$trainspool" import grpo.py >job.yaml 2>err
+expect_status "check accepts the job" 0 "$trainspool" check --device "A100 80GB" job.yaml
+sed 's/^from trl.rewards.*/from mine import accuracy_reward, get_soft_overlong_punishment, think_format_reward/' grpo.py >own.py
+expect_status "rewards of its own are refused" 1 "$trainspool" import own.py
+expect_error "with those of a job" 'reward_funcs: mine.accuracy_reward is a function in Python, which is not supported; .* answer, format, pattern and length'
+sed 's/^rewards = .*/rewards = "org\/reward-model"/' grpo.py >scored.py
+expect_status "a reward model is refused" 1 "$trainspool" import scored.py
+expect_error "with its name" 'org/reward-model is a reward model'
 expect_status "a script that trains a classifier is refused" 1 "$trainspool" import "$cases/bf16_on_turing.py"
 expect_error "with the reason" 'the script trains a classifier'
 
