@@ -76,6 +76,7 @@ libpatcher_a_SOURCES += %D%/rules/environment.c %D%/rules/environment.h
 libpatcher_a_SOURCES += %D%/rules/external.c %D%/rules/external.h
 libpatcher_a_SOURCES += %D%/rules/fp16_need.c %D%/rules/fp16_need.h
 libpatcher_a_SOURCES += %D%/rules/lora_targets.c %D%/rules/lora_targets.h
+libpatcher_a_SOURCES += %D%/rules/optimizer_keys.c %D%/rules/optimizer_keys.h
 libpatcher_a_SOURCES += %D%/rules/memory_advice.c %D%/rules/memory_advice.h
 libpatcher_a_SOURCES += %D%/rules/memory_case.c %D%/rules/memory_case.h
 libpatcher_a_SOURCES += %D%/rules/memory_fit.c %D%/rules/memory_fit.h

@@ -380,6 +380,11 @@ static void import_optimizer(struct importing *im)
             import_mark_carried(im, "optimizer", "optim");
             return;
         }
+    if (strcmp(name, "muon") == 0) { /* Moonlight's, as LLaMA-Factory's */
+        import_set(im, "use_muon", "true", NULL);
+        import_mark_carried(im, "optimizer", "use_muon");
+        return;
+    }
     if (import_is_valid(im, "optim", name)) {
         import_copy(im, "optimizer", "optim", NULL);
         return;

@@ -94,6 +94,7 @@ static const struct line_key {
     { "num_train_epochs", NULL },
     { "max_steps", NULL },
     { "optim", NULL },
+    { "use_muon", NULL },
     { "learning_rate", NULL },
     { "weight_decay", NULL },
     { "adam_beta1", NULL },

@@ -2,6 +2,7 @@
  * schedule that the job does not use, and trackers that receive nothing. */
 #include "config.h"
 
+#include "patcher/rules/optimizer_keys.h"
 #include "patcher/rules/rules_context.h"
 
 #include <string.h>
@@ -348,6 +349,7 @@ static void rule_unused_method_keys(struct rule_context *context)
     report_unused_arguments(context);
     report_unused_losses(context);
     report_unused_logits(context);
+    optimizer_keys_check(context);
     report_contradictions(context);
 }
 
@@ -471,6 +473,8 @@ static const struct rule rows[] = {
           "changed, or the key was intended and finetuning_type was forgotten: it "
           "defaults to lora, as in LLaMA-Factory. There is one finding per method; "
           "remove the lines, or select the method they belong to.\n\n"
+          "An optimizer has such keys, too: adam_beta2 with adafactor, galore_rank without "
+          "use_galore, use_muon with LoRA+.\n\n"
           "Each argument in lr_scheduler_kwargs belongs to certain schedules: min_lr is "
           "for cosine_with_min_lr and not for cosine, which decays to 0. A native run "
           "ignores an argument that does not belong to its schedule, with a warning; "

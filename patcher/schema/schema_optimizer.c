@@ -32,18 +32,30 @@ static const char *const badam_orders[] = { "ascending", "descending", "random",
                                             NULL };
 static const char *const badam_masks[] = { "adjacent", "scatter", NULL };
 
+/* Optimizers with a key of their own. */
+#define HAS_KEY(name) "remove optim, and set " name ": true"
+static const struct advice optimizer_advice[] = {
+    { "muon", HAS_KEY("use_muon") },
+    { "galore_adamw", HAS_KEY("use_galore") },
+    { "galore_adamw_layerwise", HAS_KEY("use_galore") },
+    { "apollo_adamw", HAS_KEY("use_apollo") },
+    { "apollo_adamw_layerwise", HAS_KEY("use_apollo") },
+    { NULL, NULL },
+};
+
 static const struct key rows[] = {
     { TS_USED("optim", KEY_ENUM, "adamw_torch"),
       .synonyms = "adamw=adamw_torch adam=adamw_torch torch.optim.adamw=adamw_torch "
                   "torch.optim.sgd=sgd",
       .values = optimizer_names,
       .rejects =
-          "ademamix adagrad ademamix_8bit "
+          "muon ademamix adagrad ademamix_8bit "
           "paged_ademamix_32bit paged_ademamix_8bit rmsprop rmsprop_bnb rmsprop_bnb_8bit rmsprop_bnb_32bit galore_adamw "
           "galore_adamw_8bit galore_adafactor galore_adamw_layerwise "
           "galore_adamw_8bit_layerwise galore_adafactor_layerwise lomo adalomo "
           "grokadamw schedule_free_radam schedule_free_sgd "
           "apollo_adamw apollo_adamw_layerwise stable_adamw",
+      .advice = optimizer_advice,
       .into = TS_FIELD(optim),
       .help =
           "the optimizer: SGD, Lion, Adafactor, schedule-free AdamW, or AdamW for every "

@@ -73,8 +73,9 @@ static void test_import_keeps_the_steps_of_axolotl(void **state)
           "lr_scheduler_kwargs", "{min_lr: 1e-6, 'a}': 'b, c: d'}" },
         { AXOLOTL "optimizer: adamw_bnb_8bit\n", "optim", "adamw_bnb_8bit" },
         { AXOLOTL "optimizer: lion_pytorch\n", "optim", "lion" },
+        { AXOLOTL "optimizer: muon\n", "use_muon", "true" },
         { AXOLOTL "optimizer: ao_adamw_8bit\n", "optim", "adamw_torch_8bit" },
-        { AXOLOTL "optimizer: muon\n", "optim", "adamw_torch" },
+        { AXOLOTL "optimizer: dion\n", "optim", "adamw_torch" },
     };
 
     (void)state;

@@ -129,7 +129,7 @@ static void test_import_reports_what_may_change_the_result(void **state)
         { AXOLOTL "gptq: true\n", "gptq" },
         { AXOLOTL "qat: {weight_dtype: int4}\n", "qat" },
         { AXOLOTL "unfrozen_parameters: [lm_head]\n", "unfrozen_parameters" },
-        { AXOLOTL "optimizer: muon\n", "optimizer" },
+        { AXOLOTL "optimizer: dion\n", "optimizer" },
         { AXOLOTL "lr_scheduler: rex\n", "lr_scheduler" },
         { AXOLOTL "fp8: true\n", "fp8" },
         { AXOLOTL "save_strategy: best\n", "save_strategy" },
