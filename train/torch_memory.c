@@ -48,6 +48,7 @@ struct counts {
     double all, trained;
     double linear, frozen_linear; /* of the blocks; of these, not trained */
     double head;                  /* the classifier */
+    double embeddings;            /* trained ones */
     double largest;               /* linear layer */
     double projected;             /* elements of the matrices that are projected */
     double low_rank, projections; /* of those: the gradients in rank r; the projections */
@@ -73,6 +74,9 @@ static void count_parameter(const struct shape_parameter *p, double rank,
 
     n->all += numbers;
     n->trained += p->trainable ? numbers : 0;
+    if (p->trainable && p->part == PART_WEIGHT &&
+        (p->module == MODULE_EMBED || p->module == MODULE_POSITIONS))
+        n->embeddings += numbers;
     if (p->part == PART_LORA_A && p->layer == 0)
         n->adapters += (double)p->rows;
     if (p->part != PART_WEIGHT || !module_is_linear(p->module))
@@ -259,6 +263,8 @@ static double moments(const struct torch_run *run)
     if (optimizer->kind == MOMENTS_LOW_RANK)
         bytes = each * (n->trained - n->projected + n->low_rank) +
                 run->trained * n->projections;
+    if (optimizer->embeddings > 0)
+        bytes += (optimizer->embeddings - each) * n->embeddings;
     if (optimizer->matrices > 0)
         bytes += (moment_bytes(run, optimizer->matrices) - each) * n->projected;
     return (bytes + masters) / divisor(run, 1);

@@ -21,6 +21,9 @@ struct torch_optimizer {
     const char *name; /* `optim` of transformers, or the key of LLaMA-Factory */
     double moments;   /* bytes per element that has moments, if it is in float32 */
     double matrices;  /* the same for linear layers of the blocks, if different; else 0 */
+    /* the same for embeddings, which transformers' Trainer keeps in 32 bits if bitsandbytes
+     * keeps 8 (create_optimizer) */
+    double embeddings;
     enum torch_moments kind;
     bool paged; /* may be on the host */
     bool

@@ -55,8 +55,7 @@ static const struct key rows[] = {
           "galore_adamw_8bit_layerwise galore_adafactor_layerwise lomo adalomo "
           "grokadamw schedule_free_radam schedule_free_sgd "
           "apollo_adamw apollo_adamw_layerwise stable_adamw",
-      .advice = optimizer_advice,
-      .into = TS_FIELD(optim),
+      .advice = optimizer_advice, .into = TS_FIELD(optim),
       .help =
           "the optimizer: SGD, Lion, Adafactor, schedule-free AdamW, or AdamW for every "
           "other supported name",

@@ -12,20 +12,31 @@ static const struct measured small = {
     MODE_BF16_MIXED, false, false, 256, 704, 4, 4, 2, 1024, 2, 256, 0, false
 };
 
+/* The linear layers of the blocks of `small`, its embedding, and all elements. */
+static const double small_linear = 4 * (737792.0 - 512);
+static const double small_embedding = 1024 * 256;
+static const double small_all = 4 * 737792.0 + 2 * 1024 * 256 + 256;
+
+/* bitsandbytes keeps 32 bits of the embedding: transformers, create_optimizer. */
 static void test_torch_memory_counts_an_optimizer(void **state)
 {
     struct torch_setup setup = { 0 };
     struct plan plan = plan_of(&small);
     struct model_config config;
-    uint64_t adam, bits8;
+    uint64_t adam;
 
     (void)state;
     read_config(&small, &config);
     plan.torch = &setup;
     adam = use_of(&plan, &config).optimizer;
     setup.optim = "adamw_8bit";
-    bits8 = use_of(&plan, &config).optimizer;
-    assert_true(bits8 * 3 < adam && bits8 * 5 > adam);
+    assert_int_equal(
+        use_of(&plan, &config).optimizer,
+        (uint64_t)(2.03 * (small_all - small_embedding) + 8 * small_embedding));
+    setup.optim = "paged_lion_8bit";
+    assert_int_equal(
+        use_of(&plan, &config).optimizer,
+        (uint64_t)(1.02 * (small_all - small_embedding) + 4 * small_embedding));
     setup.optim = "sgd";
     assert_int_equal(use_of(&plan, &config).optimizer, 0);
     setup.optim = "paged_adamw_32bit";
@@ -36,10 +47,6 @@ static void test_torch_memory_counts_an_optimizer(void **state)
     setup.optim = "of tomorrow";
     assert_int_equal(use_of(&plan, &config).optimizer, adam);
 }
-
-/* The linear layers of the blocks of `small`, and all elements. */
-static const double small_linear = 4 * (737792.0 - 512);
-static const double small_all = 4 * 737792.0 + 2 * 1024 * 256 + 256;
 
 static uint64_t optimizer_with(struct plan *plan, struct torch_setup *setup,
                                const char *optim, int64_t rank)
