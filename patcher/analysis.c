@@ -178,8 +178,6 @@ static void read_model(struct analyzer *analyzer, const struct plan *plan)
                               .resize_vocab = plan->resize_vocab,
                               .add_tokens = plan->add_tokens,
                               .add_special_tokens = plan->add_special_tokens,
-                              .stage = plan->stage,
-                              .external = plan->external,
                               .preference = { .head = plan->preference.head } };
     struct model_config *model;
     struct error ignored = { 0 };

@@ -14,8 +14,8 @@
 #include "base/size.h"
 #include "patcher/schema/scalar.h"
 
-#define UNSUPPORTED                                                                    \
-    "is not supported; supported stages are sft, pt, distill, dpo, kto and grpo, all " \
+#define UNSUPPORTED                                                                        \
+    "is not supported; supported stages are sft, pt, distill, dpo, kto, grpo and rm, all " \
     "on text"
 
 /* Keys with the same meaning under another name or the same name. */
@@ -82,7 +82,6 @@ static bool refuse_if_on(struct importing *im, const char *key, const char *what
 static bool refuse_kinds(struct importing *im)
 {
     static const char *const kinds[][2] = {
-        { "reward_model", "training a reward model" },
         { "process_reward_model", "training a reward model" },
         { "diffusion", "training a diffusion model" },
     };
@@ -92,7 +91,8 @@ static bool refuse_kinds(struct importing *im)
     for (size_t i = 0; i < TS_COUNT(kinds); i++)
         if (!refuse_if_on(im, kinds[i][0], kinds[i][1]))
             return false;
-    if (type && strstr(type->value->text, "SequenceClassification"))
+    if (type && strstr(type->value->text, "SequenceClassification") &&
+        !import_is_true(im, "reward_model"))
         return import_refuse(im, ERROR_JOB, type->value,
                              "model_type: training a classifier " UNSUPPORTED);
     if (processor)

@@ -28,11 +28,14 @@ static const struct type {
     { "completion", KIND_TEXT, NULL },         { "pretrain", KIND_TEXT, NULL },
 };
 
-/* The same with rl: prompt_strategies/dpo, and orpo for pairs of conversations. */
+/* The same with rl: prompt_strategies/dpo, and orpo for pairs of conversations; and with
+ * reward_model: prompt_strategies/bradley_terry. */
 static const struct type pair_types[] = {
     { "chat_template", KIND_MESSAGES, NULL },
     { "chat_template.default", KIND_MESSAGES, NULL },
     { "chat_template.argilla*", KIND_PAIRS, NULL },
+    { "bradley_terry.chat_template", KIND_PAIRS, NULL },
+    { "bradley_terry.llama3", KIND_PAIRS, "llama3" },
     { "chatml", KIND_PAIRS, "chatml" },
     { "chatml.*", KIND_PAIRS, "chatml" },
     { "llama3", KIND_PAIRS, "llama3" },

@@ -108,10 +108,35 @@ static void import_simpo(struct importing *im, const char *loss)
         "is the mean over the tokens of a batch");
 }
 
+/* Import a reward model: core/trainers/base.py, AxolotlRewardTrainer, which is TRL's with
+ * AutoModelForSequenceClassification.  Return whether the file trains one. */
+static bool import_reward(struct importing *im)
+{
+    const char *labels = import_get(im, "num_labels");
+
+    if (!import_is_true(im, "reward_model"))
+        return false;
+    if (labels && strcmp(labels, "1") != 0) {
+        import_refuse(im, ERROR_JOB, import_find(im, "num_labels")->value,
+                      "num_labels must be 1 with reward_model, not %s", labels);
+        return true;
+    }
+    import_set(im, "stage", "rm", NULL);
+    import_set_yaml(im, "trainspool", IMPORT_SCORE_HEAD, NULL);
+    import_mark_carried(im, "reward_model", "stage");
+    import_mark_carried(im, "model_type", "trainspool");
+    import_mark_carried(im, "num_labels", "trainspool");
+    if (import_find(im, "center_rewards_coefficient"))
+        import_copy(im, "center_rewards_coefficient", "center_rewards_coefficient", NULL);
+    return true;
+}
+
 void import_axolotl_preference(struct importing *im)
 {
     const char *rl = import_get(im, "rl"), *loss = NULL;
 
+    if (import_reward(im))
+        return;
     if (!rl || import_is_off(import_find(im, "rl")->value))
         return;
     if (import_axolotl_reinforcement(im))
@@ -171,6 +196,7 @@ static const char *find_question(struct importing *im, const struct node *map,
                                  const char *type, const struct import_data *set)
 {
     static const char *const questions[][2] = { { ".icr", "input" },
+                                                { ".chat_template", "input" },
                                                 { ".intel", "question" },
                                                 { ".prompt_pairs", "prompt" },
                                                 { ".ultra", "prompt" } };
@@ -180,7 +206,7 @@ static const char *find_question(struct importing *im, const struct node *map,
     if (!type) /* user_defined */
         return own ? own : "prompt";
     for (size_t i = 0; dot && i < TS_COUNT(questions); i++)
-        if (strcmp(questions[i][0], dot) == 0 && (i == 0 || import_data_is_part(set)))
+        if (strcmp(questions[i][0], dot) == 0 && (i < 2 || import_data_is_part(set)))
             return questions[i][1];
     return NULL;
 }

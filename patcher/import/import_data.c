@@ -225,7 +225,7 @@ bool import_is_preference(const struct importing *im)
 {
     const char *stage = import_value(im, "stage");
 
-    return stage && strcmp(stage, "dpo") == 0;
+    return stage && (strcmp(stage, "dpo") == 0 || strcmp(stage, "rm") == 0);
 }
 
 bool import_data_is_part(const struct import_data *set)

@@ -5,6 +5,9 @@
 
 #include "patcher/import/import.h"
 
+/* The block of trainspool's own keys for transformers' ...ForSequenceClassification. */
+#define IMPORT_SCORE_HEAD "{reward_head: score}"
+
 #define IMPORT_LINES 112 /* upper bound of the keys that an import writes */
 
 /* One line of the job. */

@@ -18,7 +18,7 @@
 #include "patcher/script/script.h"
 
 #define ONLY_TEXT \
-    "; trainspool trains causal language models with sft, pt, distill, dpo, kto and grpo"
+    "; trainspool trains causal language models with sft, pt, distill, dpo, kto, grpo and rm"
 
 /* ---- What is not supported ---- */
 
@@ -66,18 +66,25 @@ static bool is_grpo(const struct importing *im)
     return text_equal(class, "GRPOTrainer") || text_equal(class, "UnslothGRPOTrainer");
 }
 
+/* Return whether the script trains a reward model with TRL. */
+static bool trains_reward(const struct script_facts *facts)
+{
+    return facts->trainer_class && strcmp(facts->trainer_class, "RewardTrainer") == 0;
+}
+
 static bool refuse_kinds(struct importing *im)
 {
     const struct script_facts *facts = script_facts_of(im->source);
+    const bool reward = trains_reward(facts);
     const char *model = find_unsupported(models, TS_COUNT(models), facts->model_class);
     const char *trainer =
         find_unsupported(trainers, TS_COUNT(trainers), facts->trainer_class);
     const struct node *root = im->source->root;
 
-    if (model)
+    if (model && !(reward && strstr(facts->model_class, "SequenceClassification")))
         return import_refuse(im, ERROR_JOB, root, "the script trains %s, %s" ONLY_TEXT,
                              model, facts->model_class);
-    if (trainer && !is_grpo(im))
+    if (trainer && !is_grpo(im) && !reward)
         return import_refuse(im, ERROR_JOB, root,
                              "the script trains with %s: %s is not supported" ONLY_TEXT,
                              facts->trainer_class, trainer);
@@ -114,13 +121,21 @@ static void import_stage(struct importing *im)
     const struct entry *stage = import_find(im, "stage");
     bool dpo = stage && strcmp(stage->value->text, "dpo") == 0;
     bool kto = stage && strcmp(stage->value->text, "kto") == 0;
+    const bool reward = trains_reward(facts);
 
     import_set(im, "stage",
                is_grpo(im) ? "grpo"
+               : reward    ? "rm"
                : dpo       ? "dpo"
                : kto       ? "kto"
                            : "sft",
                NULL);
+    if (reward) {
+        import_set_yaml(im, "trainspool", IMPORT_SCORE_HEAD, NULL);
+        if (import_find(im, "center_rewards_coefficient"))
+            import_copy(im, "center_rewards_coefficient", "center_rewards_coefficient",
+                        NULL);
+    }
     if (stage)
         import_mark_carried(im, "stage", "stage");
     if (!facts->trainer_class || strcmp(facts->trainer_class, "Trainer") == 0)
@@ -360,6 +375,7 @@ static void import_defaults(struct importing *im)
                  !trl                       ? NULL
                  : is_grpo(im)              ? "grpo"
                  : import_is_feedback(im)   ? "kto"
+                 : trains_reward(facts)     ? "reward"
                  : import_find(im, "stage") ? "dpo"
                                             : "sft",
                  &view);

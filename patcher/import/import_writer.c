@@ -48,6 +48,7 @@ static const struct line_key {
     { "pref_ftx", NULL },
     { "dpo_label_smoothing", NULL },
     { "simpo_gamma", NULL },
+    { "center_rewards_coefficient", NULL },
     { "kto_chosen_weight", NULL },
     { "kto_rejected_weight", NULL },
     { "use_dft_loss", NULL },

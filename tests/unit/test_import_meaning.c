@@ -265,6 +265,10 @@ static void test_import_names_the_data_of_axolotl(void **state)
 #define AXOLOTL_PAIRS(rl, set)                                            \
     "base_model: m\nadapter: lora\nlora_r: 8\nlora_dropout: 0.1\nrl: " rl \
     "\ndatasets: [" set "]\n"
+#define AXOLOTL_REWARD                                                                    \
+    AXOLOTL_PAIRS("", "{path: a/b, type: bradley_terry.chat_template}")                   \
+    "model_type: AutoModelForSequenceClassification\nnum_labels: 1\nreward_model: true\n" \
+    "center_rewards_coefficient: 0.01\nchat_template: llama3\n"
 #define INTEL "{path: a/b, type: chatml.intel}"
 
 static void test_import_keeps_the_preferences_of_axolotl(void **state)
@@ -327,6 +331,13 @@ static void test_import_keeps_the_preferences_of_axolotl(void **state)
         { AXOLOTL_PAIRS("", "{path: a/b, type: alpaca}") "rl_beta: 0.1\n", "pref_beta",
           NULL },
         { AXOLOTL_PAIRS("", "{path: a/b, type: alpaca}"), "lora_dropout", "0.1" },
+        { AXOLOTL_REWARD, "stage", "rm" },
+        { AXOLOTL_REWARD, "trainspool", "{reward_head: score}" },
+        { AXOLOTL_REWARD, "center_rewards_coefficient", "0.01" },
+        { AXOLOTL_REWARD, "template", "llama3" },
+        { AXOLOTL_REWARD, "dataset", "b" },
+        { AXOLOTL_REWARD, "lora_dropout", "0.1" },
+        { AXOLOTL_REWARD, "pref_loss", NULL },
     };
 
     (void)state;
