@@ -127,6 +127,7 @@ libpatcher_a_SOURCES += %D%/rules/rules_previous_run.c
 libpatcher_a_SOURCES += %D%/rules/rules_quantized.c
 libpatcher_a_SOURCES += %D%/rules/rules_queue.c
 libpatcher_a_SOURCES += %D%/rules/rules_ranks.c
+libpatcher_a_SOURCES += %D%/rules/rules_adapter.c
 libpatcher_a_SOURCES += %D%/rules/rules_reading.c
 libpatcher_a_SOURCES += %D%/rules/rules_refused.c
 libpatcher_a_SOURCES += %D%/rules/rules_reinforcement.c

@@ -48,6 +48,7 @@
     X(quantized)        \
     X(queue)            \
     X(ranks)            \
+    X(adapter)          \
     X(reading)          \
     X(reinforcement)    \
     X(refused)          \

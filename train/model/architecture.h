@@ -205,7 +205,8 @@ struct expert_columns {
      * that of down, in files that have them: "mlp.experts.gate_up_proj" */
     const char *gate_up_tensor, *down_tensor;
     enum expert_storage storage;
-    bool only_tensors; /* all files have them; there are no layers that PEFT adapts */
+    bool unknown_to_peft; /* which does not convert the names of their adapters */
+    bool only_tensors;    /* all files have them; there are no layers that PEFT adapts */
     /* mlp_only_layers and decoder_sparse_step say which blocks have one MLP instead */
     bool some_dense;
 };

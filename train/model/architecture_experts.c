@@ -192,6 +192,7 @@ const struct architecture expert_architectures[] = {
       .rope_mscales = true,
       .experts = { .count_key = "num_local_experts",
                    .size_key = "intermediate_size",
+                   .unknown_to_peft = true,
                    .count = 16,
                    .chosen = 2,
                    .size = 6400,
