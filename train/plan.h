@@ -196,6 +196,7 @@ struct plan {
     enum method method;
     bool train_from_scratch;
     int64_t freeze_trainable_layers;
+    bool use_llama_pro; /* these are spread evenly, and include the last */
     const char *freeze_trainable_modules;
     int64_t lora_rank;
     double lora_alpha; /* 0: 2 * rank */

@@ -93,6 +93,7 @@ static void check_layers(struct rule_context *context)
                                         "additional_target",
                                         "freeze_trainable_modules",
                                         "freeze_trainable_layers",
+                                        "use_llama_pro",
                                         "optim",
                                         "pissa_init",
                                         "use_dora",

@@ -20,6 +20,7 @@ static const char *const compared[] = {
     "pure_bf16",
     "model_dtype",
     "finetuning_type",
+    "use_llama_pro",
     "lora_rank",
     "lora_target",
     "optim",

@@ -78,6 +78,14 @@ static const struct key rows[] = {
       .into = TS_FIELD(freeze_trainable_layers),
       .help = "with finetuning_type: freeze, train this many of the last layers; if "
               "negative, of the first layers" },
+    { TS_USED("use_llama_pro", KEY_BOOL, "false"), .into = TS_FIELD(use_llama_pro),
+      .help =
+          "with finetuning_type: freeze, train freeze_trainable_layers layers that are "
+          "spread evenly, instead of the last ones",
+      .manual = "Of 40 layers and freeze_trainable_layers: 8, these are every fifth: the "
+                "copies that scripts/llama_pro.py of LLaMA-Factory adds to a model of 32 "
+                "layers (--num_expand 8), which start without an effect. trainspool does "
+                "not add them itself. The number must divide that of all layers." },
     { TS_USED("freeze_trainable_modules", KEY_LIST, "all"),
       .into = TS_FIELD(freeze_trainable_modules),
       .help = "with finetuning_type: freeze, the modules of these layers to train" },
@@ -296,9 +304,6 @@ static const struct key rows[] = {
     TS_REJECTED("freeze_extra_modules", KEY_LIST, NULL, NULL,
                 "trained modules outside of the layers",
                 "use additional_target with finetuning_type: lora"),
-    TS_REJECTED("use_llama_pro", KEY_BOOL, "false", NULL,
-                "LLaMA Pro, training of added blocks only",
-                "use finetuning_type: freeze"),
     TS_IGNORED("oft_rank", KEY_INT, "0", "setting of orthogonal fine-tuning (OFT)"),
     TS_IGNORED("oft_block_size", KEY_INT, "32",
                "setting of orthogonal fine-tuning (OFT)"),

@@ -644,11 +644,31 @@ static void test_model_gradients_of_last_layers(void **state)
         check_frozen(cases[i].text, cases[i].modules);
 }
 
+/* Layers without gradients are between those that are trained. */
+static void test_model_gradients_of_expanded_layers(void **state)
+{
+    static const char text[] =
+        "{\"model_type\": \"llama\", \"vocab_size\": 40, \"hidden_size\": 8, "
+        "\"intermediate_size\": 12, \"num_hidden_layers\": 4, "
+        "\"num_attention_heads\": 2, \"initializer_range\": 0.2}";
+    char *dir = base_of(text);
+    struct unit_model u = unit_model_text(text, unit_plan(dir));
+
+    (void)state;
+    u.plan.method = METHOD_FREEZE;
+    u.plan.use_llama_pro = true;
+    u.plan.freeze_trainable_layers = 2;
+    u.plan.freeze_trainable_modules = "all";
+    check_all(&u);
+    unit_dir_free(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_model_gradients_llama),
         cmocka_unit_test(test_model_gradients_qwen2),
+        cmocka_unit_test(test_model_gradients_of_expanded_layers),
         cmocka_unit_test(test_model_gradients_of_other_architectures),
         cmocka_unit_test(test_model_gradients_with_noise),
         cmocka_unit_test(test_noise_of_embeddings_has_its_size),

@@ -221,6 +221,57 @@ static void test_shapes_of_frozen_layers(void **state)
     assert_false(find(&s, "model.layers.1.input_layernorm.weight")->trainable);
 }
 
+/* LLaMA-Factory, model/adapter.py: of 5 layers and 1, the last; of each group, its last. */
+static void test_shapes_of_expanded_layers(void **state)
+{
+    const size_t before = config.layers;
+    struct shapes s;
+
+    (void)state;
+    plan.method = METHOD_FREEZE;
+    plan.precision.frozen = FORMAT_FP32;
+    plan.use_llama_pro = true;
+    plan.freeze_trainable_layers = 2;
+    plan.freeze_trainable_modules = "all";
+    config.layers = 6;
+    s = made();
+    for (size_t l = 0; l < 6; l++) {
+        char name[64];
+
+        snprintf(name, sizeof(name), "model.layers.%zu.mlp.up_proj.weight", l);
+        assert_int_equal(find(&s, name)->trainable, l == 2 || l == 5);
+    }
+    config.layers = before;
+}
+
+static void test_shapes_reject_layers_that_were_not_expanded(void **state)
+{
+    static const struct {
+        enum method method;
+        int64_t layers;
+        const char *says;
+    } cases[] = {
+        { METHOD_FREEZE, 2, "the 5 layers of the model with use_llama_pro, not be 2" },
+        { METHOD_FREEZE, -1, "not be -1" },
+        { METHOD_FREEZE, 0, "not be 0" },
+        { METHOD_LORA, 1, "freeze, not lora" },
+        { METHOD_FULL, 1, "freeze, not full" },
+    };
+
+    (void)state;
+    plan.use_llama_pro = true;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct error err = { 0 };
+        struct memory_use use;
+
+        plan.method = cases[i].method;
+        plan.freeze_trainable_layers = cases[i].layers;
+        assert_false(shapes_memory(&plan, &config, 0, 0, &use, &err));
+        if (!strstr(err.text, cases[i].says))
+            fail_msg("\"%s\" does not contain \"%s\"", err.text, cases[i].says);
+    }
+}
+
 static void test_shapes_checkpointing_keeps_block_inputs(void **state)
 {
     struct shapes with, without = made();
@@ -413,6 +464,9 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(test_shapes_of_frozen_weights, setup, teardown),
         cmocka_unit_test_setup_teardown(test_shapes_of_frozen_layers, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_shapes_of_expanded_layers, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_shapes_reject_layers_that_were_not_expanded,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(test_shapes_have_no_bf16_copies_on_a_cpu, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(

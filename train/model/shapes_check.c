@@ -39,6 +39,24 @@ static bool reject_submodule(const struct architecture *a, const char *name, siz
     return false;
 }
 
+/* The layers that LLaMA Pro has added are as many in each part of the model. */
+static bool check_expansion(const struct plan *plan, const struct model_config *config,
+                            struct error *err)
+{
+    int64_t added = plan->freeze_trainable_layers;
+
+    if (plan->method != METHOD_FREEZE)
+        return error_set(err, ERROR_JOB,
+                         "use_llama_pro requires finetuning_type: freeze, not %s",
+                         plan->method == METHOD_LORA ? "lora" : "full");
+    return (added > 0 && config->layers % (size_t)added == 0) ||
+           error_set(
+               err, ERROR_JOB,
+               "freeze_trainable_layers must divide the %zu layers of the model with "
+               "use_llama_pro, not be %lld",
+               config->layers, (long long)added);
+}
+
 /* LLaMA-Factory also rejects unknown names; a valid name is the first part of a module's
  * path. */
 static bool check_freeze(const struct plan *plan, const struct architecture *a,
@@ -190,6 +208,8 @@ bool shapes_check(const struct plan *plan, const struct model_config *config,
 
     *lora = (struct lora) { 0 };
     if (!check_base(plan, config, err) || !check_plan(plan, a, err) ||
+        (plan->use_llama_pro && !plan->generation.alone && !plan->external &&
+         !check_expansion(plan, config, err)) ||
         !(only_generates(plan, config) || lora_read(plan, config, lora, err)) ||
         !check_saved(config, lora, err) ||
         !adapter_methods_check(plan, config, lora, err))

@@ -17,18 +17,25 @@ enum dim shapes_inputs(enum module module)
     return shapes_module_dims[module].cols;
 }
 
-/* LLaMA-Factory: train the last layers (negative: the first), entirely or some of their
- * modules. */
+/* LLaMA-Factory: the last layers (negative: the first), or the last of each of so many
+ * equal groups. */
+static bool is_trained_layer(const struct shapes_builder *m, size_t layer)
+{
+    int64_t expected = m->plan->freeze_trainable_layers;
+    size_t layers = m->config->layers;
+
+    if (m->plan->use_llama_pro)
+        return (layer + 1) % (layers / (size_t)expected) == 0;
+    return expected >= 0 ? layer + (size_t)expected >= layers : layer < (size_t)-expected;
+}
+
+/* Train these layers entirely or some of their modules. */
 static bool freeze_trains(const struct shapes_builder *m, enum module module,
                           size_t layer)
 {
-    int64_t expected = m->plan->freeze_trainable_layers;
     const char *at = m->plan->freeze_trainable_modules;
-    size_t layers = m->config->layers;
 
-    if (!module_in_block(module))
-        return false;
-    if (expected >= 0 ? layer + (size_t)expected < layers : layer >= (size_t)-expected)
+    if (!module_in_block(module) || !is_trained_layer(m, layer))
         return false;
     if (!at || strcmp(at, "all") == 0)
         return true;
