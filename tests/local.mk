@@ -95,6 +95,7 @@ heavy_tests += %D%/unit/test_trainer_distill
 heavy_tests += %D%/unit/test_trainer_golden
 heavy_tests += %D%/unit/test_trainer_average
 heavy_tests += %D%/unit/test_trainer_kill
+heavy_tests += %D%/unit/test_trainer_pissa
 heavy_tests += %D%/unit/test_trainer_preference
 heavy_tests += %D%/unit/test_trainer_preference_curve
 heavy_tests += %D%/unit/test_trainer_reward_curve

@@ -345,6 +345,7 @@ static bool open_model(struct run *run, struct error *err)
     prepare_saving(run);
     model_set_fetch(run->model, parallel_fetch, run->options->group);
     model_set_heartbeat(run->model, run->options->heartbeat);
+    model_set_log(run->model, run->options->log);
     return model_load(run->model, err);
 }
 

@@ -7,6 +7,7 @@
 #include "train/model/singular.h"
 
 #include <math.h>
+#include <sched.h>
 
 #include "base/arena.h"
 #include "base/random.h"
@@ -480,6 +481,35 @@ static void test_lora_config_rejects(void **state)
     unit_dir_free(dir);
 }
 
+/* A matrix that threads divide, in both directions. */
+static void test_singular_values_are_the_same_with_any_threads(void **state)
+{
+    enum { ROWS = 1500, COLS = 1100, COUNT = 2 };
+    float *a = memory_alloc(sizeof(*a) * ROWS * COLS);
+    struct singular all, one;
+    cpu_set_t before, single;
+
+    (void)state;
+    for (size_t i = 0; i < (size_t)ROWS * COLS; i++)
+        a[i] = (float)(cos((double)(i / COLS)) * sin((double)(i % COLS) * 0.1) +
+                       0.1 * random_uniform(3, RANDOM_INIT, 0, i));
+    all = singular_compute(a, ROWS, COLS, COUNT);
+    assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
+    CPU_ZERO(&single);
+    for (int i = 0; CPU_COUNT(&single) == 0; i++)
+        if (CPU_ISSET(i, &before))
+            CPU_SET(i, &single);
+    assert_int_equal(sched_setaffinity(0, sizeof(single), &single), 0);
+    one = singular_compute(a, ROWS, COLS, COUNT);
+    assert_int_equal(sched_setaffinity(0, sizeof(before), &before), 0);
+    assert_memory_equal(all.values, one.values, COUNT * sizeof(double));
+    assert_memory_equal(all.left, one.left, COUNT * ROWS * sizeof(double));
+    assert_memory_equal(all.right, one.right, COUNT * COLS * sizeof(double));
+    singular_clear(&all);
+    singular_clear(&one);
+    free(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -493,6 +523,7 @@ int main(void)
         cmocka_unit_test(test_lora_config_round_trips),
         cmocka_unit_test(test_lora_config_reads_what_peft_writes),
         cmocka_unit_test(test_singular_values_and_vectors),
+        cmocka_unit_test(test_singular_values_are_the_same_with_any_threads),
         cmocka_unit_test(test_lora_config_rejects),
     };
 

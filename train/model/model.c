@@ -421,6 +421,11 @@ struct tensor model_gradients(const struct model *model)
                                                     : model->shapes.segment);
 }
 
+void model_set_log(struct model *model, struct log *log)
+{
+    model->log = log;
+}
+
 int64_t model_issued_step(const struct model *model)
 {
     return model->issued_step;

@@ -10,6 +10,7 @@
 #define TRAIN_MODEL_MODEL_H
 
 #include "base/heartbeat.h"
+#include "base/log.h"
 #include "kernels/backend.h"
 #include "train/chat/template_saving.h"
 #include "train/dataset/dataset.h"
@@ -62,6 +63,8 @@ void model_free(struct model *model);
  * borrowed.  A stop ends only the loading. */
 void model_set_heartbeat(struct model *model, struct heartbeat *heartbeat);
 struct heartbeat *model_heartbeat(const struct model *model);
+/* Set where the progress of long loads is reported; NULL: nowhere. */
+void model_set_log(struct model *model, struct log *log);
 
 /* Load the weights from the plan's model folder (and adapter), or initialize them from
  * the plan's seed (train_from_scratch; new adapters).  ERROR_DATA names a tensor that is

@@ -165,8 +165,16 @@ struct window {
 
 struct pissa;
 
+/* Of the decompositions of model_pissa.c. */
+struct pissa_progress {
+    size_t made, count;
+    double started, reported;
+};
+
 struct model {
     const struct plan *plan;
+    struct log *log; /* or NULL */
+    struct pissa_progress pissa_progress;
     int64_t issued_step; /* of the last model_begin */
     bool has_moments;    /* model_write_moment after model_zero_moments */
     bool is_average;     /* model_use_average */

@@ -14,6 +14,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "train/model/model_load.h"
 #include "train/model/singular.h"
 
@@ -53,6 +55,27 @@ static void fill(struct pissa *out, const struct parameter *p, const struct lora
     }
 }
 
+/* Report how far the decompositions are: at the beginning, every 10 seconds and at the
+ * end. */
+static void report(struct model *m, bool begins)
+{
+    struct pissa_progress *p = &m->pissa_progress;
+    double now = clock_seconds();
+
+    if (begins && p->made++ == 0) {
+        p->started = p->reported = now;
+        for (size_t i = 0; i < m->shapes.count; i++)
+            p->count += model_pissa_changes(m, &m->parameters[i], false);
+        log_line(m->log, LOG_INFO,
+                 "pissa_init: computing the largest singular values of %zu matrices",
+                 p->count);
+    } else if (!begins && (p->made == p->count || now - p->reported >= 10)) {
+        p->reported = now;
+        log_line(m->log, LOG_INFO, "pissa_init: %zu of %zu matrices, %.1f s", p->made,
+                 p->count, now - p->started);
+    }
+}
+
 const struct pissa *model_pissa(const struct model *m, const struct parameter *p,
                                 bool merged, struct error *err)
 {
@@ -73,7 +96,11 @@ const struct pissa *model_pissa(const struct model *m, const struct parameter *p
     if (!whole)
         return NULL;
     heartbeat_tick(m->heartbeat);
+    if (!merged)
+        report((struct model *)m, true);
     singular = singular_compute(whole, p->rows, p->cols, lora->rank);
+    if (!merged)
+        report((struct model *)m, false);
     free(whole);
     out->a = arena_alloc(m->arena, lora->rank * p->cols * sizeof(float));
     out->b = arena_alloc(m->arena, lora->rank * p->rows * sizeof(float));

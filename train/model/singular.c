@@ -15,9 +15,13 @@
 
 #include "base/arena.h"
 #include "base/random.h"
+#include "base/size.h"
+#include "base/spread.h"
 
 #define TOLERANCE 1e-10 /* of the largest value */
 enum { SWEEPS_MAX = 60, SEED = 1 };
+/* multiplications that are worth starting a thread */
+#define GRAIN ((size_t)1 << 19)
 
 struct work {
     const float *a;
@@ -49,10 +53,27 @@ static void add(double *to, double factor, const double *from, size_t count)
         to[i] += factor * from[i];
 }
 
-/* out (rows) = a x */
-static void multiply(const struct work *w, const double *x, double *out)
+/* A product of the matrix and a vector, which threads divide by its elements: each is summed
+ * in the order of one thread. */
+struct product {
+    const struct work *work;
+    const double *x;
+    double *out;
+};
+
+/* Return how many elements of a product are worth a thread. */
+static size_t grain_of(size_t length)
 {
-    for (size_t row = 0; row < w->rows; row++) {
+    return size_round(size_divide_up(GRAIN, length), 64);
+}
+
+static void multiply_rows(void *context, size_t from, size_t to)
+{
+    const struct product *p = context;
+    const struct work *w = p->work;
+    const double *x = p->x;
+
+    for (size_t row = from; row < to; row++) {
         const float *a = w->a + row * w->cols;
         double sums[8] = { 0 };
         size_t i = 0;
@@ -62,8 +83,30 @@ static void multiply(const struct work *w, const double *x, double *out)
                 sums[j] += (double)a[i + j] * x[i + j];
         for (; i < w->cols; i++)
             sums[0] += (double)a[i] * x[i];
-        out[row] = sums[0] + sums[1] + (sums[2] + sums[3]) +
-                   (sums[4] + sums[5] + (sums[6] + sums[7]));
+        p->out[row] = sums[0] + sums[1] + (sums[2] + sums[3]) +
+                      (sums[4] + sums[5] + (sums[6] + sums[7]));
+    }
+}
+
+/* out (rows) = a x */
+static void multiply(const struct work *w, const double *x, double *out)
+{
+    spread_each(w->rows, grain_of(w->cols), multiply_rows,
+                &(struct product) { w, x, out });
+}
+
+static void multiply_columns(void *context, size_t from, size_t to)
+{
+    const struct product *p = context;
+    const struct work *w = p->work;
+    double *out = p->out;
+
+    for (size_t row = 0; row < w->rows; row++) {
+        const float *a = w->a + row * w->cols;
+        double x = p->x[row];
+
+        for (size_t i = from; i < to; i++)
+            out[i] += x * (double)a[i];
     }
 }
 
@@ -71,9 +114,8 @@ static void multiply(const struct work *w, const double *x, double *out)
 static void multiply_transposed(const struct work *w, const double *x, double *out)
 {
     memset(out, 0, w->cols * sizeof(*out));
-    for (size_t row = 0; row < w->rows; row++)
-        for (size_t i = 0; i < w->cols; i++)
-            out[i] += x[row] * (double)w->a[row * w->cols + i];
+    spread_each(w->cols, grain_of(w->rows), multiply_columns,
+                &(struct product) { w, x, out });
 }
 
 /* From the inner side to the outer one, and back. */
