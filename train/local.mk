@@ -184,6 +184,7 @@ libtrain_a_SOURCES += %D%/model/optimizer_mini.c %D%/model/optimizer_mini.h
 libtrain_a_SOURCES += %D%/model/optimizer_muon.c %D%/model/optimizer_muon.h
 libtrain_a_SOURCES += %D%/model/optimizer_projected.c %D%/model/optimizer_projected.h
 libtrain_a_SOURCES += %D%/model/model_average.c
+libtrain_a_SOURCES += %D%/model/pissa_file.c %D%/model/pissa_file.h
 libtrain_a_SOURCES += %D%/model/optimizer_refresh.c %D%/model/optimizer_refresh.h
 libtrain_a_SOURCES += %D%/model/optimizer_table.c %D%/model/optimizer_table.h
 libtrain_a_SOURCES += %D%/model/parallel.c %D%/model/parallel.h

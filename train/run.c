@@ -317,6 +317,25 @@ static struct run_sizes measure(struct run *run)
     return sizes;
 }
 
+/* What PiSSA computes is kept for the next attempt.  It can be computed again, so a file
+ * that cannot be written does not end the run. */
+static bool load_model(struct run *run, struct error *err)
+{
+    const struct plan *plan = run->plan;
+    char *name = path_join(plan->run_dir, "pissa_start.safetensors");
+    struct error why = { 0 };
+    bool ok;
+
+    model_keep_pissa(run->model, name);
+    ok = model_load(run->model, err);
+    if (ok && plan->pissa_init && parallel_rank(run->options->group) == 0 &&
+        !(file_make_dirs(plan->run_dir, 0755, &why) &&
+          model_write_pissa(run->model, name, &why)))
+        log_line(run->options->log, LOG_WARN, "pissa_init: %s", why.text);
+    free(name);
+    return ok;
+}
+
 static bool open_model(struct run *run, struct error *err)
 {
     const struct plan *plan = run->plan;
@@ -346,7 +365,7 @@ static bool open_model(struct run *run, struct error *err)
     model_set_fetch(run->model, parallel_fetch, run->options->group);
     model_set_heartbeat(run->model, run->options->heartbeat);
     model_set_log(run->model, run->options->log);
-    return model_load(run->model, err);
+    return load_model(run, err);
 }
 
 static bool open_metrics(struct run *run, struct error *err)

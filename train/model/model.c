@@ -352,6 +352,7 @@ void model_free(struct model *model)
     safetensors_close(model->base_files);
     safetensors_close(model->value_head);
     safetensors_close(model->merged);
+    safetensors_close(model->pissa_file);
     arena_free(model->arena);
     free(model);
 }

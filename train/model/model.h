@@ -63,6 +63,12 @@ void model_free(struct model *model);
  * borrowed.  A stop ends only the loading. */
 void model_set_heartbeat(struct model *model, struct heartbeat *heartbeat);
 struct heartbeat *model_heartbeat(const struct model *model);
+/*
+ * PiSSA: read the initial adapters from a file, if it has them for this model, instead of
+ * computing them in model_load; write those that were computed.
+ */
+void model_keep_pissa(struct model *model, const char *name);
+bool model_write_pissa(struct model *model, const char *name, struct error *err);
 /* Set where the progress of long loads is reported; NULL: nowhere. */
 void model_set_log(struct model *model, struct log *log);
 

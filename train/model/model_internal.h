@@ -175,9 +175,10 @@ struct model {
     const struct plan *plan;
     struct log *log; /* or NULL */
     struct pissa_progress pissa_progress;
-    int64_t issued_step; /* of the last model_begin */
-    bool has_moments;    /* model_write_moment after model_zero_moments */
-    bool is_average;     /* model_use_average */
+    struct safetensors *pissa_file; /* or NULL */
+    int64_t issued_step;            /* of the last model_begin */
+    bool has_moments;               /* model_write_moment after model_zero_moments */
+    bool is_average;                /* model_use_average */
     const struct model_config *config;
     const struct template_saving
         *saving; /* borrowed; NULL: save the tokenizer as it is */

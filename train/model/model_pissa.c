@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "train/model/model_load.h"
+#include "train/model/pissa_file.h"
 #include "train/model/singular.h"
 
 /* Read a whole matrix of the base, with a merged adapter unless it is that one's own. */
@@ -96,6 +97,10 @@ const struct pissa *model_pissa(const struct model *m, const struct parameter *p
     if (!whole)
         return NULL;
     heartbeat_tick(m->heartbeat);
+    if (!merged && pissa_file_read(m, p, whole, out)) {
+        free(whole);
+        return out;
+    }
     if (!merged)
         report((struct model *)m, true);
     singular = singular_compute(whole, p->rows, p->cols, lora->rank);
