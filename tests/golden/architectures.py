@@ -25,6 +25,7 @@ import transformers
 from peft import LoraConfig, PeftModel, get_peft_model
 from peft.utils import transformers_weight_conversion
 from safetensors.torch import load_file, save_file
+from transformers.models.llama import modeling_llama
 from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
 from transformers.trainer_pt_utils import get_parameter_names
 
@@ -274,6 +275,13 @@ CASES |= {
     "glm4_moe-plain": ("glm4_moe", dict(ROUTED, first_k_dense_replace=0, norm_topk_prob=False,
                                         rope_parameters={
         "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 1.0})),
+}
+# The first DeepSeek with experts, which transformers does not have: the attention of a Llama, and the
+# experts of DeepSeek-V2, which chooses greedily.
+COMPOSED = {
+    "deepseek": ("deepseek", {"n_routed_experts": 6, "num_experts_per_tok": 3, "n_shared_experts": 2,
+                              "moe_intermediate_size": 20, "first_k_dense_replace": 1,
+                              "num_hidden_layers": 3, "attention_bias": True}),
 }
 ADAPTERS = {
     "qwen3-lora": ("qwen3", "all-linear", {}),
@@ -699,6 +707,31 @@ def renamed_case(name, model_type, values, llama_values, batch):
             "undecayed": sorted(n for n in norms if n not in decayed)}
 
 
+def composed_case(name, model_type, values, batch):
+    kept = LLAMA | values | {"pad_token_id": None}
+    latent = {k: LATENT[k] for k in ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")}
+    attention = transformers.LlamaConfig(**kept, attn_implementation="eager")
+    config = transformers.DeepseekV2Config(**kept | {"num_key_value_heads": 4}, **latent,
+                                           topk_method="greedy")
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    model.model.rotary_emb = modeling_llama.LlamaRotaryEmbedding(attention)
+    for i, layer in enumerate(model.model.layers):
+        layer.self_attn = modeling_llama.LlamaAttention(attention, i)
+    tensors = {}
+    for n, p in model.named_parameters():
+        for part, view in by_expert(n, p.data, expert_names(model_type)).items():
+            tensors[part] = list(view.shape)
+            view.copy_(elements(part, tensors[part], 0))
+    logits = logits_of(model, batch)
+    decayed = decayed_names(model, str)
+    losses, norms = train(model, batch, decayed, str)
+    keys = {"model_type": model_type, "norm_topk_prob": False, "scoring_func": "softmax",
+            "moe_layer_freq": 1, "tie_word_embeddings": False}
+    return {"name": name, "config": kept | keys, "offset": 0, "tensors": dict(sorted(tensors.items())),
+            "logits": logits, "losses": losses, "norms": norms,
+            "undecayed": sorted(n for n in norms if n not in decayed and ".experts." not in n)}
+
+
 def adapter(name, base, targets, more, batch):
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as to:
         make(*CASES[base], folder)
@@ -741,7 +774,7 @@ def main():
     torch.set_num_threads(1)
     path = os.path.join(os.path.dirname(__file__), "architectures.json")
     batch = [tokens(count, i) for i, count in enumerate(LENGTHS)]
-    names = sys.argv[1:] or [*CASES, *RENAMED, *ADAPTERS]
+    names = sys.argv[1:] or [*CASES, *RENAMED, *COMPOSED, *ADAPTERS]
     results = {"made_with": f"transformers {transformers.__version__}, torch "
                             f"{torch.__version__.split('+')[0]}",
                "batch": batch, "lr": LR, "weight_decay": DECAY, "models": [], "adapters": []}
@@ -753,6 +786,8 @@ def main():
     for name in names:
         if name in CASES:
             results["models"].append(case(name, *CASES[name], batch))
+        elif name in COMPOSED:
+            results["models"].append(composed_case(name, *COMPOSED[name], batch))
         elif name in RENAMED:
             results["models"].append(renamed_case(name, *RENAMED[name], batch))
         else:

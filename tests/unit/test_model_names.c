@@ -74,6 +74,7 @@ static void test_unsupported_names(void **state)
     assert_null(model_name_unsupported("zai-org/GLM-4.5-Air"));
     assert_null(model_name_unsupported("microsoft/Phi-3.5-MoE-instruct"));
     assert_null(model_name_unsupported("zai-org/GLM-4.7-Flash"));
+    assert_null(model_name_unsupported("deepseek-ai/deepseek-moe-16b-base"));
     assert_null(model_name_unsupported("deepseek-ai/DeepSeek-V2-Lite-Chat"));
     assert_null(model_name_unsupported("deepseek-ai/DeepSeek-V3-0324"));
     assert_null(model_name_unsupported("moonshotai/Moonlight-16B-A3B"));
