@@ -26,6 +26,10 @@ VIT = {"hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 1, "num_a
        "image_size": 8, "patch_size": 4}
 MROPE = {"rope_type": "default", "rope_theta": 100.0, "mrope_section": [1, 1, 1]}
 
+AUDIO = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 12,
+         "num_mel_bins": 4, "max_source_positions": 8}
+QWEN2 = dict(LLAMA, model_type="qwen2")
+
 # The values of config.json, by model_type or, of Ministral 3, by that of the text model.
 CASES = {
     "gemma3": {
@@ -92,6 +96,22 @@ CASES = {
                               num_position_embeddings=16),
         "image_token_id": 39, "video_token_id": 38, "vision_start_token_id": 37,
         "vision_end_token_id": 36},
+    "voxtral": {
+        "text_config": dict(TEXT, model_type="llama"), "audio_config": AUDIO, "audio_token_id": 39},
+    "qwen2_audio": {
+        "text_config": QWEN2, "audio_token_index": 39,
+        "audio_config": {"d_model": 8, "encoder_layers": 1, "encoder_attention_heads": 2,
+                         "encoder_ffn_dim": 12, "num_mel_bins": 4, "max_source_positions": 8}},
+    "audioflamingo3": {"text_config": QWEN2, "audio_config": AUDIO, "audio_token_id": 39},
+    "musicflamingo": {
+        "text_config": QWEN2, "audio_token_id": 39,
+        "audio_config": dict(AUDIO, model_type="audioflamingo3_encoder")},
+    "glm4v": {
+        "text_config": dict(LLAMA, hidden_size=32, tie_word_embeddings=False, rope_parameters=dict(
+            MROPE, mrope_section=[1, 1, 0], partial_rotary_factor=0.5)),
+        "vision_config": {"depth": 1, "hidden_size": 8, "num_heads": 2, "intermediate_size": 12,
+                          "out_hidden_size": 32, "patch_size": 2, "image_size": 8},
+        "image_token_id": 39, "video_token_id": 38},
     "qwen3_vl_moe": {
         "text_config": dict(TEXT, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=20,
                             num_hidden_layers=3, mlp_only_layers=[1], tie_word_embeddings=False,
@@ -148,6 +168,15 @@ TARGETS = r"model\.language_model\.layers\.\d+\.(?:" + LAYERS.replace(".", r"\."
 ADAPTERS = {f"towers-{base}-lora": base for base in ("gemma3", "mistral3", "qwen2_vl", "qwen3_vl")}
 
 
+def class_of(config):
+    """Return the class of a model with a head; its auto class depends on the towers."""
+    for auto in (transformers.AutoModelForImageTextToText, transformers.AutoModelForMultimodalLM,
+                 transformers.AutoModelForSeq2SeqLM):
+        if type(config) in auto._model_mapping:
+            return auto._model_mapping[type(config)]
+    raise ValueError(config.model_type)
+
+
 def loss_of(model, batch):
     losses = [model(input_ids=torch.tensor([ids]), labels=torch.tensor([ids])).loss
               * (len(ids) - 1) for ids in batch]
@@ -170,7 +199,7 @@ def make(case, folder):
     values = CASES[model_type]
     outer = "mistral3" if model_type == "ministral3" else model_type
     config = transformers.CONFIG_MAPPING[outer](**json.loads(json.dumps(values)))
-    transformers.AutoModelForImageTextToText.from_config(config).save_pretrained(folder)
+    class_of(config)._from_config(config).save_pretrained(folder)
     path = os.path.join(folder, "model.safetensors")
     shapes = {renamed(n, names): list(t.shape) for n, t in sorted(load_file(path).items())}
     for name, shape in shapes.items():
@@ -189,7 +218,7 @@ def make(case, folder):
 
 
 def load(folder):
-    model, info = transformers.AutoModelForImageTextToText.from_pretrained(
+    model, info = class_of(transformers.AutoConfig.from_pretrained(folder)).from_pretrained(
         folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
     assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     for name, parameter in model.named_parameters():

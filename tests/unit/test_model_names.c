@@ -20,6 +20,8 @@ static void test_names_of_families(void **state)
         { "Qwen/Qwen1.5-MoE-A2.7B", "qwen2_moe" },
         { "Qwen/Qwen3-VL-4B-Instruct", "qwen3_vl" },
         { "Qwen/Qwen3-VL-30B-A3B-Thinking", "qwen3_vl_moe" },
+        { "nvidia/audio-flamingo-3-hf", "audioflamingo3" },
+        { "nvidia/music-flamingo-2601-hf", "musicflamingo" },
         { "Qwen/Qwen2.5-VL-3B-Instruct", "qwen2_5_vl" },
         { "Qwen/Qwen2.5-Coder-7B", "qwen2" },
         { "deepseek-ai/DeepSeek-R1", "deepseek_v3" },

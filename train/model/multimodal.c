@@ -33,16 +33,32 @@ static const char *const llava_towers[] = {
     "model.image_newline",
     NULL,
 };
+static const char *const audio_towers[] = {
+    "audio_tower.",
+    "multi_modal_projector.",
+    "model.audio_tower.",
+    "model.multi_modal_projector.",
+    NULL,
+};
 static const char *const qwen_towers[] = { "visual.", "model.visual.", NULL };
 /* mtp: layers that predict further tokens, which transformers does not have */
 static const char *const qwen3_5_towers[] = { "model.visual.", "mtp.", NULL };
 
 static const struct multimodal rows[] = {
+    { .model_type = "audioflamingo3",
+      .text_type = "qwen2",
+      .names = llava_names,
+      .towers = audio_towers },
     { .model_type = "gemma3",
       .text_type = "gemma3_text",
       .tied = true,
       .names = llava_names,
       .towers = llava_towers },
+    { .model_type = "glm4v",
+      .text_type = "glm4v_text",
+      .fixed_text = true,
+      .names = qwen3_vl_names,
+      .towers = qwen_towers },
     { .model_type = "internvl",
       .text_type = "qwen2",
       .names = llava_names,
@@ -59,12 +75,20 @@ static const struct multimodal rows[] = {
       .text_type = "mistral",
       .names = llava_names,
       .towers = llava_towers },
+    { .model_type = "musicflamingo",
+      .text_type = "qwen2",
+      .names = llava_names,
+      .towers = audio_towers },
     { .model_type = "qwen2_5_vl",
       .text_type = "qwen2_5_vl_text",
       .fixed_text = true,
       .flat = true,
       .names = qwen2_vl_names,
       .towers = qwen_towers },
+    { .model_type = "qwen2_audio",
+      .text_type = "qwen2",
+      .names = llava_names,
+      .towers = audio_towers },
     { .model_type = "qwen2_vl",
       .text_type = "qwen2_vl_text",
       .fixed_text = true,
@@ -91,6 +115,11 @@ static const struct multimodal rows[] = {
       .fixed_text = true,
       .names = qwen3_vl_names,
       .towers = qwen_towers },
+    { .model_type = "voxtral",
+      .text_type = "voxtral_text",
+      .fixed_text = true,
+      .names = llava_names,
+      .towers = audio_towers },
 };
 
 /* The values of a text_config that it need not have, and which architecture it is.  Sources:
@@ -106,6 +135,13 @@ static const struct text_type {
           "{\"vocab_size\": 262208, \"hidden_size\": 2304, \"intermediate_size\": 9216, "
           "\"num_hidden_layers\": 26, \"num_attention_heads\": 8, \"num_key_value_heads\": 4, "
           "\"max_position_embeddings\": 131072}" },
+    { .model_type = "glm4v_text",
+      .architecture = "glm4",
+      .defaults =
+          "{\"vocab_size\": 151552, \"hidden_size\": 4096, \"intermediate_size\": 13696, "
+          "\"num_hidden_layers\": 40, \"num_attention_heads\": 32, "
+          "\"num_key_value_heads\": 2, \"max_position_embeddings\": 32768, "
+          "\"rms_norm_eps\": 1e-5, \"head_dim\": null}" },
     { .model_type = "llama",
       .architecture = "llama",
       .defaults =
@@ -174,6 +210,14 @@ static const struct text_type {
           "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, "
           "\"num_key_value_heads\": 32, \"max_position_embeddings\": 128000, "
           "\"rope_theta\": 500000.0}" },
+    /* a llama with the values of VoxtralConfig */
+    { .model_type = "voxtral_text",
+      .architecture = "llama",
+      .defaults =
+          "{\"vocab_size\": 131072, \"hidden_size\": 3072, \"intermediate_size\": 8192, "
+          "\"num_hidden_layers\": 30, \"num_attention_heads\": 32, "
+          "\"num_key_value_heads\": 8, \"head_dim\": 128, \"rms_norm_eps\": 1e-5, "
+          "\"rope_theta\": 100000000.0, \"max_position_embeddings\": 131072}" },
 };
 
 /* Keys of the whole model that apply to its text model.  tie_word_embeddings may be in both:
