@@ -423,6 +423,17 @@ def qwen3_next(rng):
     return values
 
 
+def llama4(rng):
+    values = with_experts(rng, "num_local_experts")
+    for name in ("num_experts", "sliding_window", "layer_types"):
+        values.pop(name, None)
+    values |= {"intermediate_size_mlp": rng.choice([12, 44]), "head_dim": rng.choice([8, 16]),
+               "use_qk_norm": rng.random() < 0.6, "no_rope_layer_interval": rng.choice([2, 4]),
+               "interleave_moe_layer_step": rng.choice([1, 2]), "attention_bias": rng.random() < 0.3}
+    values["num_hidden_layers"] = max(2, values["num_hidden_layers"])
+    return values
+
+
 def glm_moe(rng):
     values = olmoe(rng) | {"num_key_value_heads": rng.choice([2, 4]), "head_dim": rng.choice([4, 8])}
     for name in ("num_experts", "num_local_experts"):
@@ -490,6 +501,7 @@ KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi
          "mixtral": mixtral, "qwen2_moe": qwen2_moe, "qwen3_moe": qwen_moe, "olmoe": olmoe,
          "glm4_moe": glm_moe, "phimoe": phimoe, "qwen3_next": qwen3_next,
          "deepseek_v2": deepseek_v2, "deepseek_v3": deepseek_v3, "glm4_moe_lite": glm_lite, "youtu": latent,
+         "llama4_text": llama4,
          "granitemoe": granite_moe, "granitemoeshared": granite_moe_shared}
 
 

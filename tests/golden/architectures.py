@@ -227,6 +227,17 @@ CASES |= {
         num_experts=5, num_experts_per_tok=2, moe_intermediate_size=20,
         shared_expert_intermediate_size=28, linear_num_key_heads=2, linear_num_value_heads=4,
         linear_key_head_dim=8, linear_value_head_dim=12, full_attention_interval=2)),
+    "llama4": ("llama4_text", dict(
+        LLAMA, head_dim=16, intermediate_size=20, intermediate_size_mlp=44, num_local_experts=5,
+        num_hidden_layers=3, no_rope_layers=[1, 0, 1], interleave_moe_layer_step=1)),
+    "llama4-dense": ("llama4_text", dict(
+        LLAMA, head_dim=8, intermediate_size=20, intermediate_size_mlp=44, num_local_experts=4,
+        num_experts_per_tok=2, num_hidden_layers=4, interleave_moe_layer_step=2,
+        no_rope_layer_interval=2, use_qk_norm=False, attention_bias=True, attention_chunk_size=None,
+        attn_temperature_tuning=False)),
+    "llama4-without-experts": ("llama4_text", dict(
+        LLAMA, head_dim=16, intermediate_size_mlp=44, moe_layers=[], no_rope_layers=[1, 1],
+        tie_word_embeddings=True)),
     "qwen3_next": ("qwen3_next", dict(
         QWEN_MOE, num_experts=5, head_dim=16, shared_expert_intermediate_size=36,
         linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8,
@@ -499,6 +510,12 @@ def loss_of(model, batch):
 def by_expert(name, tensor, names):
     """Return the tensors in files that are parts of a parameter: the matrices of the experts."""
     stem, leaf = name.rsplit(".", 1)
+    if stem.endswith("feed_forward.experts"): # Llama 4: transposed
+        parts = {n: t.transpose(1, 2) for n, t in zip(("gate", "up"), tensor.chunk(2, dim=2))}
+        if leaf == "down_proj":
+            parts = {"down": tensor.transpose(1, 2)}
+        return {f"{stem}.{n}_projs.{e}.weight": t[e] for e in range(len(tensor))
+                for n, t in parts.items()}
     if leaf == "gate_up_proj":
         halves = zip(*tensor.chunk(2, dim=1))
         return {f"{stem}.{e}.{n}.weight": half for e, pair in enumerate(halves)

@@ -112,6 +112,13 @@ CASES = {
         "vision_config": {"depth": 1, "hidden_size": 8, "num_heads": 2, "intermediate_size": 12,
                           "out_hidden_size": 32, "patch_size": 2, "image_size": 8},
         "image_token_id": 39, "video_token_id": 38},
+    "llama4": {
+        "text_config": dict(TEXT, intermediate_size=20, intermediate_size_mlp=44,
+                            num_local_experts=4, num_hidden_layers=3, interleave_moe_layer_step=2,
+                            no_rope_layer_interval=2),
+        "vision_config": dict(VIT, image_size=8, vision_output_dim=8, projector_input_dim=8,
+                              projector_output_dim=8), "image_token_index": 39,
+        "boi_token_index": 38, "eoi_token_index": 37},
     "qwen3_vl_moe": {
         "text_config": dict(TEXT, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=20,
                             num_hidden_layers=3, mlp_only_layers=[1], tie_word_embeddings=False,
@@ -221,6 +228,8 @@ def load(folder):
     model, info = class_of(transformers.AutoConfig.from_pretrained(folder)).from_pretrained(
         folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
     assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    if model.config.model_type == "llama4": # 5.24 reads image_outputs, which text does not have
+        model.forward = model.language_model.forward
     for name, parameter in model.named_parameters():
         parameter.requires_grad_("language_model" in name or name.startswith("lm_head"))
     return model.train()

@@ -87,6 +87,8 @@ static void test_unsupported_names(void **state)
     assert_null(model_name_unsupported("Qwen/Qwen3-VL-30B-A3B-Instruct"));
     assert_null(model_name_unsupported("Qwen/Qwen3-Next-80B-A3B-Instruct"));
     assert_null(model_name_unsupported("Qwen/Qwen3-Coder-Next"));
+    assert_null(model_name_unsupported("meta-llama/Llama-4-Scout-17B-16E-Instruct"));
+    assert_null(model_name_unsupported("facebook/MobileLLM-R1-950M"));
     assert_null(model_name_unsupported("google/gemma-3-4b-it"));
     assert_null(model_name_unsupported("Qwen/Qwen2.5-VL-7B-Instruct"));
     assert_string_equal(model_name_unsupported("google/gemma-3n-E2B-it"), "gemma3n");

@@ -129,6 +129,46 @@ static void test_multimodal_limits_positions_before_queries_are_scaled(void **st
     arena_free(arena);
 }
 
+/* Attention in chunks, and queries that are scaled, are like others up to the first chunk
+ * and the first scale. */
+static void test_multimodal_limits_positions_to_the_first_chunk(void **state)
+{
+    static const char text[] = "{\"model_type\": \"llama4\", \"text_config\": {%s}}";
+    static const struct {
+        const char *keys;
+        size_t positions;
+    } cases[] = {
+        { "\"attn_temperature_tuning\": 4, \"no_rope_layers\": []", 8191 },
+        { "\"attention_chunk_size\": 4096", 4096 },
+        { "\"attention_chunk_size\": 4096, \"floor_scale\": 2048", 2047 },
+        { "\"attn_temperature_tuning\": false", 8192 },
+        { "\"attn_temperature_tuning\": false, \"attention_chunk_size\": null", 131072 },
+        { "\"attention_chunk_size\": null, \"no_rope_layer_interval\": 100", 131072 },
+    };
+    struct arena *arena = arena_new();
+    struct model_config c;
+    struct error err = { 0 };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        unit_must(parse(arena_printf(arena, text, cases[i].keys), arena, &c, &err), &err);
+        assert_int_equal(model_config_positions(&c), cases[i].positions);
+    }
+    unit_must(parse(arena_printf(arena, text, ""), arena, &c, &err), &err);
+    assert_true(model_config_check_positions(&c, 8191, &err));
+    assert_false(model_config_check_positions(&c, 8192, &err));
+    assert_string_equal(err.text,
+                        "position 8192 of a sample is beyond the first 8191, after which "
+                        "llama4_text attends in chunks or scales queries, which is not "
+                        "supported; lower cutoff_len to 8191");
+    err = (struct error) { 0 };
+    assert_false(
+        parse(arena_printf(arena, text, "\"attention_chunk_size\": 1"), arena, &c, &err));
+    assert_string_equal(err.text,
+                        "config.json: attention_chunk_size must be 2 or more, not 1");
+    arena_free(arena);
+}
+
 /* AutoConfig makes Ministral of a Mistral with layer_types, but not of a text_config. */
 static void test_multimodal_windows_of_mistral_are_in_all_layers(void **state)
 {
@@ -584,6 +624,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_multimodal_reads_published_configs),
         cmocka_unit_test(test_multimodal_limits_positions_before_queries_are_scaled),
+        cmocka_unit_test(test_multimodal_limits_positions_to_the_first_chunk),
         cmocka_unit_test(test_multimodal_windows_of_mistral_are_in_all_layers),
         cmocka_unit_test(test_multimodal_rejects_other_configs),
         cmocka_unit_test(test_multimodal_saves_the_files_of_processors),

@@ -184,6 +184,7 @@ struct expert_columns {
     double aux_coefficient; /* of the load balancing loss */
     bool unbalanced;        /* there is no such loss */
     bool sigmoid;           /* scores are the sigmoids of logits, not their softmax */
+    bool scales_inputs;     /* weights multiply the inputs of experts, not the outputs */
     /* two experts of a row are sampled in training (ROUTE_SPARSEMIXER), and their inputs
      * multiplied by noise: router_jitter_noise, whose default this is, and
      * input_jitter_noise.  0: neither is supported */
@@ -209,6 +210,8 @@ struct expert_columns {
     bool only_tensors;    /* all files have them; there are no layers that PEFT adapts */
     /* mlp_only_layers and decoder_sparse_step say which blocks have one MLP instead */
     bool some_dense;
+    /* moe_layers, or every interleave_moe_layer_step-th, have experts, or none has */
+    bool listed;
 };
 
 /*
@@ -318,7 +321,13 @@ struct architecture {
     const char *qk_norms_key; /* says whether q and k have norms; NULL: no such key */
     bool whole_qk_norms;      /* of q and k: of all heads at once, not of each */
     bool qk_norms_after_rope; /* of q and k: after their rotation, not before */
-    bool uses_padding;        /* pad_token_id applies; its default, -1: none */
+    /* use_qk_norm, by default true: heads of q and k have norms without weights in the
+     * layers that rotate them */
+    bool bare_qk_norms;
+    /* layers that rotate q and k attend to no previous chunk (attention_chunk_size), and
+     * the others scale q from a position on (floor_scale); see model_config_positions */
+    bool chunks;
+    bool uses_padding; /* pad_token_id applies; its default, -1: none */
     int64_t pad_token_id;
     bool unscaled_scores; /* scores are not scaled */
     /* embeddings are multiplied by the square root of the hidden size */

@@ -30,6 +30,19 @@ static const struct config_keys qwen3_5_keys = {
     .window = "sliding_window",
 };
 
+/* Llama 4 has MLPs of another size in blocks without experts. */
+static const struct config_keys llama4_keys = {
+    .hidden_size = "hidden_size",
+    .intermediate_size = "intermediate_size_mlp",
+    .layers = "num_hidden_layers",
+    .heads = "num_attention_heads",
+    .kv_heads = "num_key_value_heads",
+    .max_positions = "max_position_embeddings",
+    .norm_eps = "rms_norm_eps",
+    .activation = "hidden_act",
+    .window = "sliding_window",
+};
+
 /* Of the modules of a block, in transformers 5.24; the matrices of all experts are two
  * parameters there, gate and up and down. */
 static const enum module experts_order[] = { MODULE_Q,           MODULE_K,
@@ -111,6 +124,23 @@ static const enum module qwen3_5_order[] = { MODULE_DT_BIAS,
                                              MODULE_NORM2,
                                              MODULES };
 
+static const enum module llama4_order[] = { MODULE_Q,
+                                            MODULE_K,
+                                            MODULE_V,
+                                            MODULE_O,
+                                            MODULE_EXPERT_GATE,
+                                            MODULE_EXPERT_UP,
+                                            MODULE_EXPERT_DOWN,
+                                            MODULE_ROUTER,
+                                            MODULE_SHARED_GATE,
+                                            MODULE_SHARED_UP,
+                                            MODULE_SHARED_DOWN,
+                                            MODULE_GATE,
+                                            MODULE_UP,
+                                            MODULE_DOWN,
+                                            MODULE_NORM1,
+                                            MODULE_NORM2,
+                                            MODULES };
 /* With layers of linear attention, and dense blocks. */
 static const enum module qwen3_next_order[] = {
     MODULE_DT_BIAS,   MODULE_A_LOG,       MODULE_CONV,
@@ -131,6 +161,15 @@ static const enum module qwen3_next_order[] = {
     [MODULE_EXPERT_GATE] = "block_sparse_moe.experts.*.w1", \
     [MODULE_EXPERT_UP] = "block_sparse_moe.experts.*.w3",   \
     [MODULE_EXPERT_DOWN] = "block_sparse_moe.experts.*.w2"
+#define LLAMA4_MLPS                                                                    \
+    [MODULE_GATE] = "feed_forward.gate_proj", [MODULE_UP] = "feed_forward.up_proj",    \
+    [MODULE_DOWN] = "feed_forward.down_proj", [MODULE_ROUTER] = "feed_forward.router", \
+    [MODULE_EXPERT_GATE] = "feed_forward.experts.gate_projs.*",                        \
+    [MODULE_EXPERT_UP] = "feed_forward.experts.up_projs.*",                            \
+    [MODULE_EXPERT_DOWN] = "feed_forward.experts.down_projs.*",                        \
+    [MODULE_SHARED_GATE] = "feed_forward.shared_expert.gate_proj",                     \
+    [MODULE_SHARED_UP] = "feed_forward.shared_expert.up_proj",                         \
+    [MODULE_SHARED_DOWN] = "feed_forward.shared_expert.down_proj"
 #define QWEN_SHARED                                       \
     [MODULE_SHARED_GATE] = "mlp.shared_expert.gate_proj", \
     [MODULE_SHARED_UP] = "mlp.shared_expert.up_proj",     \
@@ -153,9 +192,10 @@ static const enum module qwen3_next_order[] = {
                                .scores = "attention_multiplier",                     \
                                .residual = "residual_multiplier",                    \
                                .logits = "logits_scaling" }
-#define EXPERTS_BASE                                                       \
+#define EXPERTS_BASE EXPERTS_BASE_OF(expert_keys)
+#define EXPERTS_BASE_OF(own_keys)                                          \
     .base = "model.", .blocks = "model.layers.", .ignored = llama_ignored, \
-    .keys = &expert_keys, .dropouts.attention = "attention_dropout",       \
+    .keys = &(own_keys), .dropouts.attention = "attention_dropout",        \
     .activation = "silu", .uses_padding = true
 #define NO_PADDING .pad_token_id = -1
 
@@ -265,6 +305,37 @@ const struct architecture expert_architectures[] = {
                    .shared_size = 512,
                    .aux_coefficient = 0.001,
                    .some_dense = true } },
+    { .model_type = "llama4_text",
+      EXPERTS_BASE_OF(llama4_keys),
+      NO_PADDING,
+      .order = llama4_order,
+      .norm_eps = 1e-5,
+      .theta = 500000,
+      .paths = { LLAMA_FRAME, LLAMA_QKV, LLAMA_O, LLAMA_NORM2, LLAMA4_MLPS },
+      .qkv_bias = BIASES_FROM_CONFIG,
+      .output_bias = BIASES_FROM_CONFIG,
+      .head_size = 128,
+      .rotary_interleaved = true,
+      .unrotated = UNROTATED_LISTED,
+      .unrotated_interval = 4,
+      .bare_qk_norms = true,
+      .qk_norms_after_rope = true,
+      .chunks = true,
+      .experts = { .count_key = "num_local_experts",
+                   .size_key = "intermediate_size",
+                   .shared_size_key = "intermediate_size",
+                   .gate_up_tensor = "feed_forward.experts.gate_up_proj",
+                   .down_tensor = "feed_forward.experts.down_proj",
+                   .storage = EXPERTS_IN_COLUMNS,
+                   .only_tensors = true,
+                   .sigmoid = true,
+                   .scales_inputs = true,
+                   .unbalanced = true,
+                   .count = 16,
+                   .chosen = 1,
+                   .size = 8192,
+                   .shared_size = 8192,
+                   .listed = true } },
     /* the text model of qwen3_vl_moe; its files of 2025 have transposed experts */
     { .model_type = "qwen3_vl_moe_text",
       .kv_heads = 16,

@@ -36,7 +36,8 @@ const struct architecture *architecture_fit(const struct architecture *row,
 {
     struct architecture *out;
 
-    if (!row->qk_norms_key && !row->keeps_blocks && row->latent.kv_rank == 0)
+    if (!row->qk_norms_key && !row->keeps_blocks && row->latent.kv_rank == 0 &&
+        !row->bare_qk_norms)
         return row;
     out = arena_alloc(arena, sizeof(*out));
     *out = *row;
@@ -50,6 +51,8 @@ const struct architecture *architecture_fit(const struct architecture *row,
             NULL;
     else if (row->latent.kv_rank > 0)
         out->paths[MODULE_Q] = NULL;
+    if (row->bare_qk_norms)
+        out->bare_qk_norms = json_get_bool(root, "use_qk_norm", true, file, err);
     if (row->keeps_blocks) {
         out->kept_first = read_blocks(root, row->keys->layers, 0, file, err);
         out->kept_end = out->kept_first + read_predictors(root, file, err);

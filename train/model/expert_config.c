@@ -78,7 +78,9 @@ static void read_layers(const struct reader *r, const struct expert_columns *row
                         struct arena *arena, struct model_config *out)
 {
     const json_t *dense = json_object_get(r->root, "mlp_only_layers");
+    const json_t *listed = json_object_get(r->root, "moe_layers");
     const bool some_dense = row->some_dense;
+    const bool has_list = row->listed && json_is_array(listed);
     size_t step = some_dense ? read_size(r, "decoder_sparse_step", 1, 1) : 1, sparse = 0;
     size_t first = row->first_dense_key
                        ? read_size(r, row->first_dense_key, row->first_dense, 0)
@@ -87,17 +89,25 @@ static void read_layers(const struct reader *r, const struct expert_columns *row
         row->types_key ? read_types(r, row->types_key, out->layers) : NULL;
     bool *layers = arena_array(arena, out->layers, sizeof(*layers));
 
+    if (row->listed && !has_list)
+        step = read_size(r, "interleave_moe_layer_step", 1, 1);
     for (size_t l = 0; l < out->layers; l++) {
         layers[l] =
             l >= first && (l + 1) % step == 0 && !(some_dense && is_listed(dense, l));
         if (types)
             layers[l] =
                 strcmp(json_string_value(json_array_get(types, l)), "sparse") == 0;
+        if (has_list)
+            layers[l] = is_listed(listed, l);
         sparse += layers[l];
     }
     out->sparse = layers;
     out->sparse_layers = sparse;
-    if (sparse == 0)
+    if (sparse == 0 && row->listed) {
+        out->sparse = NULL;
+        out->experts = out->chosen_experts = out->expert_size = out->shared_size = 0;
+    }
+    if (sparse == 0 && !row->listed)
         error_set(r->err, ERROR_DATA,
                   "%s: %s must leave a layer with experts; a model without them has "
                   "another model_type",
@@ -255,7 +265,7 @@ void expert_config_read(const json_t *root, const char *file, struct arena *aren
     out->normalizes_experts =
         row->normalize_key
             ? json_get_bool(root, row->normalize_key, row->normalizes, file, err)
-            : row->mixer_jitter == 0;
+            : row->mixer_jitter == 0 && !row->scales_inputs;
     check_routing(&r, row, out->normalizes_experts);
     if (row->never_normalizes)
         out->normalizes_experts = false;

@@ -13,7 +13,8 @@ static const json_t *listed_layers(const json_t *root, const char *file, size_t 
     const json_t *list = json_object_get(root, "no_rope_layers");
     bool ok = json_array_size(list) >= layers;
 
-    if (!list || json_is_null(list))
+    if (!list || json_is_null(list) ||
+        (json_is_array(list) && json_array_size(list) == 0))
         return NULL;
     for (size_t l = 0; ok && l < layers; l++)
         ok = json_is_integer(json_array_get(list, l));
@@ -23,6 +24,50 @@ static const json_t *listed_layers(const json_t *root, const char *file, size_t 
               "%s: no_rope_layers must be a list of %zu numbers, one for each layer",
               file, layers);
     return NULL;
+}
+
+/* Published files have true, or 4. */
+static bool tunes_temperature(const json_t *root)
+{
+    const json_t *given = json_object_get(root, "attn_temperature_tuning");
+
+    return !given || json_is_true(given) || json_number_value(given) != 0;
+}
+
+static size_t read_limit(const json_t *root, const char *key, const char *file,
+                         struct error *err)
+{
+    int64_t value = json_get_int(root, key, 8192, file, err);
+
+    if (value >= 2)
+        return (size_t)value;
+    error_set(err, ERROR_DATA, "%s: %s must be 2 or more, not %lld", file, key,
+              (long long)value);
+    return 2;
+}
+
+/*
+ * Return how many positions attention is plain for; 0: any number.  With the first chunk,
+ * attention in chunks is that to all previous rows.  Queries of position p are multiplied by
+ * 1 + attn_scale * log(1 + floor((p + 1) / floor_scale)).  Source: transformers,
+ * models/llama4/modeling_llama4.py.
+ */
+static size_t read_exact_positions(const json_t *root, const char *file,
+                                   const struct model_config *config, struct error *err)
+{
+    const json_t *chunk = json_object_get(root, "attention_chunk_size");
+    size_t limit = 0, rotated = 0;
+
+    for (size_t l = 0; l < config->layers; l++)
+        rotated += config->rotated[l];
+    if (rotated > 0 && !json_is_null(chunk))
+        limit = read_limit(root, "attention_chunk_size", file, err);
+    if (rotated < config->layers && tunes_temperature(root)) {
+        size_t unscaled = read_limit(root, "floor_scale", file, err) - 1;
+
+        limit = limit > 0 && limit < unscaled ? limit : unscaled;
+    }
+    return limit;
 }
 
 void layer_rotation_read(const json_t *root, const char *file, struct arena *arena,
@@ -45,4 +90,6 @@ void layer_rotation_read(const json_t *root, const char *file, struct arena *are
         rotated[l] = list ? json_integer_value(json_array_get(list, l)) != 0
                           : (int64_t)(l + 1) % interval != 0;
     out->rotated = rotated;
+    if (row->chunks)
+        out->chunk_positions = read_exact_positions(root, file, out, err);
 }

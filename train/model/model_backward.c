@@ -323,15 +323,17 @@ static bool gate_up_backward(const struct pass *pass, size_t layer)
 static void head_norm_backward(const struct pass *pass, const struct norm *norm,
                                struct tensor d, struct tensor x, struct tensor rstd)
 {
-    pass->ops->headnorm_backward(pass->be, &(struct op_headnorm_backward) {
-                                               .dx = d,
-                                               .dweight = norm->weight->grad,
-                                               .dout = d,
-                                               .x = x,
-                                               .weight = norm->weight->weight,
-                                               .rstd = rstd,
-                                               .offset = model_norm_offset(pass->model),
-                                               .heads = rstd.cols });
+    pass->ops->headnorm_backward(
+        pass->be,
+        &(struct op_headnorm_backward) { .dx = d,
+                                         .dweight = norm->weight ? norm->weight->grad
+                                                                 : (struct tensor) { 0 },
+                                         .dout = d,
+                                         .x = x,
+                                         .weight = model_norm_weight(pass, norm),
+                                         .rstd = rstd,
+                                         .offset = model_norm_offset(pass->model),
+                                         .heads = rstd.cols });
 }
 
 /* Back through the rotation and the norms of q and k, in place. */
@@ -344,7 +346,7 @@ static void prepare_qk_backward(const struct pass *pass, size_t layer, struct te
 
     if (!rotated_first)
         model_rotate(pass, layer, dqkv, true);
-    if (b->q_norm.weight) {
+    if (model_has_qk_norms(pass, layer)) {
         head_norm_backward(pass, &b->q_norm, model_queries(pass, dqkv),
                            model_queries(pass, qkv),
                            pass_buffer(pass, BUFFER_RSTD_Q, layer));

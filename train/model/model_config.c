@@ -346,11 +346,12 @@ static void refuse_unsupported(const struct reader *r, const struct architecture
                                       "layer_norm_elementwise_affine" };
     const json_t *width = json_object_get(r->root, "word_embed_proj_dim");
     const json_t *hidden = json_object_get(r->root, r->keys->hidden_size);
+    const bool has_norms = row->paths[MODULE_Q_NORM] || row->bare_qk_norms;
 
     for (size_t i = 0; i < TS_COUNT(off); i++)
         if (json_is_true(json_object_get(r->root, off[i])))
             error_set(r->err, ERROR_DATA, "%s: %s is not supported", r->file, off[i]);
-    for (size_t i = 0; i < TS_COUNT(norms) && !row->paths[MODULE_Q_NORM]; i++)
+    for (size_t i = 0; i < TS_COUNT(norms) && !has_norms; i++)
         if (json_is_true(json_object_get(r->root, norms[i])))
             error_set(r->err, ERROR_DATA, "%s: %s is not supported", r->file, norms[i]);
     for (size_t i = 0; i < TS_COUNT(on); i++)
@@ -637,9 +638,17 @@ enum format model_config_weight_format(const struct model_config *config,
     return config->quantized.enabled ? config->dtype : safetensors_format(files);
 }
 
+/* Return the number of positions after which the model differs from what is computed, or
+ * 0: none. */
+static size_t exact_positions(const struct model_config *config)
+{
+    return config->chunk_positions > 0 ? config->chunk_positions
+                                       : (size_t)config->rope.unscaled_positions;
+}
+
 size_t model_config_positions(const struct model_config *config)
 {
-    size_t unscaled = (size_t)config->rope.unscaled_positions;
+    size_t unscaled = exact_positions(config);
 
     if (unscaled > 0 && unscaled < config->max_positions)
         return unscaled;
@@ -649,14 +658,17 @@ size_t model_config_positions(const struct model_config *config)
 bool model_config_check_positions(const struct model_config *config, size_t positions,
                                   struct error *err)
 {
-    size_t unscaled = (size_t)config->rope.unscaled_positions;
+    size_t unscaled = exact_positions(config);
 
     if (unscaled > 0 && positions > unscaled)
         return error_set(err, ERROR_DATA,
                          "position %zu of a sample is beyond the first %zu, after which "
-                         "%s scales queries, which is not supported; lower cutoff_len "
-                         "to %zu",
-                         positions, unscaled, config->architecture->model_type, unscaled);
+                         "%s %s, which is not supported; lower cutoff_len to %zu",
+                         positions, unscaled, config->architecture->model_type,
+                         config->chunk_positions > 0
+                             ? "attends in chunks or scales queries"
+                             : "scales queries",
+                         unscaled);
     if (!config->architecture->paths[MODULE_POSITIONS] ||
         positions <= config->max_positions)
         return true;

@@ -54,6 +54,9 @@ struct model_config {
     /* columns of a head that are rotated; 0: none, positions are learned */
     size_t rotary;
     const bool *rotated; /* by layer, whether they are; NULL: in all */
+    /* rows of a sequence up to which attention in chunks, and queries that are scaled by
+     * their positions, are like others; 0: any number */
+    size_t chunk_positions;
     struct rope rope;
     struct rope rope_local; /* for layers with a window, if has_local */
     bool has_local;

@@ -6,6 +6,8 @@
  *     y = (f(x Wg^T) x Wu^T) Wd^T         each group of rows by the matrices of its expert
  *     out = sum over the pairs of a row of their weights times y
  *
+ * Or the weights multiply the rows of x instead: Llama 4.
+ *
  * The MLP next to the experts is like an expert that all rows choose, with weight 1 or the
  * sigmoid of another router.
  */
@@ -122,15 +124,64 @@ static void activate(const struct pass *pass, size_t layer, struct tensor act)
                                             .kind = pass->model->config->activation });
 }
 
+static bool scales_inputs(const struct pass *pass)
+{
+    return pass->model->config->architecture->experts.scales_inputs;
+}
+
+/* Return the operands that multiply rows of x by the weights of their pairs, into dy: what
+ * the backward pass of a weighted sum does, too. */
+static struct op_combine_backward scale_pairs(const struct pass *pass, size_t layer,
+                                              struct tensor dy, struct tensor x)
+{
+    return (struct op_combine_backward) {
+        .dy = dy,
+        .dout = x,
+        .weights = pass_buffer(pass, BUFFER_PAIR_WEIGHTS, layer),
+        .slots = ids(pass, BUFFER_PAIR_SLOTS, layer),
+    };
+}
+
+static void copy_pairs(const struct pass *pass, size_t layer, struct tensor pairs,
+                       struct tensor x)
+{
+    pass->ops->gather_pairs(
+        pass->be,
+        &(struct op_gather_pairs) {
+            .out = pairs, .x = x, .order = ids(pass, BUFFER_PAIR_ORDER, layer) });
+}
+
 /* Write the input of the experts: the rows of h, sorted by expert. */
 static struct tensor gather(const struct pass *pass, size_t layer, struct tensor h)
 {
     struct tensor x = pass_pairs(pass, BUFFER_EXPERT_X, 0);
+    const struct op_combine_backward scaled = scale_pairs(pass, layer, x, h);
 
-    pass->ops->gather_pairs(
-        pass->be, &(struct op_gather_pairs) {
-                      .out = x, .x = h, .order = ids(pass, BUFFER_PAIR_ORDER, layer) });
+    if (scales_inputs(pass))
+        pass->ops->combine_backward(pass->be, &scaled);
+    else
+        copy_pairs(pass, layer, x, h);
     return x;
+}
+
+/* Sum up the pairs of each row, in addition to `base`, which is `out` or absent. */
+static void sum_pairs(const struct pass *pass, size_t layer, struct tensor out, bool add,
+                      struct tensor pairs, bool weighted)
+{
+    const int32_t *slots = ids(pass, BUFFER_PAIR_SLOTS, layer);
+
+    if (weighted)
+        pass->ops->combine(pass->be,
+                           &(struct op_combine) {
+                               .out = out,
+                               .base = add ? out : (struct tensor) { 0 },
+                               .y = pairs,
+                               .weights = pass_buffer(pass, BUFFER_PAIR_WEIGHTS, layer),
+                               .slots = slots });
+    else
+        pass->ops->sum_pairs(pass->be,
+                             &(struct op_sum_pairs) {
+                                 .out = out, .y = pairs, .slots = slots, .add = add });
 }
 
 void model_experts_begin(const struct pass *pass)
@@ -217,13 +268,7 @@ void model_experts_forward(const struct pass *pass, size_t layer, struct tensor 
     stack_forward(pass, &b->expert_down, layer, act, y, 0);
     shared = shared_forward(pass, layer, h, out, recompute);
     if (!recompute)
-        pass->ops->combine(pass->be,
-                           &(struct op_combine) {
-                               .out = out,
-                               .base = shared ? out : (struct tensor) { 0 },
-                               .y = y,
-                               .weights = pass_buffer(pass, BUFFER_PAIR_WEIGHTS, layer),
-                               .slots = ids(pass, BUFFER_PAIR_SLOTS, layer) });
+        sum_pairs(pass, layer, out, shared, y, !scales_inputs(pass));
 }
 
 /* From the gradient of the weights to those of a router and of its input. */
@@ -317,23 +362,25 @@ void model_experts_backward(const struct pass *pass, size_t layer, struct tensor
     const struct block *b = &pass->model->blocks[layer];
     const struct op_route forward = experts_route(pass, layer);
     struct tensor dpairs = pass_pairs(pass, BUFFER_DEXPERT, 0);
+    const bool scaled = scales_inputs(pass), routes = dh.data || b->router.grad.data;
     bool written = shared_backward(pass, layer, h, dy, dh);
+    struct op_combine_backward op =
+        scale_pairs(pass, layer, dpairs, tensor_columns(dy, 0, h.cols));
 
-    pass->ops->combine_backward(
-        pass->be, &(struct op_combine_backward) {
-                      .dy = dpairs,
-                      .dweights = pass_buffer(pass, BUFFER_DPAIR_WEIGHTS, 0),
-                      .dout = tensor_columns(dy, 0, h.cols),
-                      .y = pass_pairs(pass, BUFFER_EXPERT_OUT, layer),
-                      .weights = forward.weights,
-                      .slots = forward.slots });
-    pairs_backward(pass, layer, h, dpairs, dh.data != NULL);
+    op.dweights = pass_buffer(pass, BUFFER_DPAIR_WEIGHTS, 0);
+    op.y = pass_pairs(pass, BUFFER_EXPERT_OUT, layer);
+    if (scaled)
+        copy_pairs(pass, layer, dpairs, op.dout);
+    else
+        pass->ops->combine_backward(pass->be, &op);
+    pairs_backward(pass, layer, h, dpairs, scaled ? routes : dh.data != NULL);
     if (dh.data)
-        pass->ops->sum_pairs(pass->be, &(struct op_sum_pairs) { .out = dh,
-                                                                .y = dpairs,
-                                                                .slots = forward.slots,
-                                                                .add = written });
-    if (dh.data || b->router.grad.data)
+        sum_pairs(pass, layer, dh, written, dpairs, scaled);
+    op.dout = h;
+    op.y = dpairs; /* overwritten, but not used again */
+    if (scaled && routes)
+        pass->ops->combine_backward(pass->be, &op);
+    if (routes)
         router_backward(pass, &b->router, &forward, h, dh);
 }
 

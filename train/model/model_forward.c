@@ -127,17 +127,32 @@ static void head_norm(const struct pass *pass, const struct norm *norm, struct t
         pass->be, &(struct op_headnorm) { .out = out,
                                           .rstd = rstd,
                                           .x = x,
-                                          .weight = norm->weight->weight,
+                                          .weight = model_norm_weight(pass, norm),
                                           .eps = (float)pass->model->config->norm_eps,
                                           .offset = model_norm_offset(pass->model),
                                           .heads = rstd.cols });
+}
+
+bool model_has_qk_norms(const struct pass *pass, size_t layer)
+{
+    const struct block *b = &pass->model->blocks[layer];
+
+    return b->q_norm.weight ||
+           (pass->model->config->architecture->bare_qk_norms && b->rotates);
+}
+
+/* Return where q and k are after their norms; absent: they have none. */
+static struct tensor normed_qk(const struct pass *pass, size_t layer)
+{
+    return model_has_qk_norms(pass, layer) ? pass_buffer(pass, BUFFER_QK, layer)
+                                           : (struct tensor) { 0 };
 }
 
 /* Prepare q and k for attention: in place, or next to the inputs of their norms. */
 static void prepare_qk(const struct pass *pass, size_t layer, struct tensor qkv)
 {
     const struct block *b = &pass->model->blocks[layer];
-    struct tensor qk = pass_buffer(pass, BUFFER_QK, layer);
+    struct tensor qk = normed_qk(pass, layer);
     bool last = !pass->model->config->architecture->qk_norms_after_rope;
 
     if (!last)
@@ -193,7 +208,7 @@ struct op_attention model_attention_op(const struct pass *pass, size_t layer)
 {
     const struct model_config *c = pass->model->config;
     struct tensor qkv = pass_buffer(pass, BUFFER_QKV, layer);
-    struct tensor qk = pass_buffer(pass, BUFFER_QK, layer);
+    struct tensor qk = normed_qk(pass, layer);
     size_t q = c->heads * c->head_size, kv = c->kv_heads * c->head_size;
     size_t gate = c->architecture->gated_attention ? q : 0;
 

@@ -474,6 +474,8 @@ void model_norm(const struct pass *pass, const struct norm *norm, struct op_rmsn
 struct tensor model_positions(const struct model *model, bool gradients);
 /* Return the weight of a norm: ones if it has no parameters. */
 struct tensor model_norm_weight(const struct pass *pass, const struct norm *norm);
+/* Return whether q and k of a block have norms. */
+bool model_has_qk_norms(const struct pass *pass, size_t layer);
 /* Return the offset added to RMSNorm weights: 1 in Gemma. */
 float model_norm_offset(const struct model *model);
 /* Return the operands of the activation in their buffer: gate (absent without one) and

@@ -24,6 +24,13 @@ static const struct text_names qwen3_vl_names[] = {
     { NULL, NULL },
 };
 
+static const struct text_names llama4_names[] = {
+    { "language_model.model.", "language_model.lm_head" },
+    { NULL, NULL },
+};
+
+static const char *const llama4_towers[] = { "vision_model.", "multi_modal_projector.",
+                                             NULL };
 static const char *const llava_towers[] = {
     "vision_tower.",
     "multi_modal_projector.",
@@ -63,6 +70,11 @@ static const struct multimodal rows[] = {
       .text_type = "qwen2",
       .names = llava_names,
       .towers = llava_towers },
+    { .model_type = "llama4",
+      .text_type = "llama4_text",
+      .fixed_text = true,
+      .names = llama4_names,
+      .towers = llama4_towers },
     { .model_type = "llava",
       .text_type = "llama",
       .names = llava_names,
@@ -148,6 +160,12 @@ static const struct text_type {
           "{\"vocab_size\": 32000, \"hidden_size\": 4096, \"intermediate_size\": 11008, "
           "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, "
           "\"max_position_embeddings\": 2048}" },
+    { .model_type = "llama4_text",
+      .architecture = "llama4_text",
+      .defaults =
+          "{\"vocab_size\": 202048, \"hidden_size\": 5120, \"intermediate_size_mlp\": 16384, "
+          "\"num_hidden_layers\": 48, \"num_attention_heads\": 40, "
+          "\"num_key_value_heads\": 8, \"max_position_embeddings\": 131072}" },
     { .model_type = "mistral",
       .architecture = "mistral",
       .defaults =

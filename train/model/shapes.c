@@ -179,7 +179,10 @@ static void dims_model(struct shapes_builder *m, const struct model_config *c)
         d[DIM_POST] = d[DIM_C];
         d[DIM_POST_STATS] = 1;
     }
-    if (has[MODULE_Q_NORM] && !model_config_is_latent(c)) {
+    if (c->architecture->bare_qk_norms)
+        d[DIM_BARE] = c->head_size;
+    if ((has[MODULE_Q_NORM] && !model_config_is_latent(c)) ||
+        c->architecture->bare_qk_norms) {
         d[DIM_QK] = d[DIM_Q] + d[DIM_KV];
         d[DIM_HEADS] = whole ? 1 : c->heads;
         d[DIM_K] = whole ? 1 : c->kv_heads;
