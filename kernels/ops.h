@@ -538,17 +538,26 @@ struct op_convert {
 };
 
 /*
- * A 4-bit matrix of n = rows * cols elements, row after row (precision/nf4.h): its codes
- * and their factors.
+ * A matrix of n = rows * cols elements, row after row, in few bits: its codes and their
+ * factors.  In NF4 (precision/nf4.h):
  *   codes  nf4_bytes(n), at a multiple of 4
  *   bytes  NULL, or nf4_blocks(n): the absmax of a block is map[byte] * absmax of its
  *          group of 256 blocks + map[256], each of the two rounded to fp32
  *   map    (257) fp32, with bytes: the value of each byte, then the mean
  *   absmax fp32 of each group, or, without bytes, of each block
+ * Or integer codes of 4 or 8 bits (precision/affine.h), if bits is not 0:
+ *   codes   at a multiple of 16
+ *   scales  (rows, groups) fp32, zeros (rows, groups): of each row and group of columns
+ *   columns NULL, or (cols): the group of each column, below groups; NULL: column / group
  */
 struct quantized {
     const uint8_t *codes, *bytes;
     const float *map, *absmax;
+    unsigned bits;
+    size_t group, groups;
+    const float *scales;
+    const uint8_t *zeros;
+    const uint32_t *columns;
 };
 
 /*

@@ -3,6 +3,7 @@ noinst_LIBRARIES += libprecision.a
 
 libprecision_a_SOURCES =
 libprecision_a_SOURCES += %D%/accelerator_table.c
+libprecision_a_SOURCES += %D%/affine.c %D%/affine.h
 libprecision_a_SOURCES += %D%/calibration.c %D%/calibration.h
 libprecision_a_SOURCES += %D%/cgroup.c %D%/cgroup.h
 libprecision_a_SOURCES += %D%/device.c %D%/device.h

@@ -219,11 +219,17 @@ struct reference_policy {
 };
 void reference_policy(const struct reference_policy *r);
 
-/* bytes NULL: absmax is that of the blocks; heads as in op_dequantize.  fp32 values. */
+/* bytes NULL: absmax is that of the blocks; heads, and integer codes (bits), as in
+ * op_dequantize.  fp32 values. */
 struct reference_dequantize {
     size_t rows, cols, heads, kv_heads;
     const uint8_t *codes, *bytes;
     const float *map, *absmax;
+    unsigned bits;
+    size_t group, groups;
+    const float *scales;
+    const uint8_t *zeros;
+    const uint32_t *columns;
     double *out;
 };
 void reference_dequantize(const struct reference_dequantize *r);

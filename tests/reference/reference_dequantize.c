@@ -1,4 +1,4 @@
-/* tests/reference/reference_dequantize.c - 4-bit values, one at a time. */
+/* tests/reference/reference_dequantize.c - values of codes, one at a time. */
 #include "config.h"
 
 #include "tests/reference/reference.h"
@@ -32,13 +32,31 @@ static size_t row_in_x(const struct reference_dequantize *r, size_t row)
     return block_in_x(r, row / size) * size + row % size;
 }
 
+static float value_of_integer(const struct reference_dequantize *r, size_t row, size_t col)
+{
+    size_t i = row * r->cols + col;
+    unsigned code = r->bits == 8 ? r->codes[i]
+                    : i % 2      ? r->codes[i / 2] % 16
+                                 : r->codes[i / 2] / 16;
+    size_t factor = row * r->groups + (r->columns ? r->columns[col] : col / r->group);
+
+    return (float)((double)code - r->zeros[factor]) * r->scales[factor];
+}
+
 void reference_dequantize(const struct reference_dequantize *r)
 {
     for (size_t n = 0; n < r->rows * r->cols; n++) {
-        size_t i = row_in_x(r, n / r->cols) * r->cols + n % r->cols, block = i / 64;
-        unsigned code = i % 2 ? r->codes[i / 2] % 16 : r->codes[i / 2] / 16;
-        volatile float absmax = r->absmax[r->bytes ? block / 256 : block];
+        size_t row = row_in_x(r, n / r->cols), i = row * r->cols + n % r->cols;
+        size_t block = i / 64;
+        unsigned code;
+        volatile float absmax;
 
+        if (r->bits) {
+            r->out[n] = value_of_integer(r, row, n % r->cols);
+            continue;
+        }
+        code = i % 2 ? r->codes[i / 2] % 16 : r->codes[i / 2] / 16;
+        absmax = r->absmax[r->bytes ? block / 256 : block];
         if (r->bytes) { /* rounded twice: nothing fused */
             absmax = r->map[r->bytes[block]] * absmax;
             absmax = absmax + r->map[256];

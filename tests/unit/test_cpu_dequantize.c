@@ -1,10 +1,12 @@
 /* tests/unit/test_cpu_dequantize.c - 4-bit matrices are dequantized exactly as by
- * bitsandbytes (tests/golden/nf4.py), in every format and order of rows. */
+ * bitsandbytes (tests/golden/nf4.py), in every format and order of rows; and integer codes
+ * with groups of every size. */
 #include "config.h"
 
 #include "kernels/backend.h"
 
 #include "base/size.h"
+#include "precision/affine.h"
 #include "tests/reference/operand.h"
 #include "tests/reference/reference.h"
 #include "tests/unit/unit_nf4.h"
@@ -50,7 +52,9 @@ static void clear(struct placed *p)
 static struct quantized quantized_of(const struct placed *p, bool twice)
 {
     if (twice)
-        return (struct quantized) { p->codes, p->bytes, p->map, p->nested };
+        return (struct quantized) {
+            .codes = p->codes, .bytes = p->bytes, .map = p->map, .absmax = p->nested
+        };
     return (struct quantized) { .codes = p->codes, .absmax = p->absmax };
 }
 
@@ -113,27 +117,33 @@ static struct row_order order_of(const struct shape *s)
                                 { s->heads / s->kv_heads * size, size, size } };
 }
 
-static void try_shape(struct machines *machines, const struct unit_nf4 *c,
-                      const struct placed *p, const struct shape *s, size_t mix)
+/* Compare every machine with the reference: `mix` chooses the formats. */
+static void try_matrix(struct machines *machines, struct quantized x,
+                       const struct shape *s, size_t mix)
 {
     enum format through = formats[mix % 3];
     struct operand out = operand_filled(formats[mix / 3 % 3], s->rows, s->cols, 7);
     double *wanted = calloc(out.numbers, sizeof(*wanted));
     const struct op_dequantize op = { .out = out.tensor,
-                                      .x = quantized_of(p, mix / 9),
+                                      .x = x,
                                       .through = through,
                                       .order = order_of(s) };
     struct reference_dequantize r = { .rows = s->rows,
                                       .cols = s->cols,
                                       .heads = s->heads,
                                       .kv_heads = s->kv_heads,
-                                      .codes = op.x.codes,
-                                      .bytes = op.x.bytes,
-                                      .map = op.x.map,
-                                      .absmax = op.x.absmax,
+                                      .codes = x.codes,
+                                      .bytes = x.bytes,
+                                      .map = x.map,
+                                      .absmax = x.absmax,
+                                      .bits = x.bits,
+                                      .group = x.group,
+                                      .groups = x.groups,
+                                      .scales = x.scales,
+                                      .zeros = x.zeros,
+                                      .columns = x.columns,
                                       .out = wanted };
 
-    assert_true(out.numbers <= c->numbers);
     reference_dequantize(&r);
     for (size_t i = 0; i < out.numbers; i++) {
         float value = (float)wanted[i];
@@ -156,11 +166,77 @@ static void test_dequantize_handles_shapes_head_order_and_rounding(void **state)
     struct placed p = place(&c);
 
     for (size_t i = 0; i < TS_COUNT(shapes); i++)
-        for (size_t mix = 0; mix < 18; mix++)
-            try_shape(*state, &c, &p, &shapes[i], mix);
+        for (size_t mix = 0; mix < 18; mix++) {
+            assert_true(shapes[i].rows * shapes[i].cols <= c.numbers);
+            try_matrix(*state, quantized_of(&p, mix / 9), &shapes[i], mix);
+        }
     clear(&p);
     unit_nf4_close(&c);
     json_decref(golden);
+}
+
+/* ---- Integer codes ---- */
+
+/* One group of a row, groups that fill it or not, that begin at any column; and columns of
+ * each group spread over the row. */
+static const struct grouping {
+    unsigned bits;
+    size_t group; /* 0: one */
+    bool spread;
+} groupings[] = {
+    { 4, 0, false }, { 4, 32, false }, { 4, 128, false }, { 4, 8, false }, { 4, 7, false },
+    { 8, 0, false }, { 8, 16, false }, { 8, 33, false },  { 4, 0, true },  { 4, 16, true },
+    { 4, 5, true },  { 8, 32, true },
+};
+
+static unsigned drawn(uint64_t *seed, unsigned below)
+{
+    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)(*seed >> 33) % below;
+}
+
+/* Random codes, zero points, and scales of 16 bits. */
+static struct quantized integers_of(char *data, const struct shape *s,
+                                    const struct grouping *g)
+{
+    const struct affine how = { g->bits, g->group };
+    struct affine_layout at = affine_layout(how, s->rows, s->cols);
+    size_t groups = affine_groups(how, s->cols);
+    uint8_t *codes = (uint8_t *)data, *zeros = (uint8_t *)data + at.zeros;
+    float *scales = (float *)(void *)(data + at.scales);
+    uint32_t *columns = (uint32_t *)(void *)(data + at.columns);
+    uint64_t seed = s->rows * 1000 + s->cols + g->group;
+
+    for (size_t i = 0; i < at.scales; i++)
+        codes[i] = (uint8_t)drawn(&seed, 256);
+    for (size_t i = 0; i < s->rows * groups; i++) {
+        zeros[i] = (uint8_t)drawn(&seed, 1u << g->bits);
+        scales[i] = (float)(1 + drawn(&seed, 2047)) / 65536;
+    }
+    for (size_t i = 0; i < s->cols; i++)
+        columns[i] = drawn(&seed, (unsigned)groups);
+    return (struct quantized) { .codes = codes,
+                                .bits = g->bits,
+                                .group = g->group ? g->group : s->cols,
+                                .groups = groups,
+                                .scales = scales,
+                                .zeros = zeros,
+                                .columns = g->spread ? columns : NULL };
+}
+
+static void test_dequantize_handles_integer_codes_of_groups(void **state)
+{
+    for (size_t i = 0; i < TS_COUNT(shapes); i++)
+        for (size_t k = 0; k < TS_COUNT(groupings); k++) {
+            const struct affine how = { groupings[k].bits, groupings[k].group };
+            char *data = machines_memory(
+                affine_layout(how, shapes[i].rows, shapes[i].cols).total);
+            struct quantized x = integers_of(data, &shapes[i], &groupings[k]);
+
+            for (size_t mix = 0; mix < 9; mix++)
+                try_matrix(*state, x, &shapes[i], mix);
+            machines_memory_free(data);
+        }
 }
 
 int main(void)
@@ -168,6 +244,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dequantize_matches_bitsandbytes_bit_for_bit),
         cmocka_unit_test(test_dequantize_handles_shapes_head_order_and_rounding),
+        cmocka_unit_test(test_dequantize_handles_integer_codes_of_groups),
     };
 
     return cmocka_run_group_tests_name("dequantize", tests, machines_open,
