@@ -253,14 +253,16 @@ static void read_versions(struct analyzer *analyzer, struct analysis *analysis)
 
 /* ---- The plan ---- */
 
-/* The config.json of a 4-bit base model decides, as in transformers. */
+/* The config.json of a quantized base model decides, as in transformers. */
 static void apply_base_quantization(const struct analyzer *analyzer, struct plan *plan)
 {
     if (!analyzer->model || !analyzer->model->quantized.enabled ||
         plan->method != METHOD_LORA)
         return;
-    plan->quantization_bit = 4;
+    plan->quantization_bit = quantized_config_bits(&analyzer->model->quantized);
     plan->double_quantization = analyzer->model->quantized.double_quant;
+    if (analyzer->model->quantized.by != QUANTIZER_BITSANDBYTES)
+        plan->base_quantization = quantizer_name(analyzer->model->quantized.by);
 }
 
 static void apply_torch_base_quantization(const struct analyzer *analyzer,
@@ -272,7 +274,7 @@ static void apply_torch_base_quantization(const struct analyzer *analyzer,
         return;
     setup = arena_alloc(analyzer->arena, sizeof(*setup));
     *setup = *plan->torch;
-    setup->quantization_bit = 4;
+    setup->quantization_bit = analyzer->model->quantized.affine.bits == 8 ? 8 : 4;
     plan->torch = setup;
 }
 

@@ -159,6 +159,7 @@ libtrain_a_SOURCES += %D%/model/model_dora.c %D%/model/model_dora.h
 libtrain_a_SOURCES += %D%/model/model_growth.c %D%/model/model_growth.h
 libtrain_a_SOURCES += %D%/model/model_pissa.c %D%/model/model_pissa.h
 libtrain_a_SOURCES += %D%/model/model_forward.c %D%/model/model_internal.h
+libtrain_a_SOURCES += %D%/model/model_gptq.c
 libtrain_a_SOURCES += %D%/model/model_init.c
 libtrain_a_SOURCES += %D%/model/model_linear.c
 libtrain_a_SOURCES += %D%/model/model_load.c %D%/model/model_load.h

@@ -208,7 +208,10 @@ struct plan {
     double loraplus_lr_ratio; /* 0: off */
     bool resize_vocab;
     const char *add_tokens, *add_special_tokens; /* separated by commas; NULL: none */
-    int64_t quantization_bit; /* 4: frozen linear layers of the blocks in NF4; 0: none */
+    /* 4: frozen linear layers of the blocks in NF4; 0: none; the bits of the codes if the
+     * files of the base have them in the format that base_quantization names */
+    int64_t quantization_bit;
+    const char *base_quantization; /* "GPTQ", "AWQ"; NULL */
     bool double_quantization;
 
     /* precision: as requested and as decided */
@@ -391,10 +394,11 @@ static inline bool plan_grows_vocabulary(const struct plan *plan)
     return plan->resize_vocab || plan->add_tokens || plan->add_special_tokens;
 }
 
-/* Return whether the frozen linear layers of the blocks are stored in 4 bits. */
+/* Return whether the frozen linear layers of the blocks are stored in few bits. */
 static inline bool plan_is_quantized(const struct plan *plan)
 {
-    return plan->quantization_bit == 4 && plan->method == METHOD_LORA && !plan->external;
+    return (plan->quantization_bit == 4 || plan->base_quantization) &&
+           plan->method == METHOD_LORA && !plan->external;
 }
 
 /* Return whether samples are two sequences and the loss is op_preference's. */

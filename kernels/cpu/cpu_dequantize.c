@@ -145,10 +145,10 @@ static void dequantize_columns(const struct op_dequantize *op, size_t row, size_
         scales[i] = x->scales[factor];
     }
     for (size_t i = 0; i < count; i += LANES)
-        dequantize_store(op, out, at, i, count,
-                         (dequantize_widen(codes + i) -
-                          vec_load(zeros, FORMAT_FP32, i, LANES)) *
-                             vec_load(scales, FORMAT_FP32, i, LANES));
+        dequantize_store(
+            op, out, at, i, count,
+            (dequantize_widen(codes + i) - vec_load(zeros, FORMAT_FP32, i, LANES)) *
+                vec_load(scales, FORMAT_FP32, i, LANES));
 }
 
 /* Convert columns at .. at + count of a row, all of one group. */

@@ -21,7 +21,8 @@ template <typename O> struct dequantized_rows {
     size_t cols;
     struct row_order order;
 
-    template <int n> __device__ void store(float (&value)[n], size_t row, size_t col) const
+    template <int n>
+    __device__ void store(float (&value)[n], size_t row, size_t col) const
     {
 #pragma unroll
         for (int i = 0; i < n; i++) {

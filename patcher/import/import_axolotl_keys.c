@@ -77,7 +77,8 @@ const struct import_group import_axolotl_groups[] = {
     { IMPORT_DIFFERS,
       "the model's files are quantized; they must have float32, float16 or bfloat16 "
       "weights",
-      "gptq model_quantization_config* use_onebitllms" },
+      "model_quantization_config* use_onebitllms" },
+    { IMPORT_IDLE, "the model's config.json says that its files are quantized", "gptq" },
     { IMPORT_IDLE, "for reinforcement learning, which the file does not enable",
       "trl vllm ebft dpo_* rl_beta orpo_alpha kto_* simpo_gamma cpo_alpha rpo_alpha "
       "center_rewards_coefficient precompute_ref_log_probs max_prompt_len num_labels" },

@@ -274,7 +274,7 @@ static const char *apply_qlora(struct alternative_trial *trial)
 
     if (why_not && *why_not)
         return why_not;
-    if (bits == 4)
+    if (bits == 4 || trial->plan.base_quantization)
         return already;
     trial->plan.quantization_bit = trial->plan.external ? 0 : 4;
     trial->setup.quantization_bit = trial->plan.external ? 4 : 0;

@@ -94,15 +94,16 @@ bool rule_has_tensor_cores(const struct rule_context *context)
     return rule_on_gpu(context) && device_has_fp16_tensor_cores(context->device);
 }
 
-bool rule_model_is_4bit(const struct rule_context *context)
+bool rule_model_is_prequantized(const struct rule_context *context)
 {
     return context->model && context->model->quantized.enabled;
 }
 
 bool rule_is_quantized(const struct rule_context *context)
 {
-    return rule_entry(context, "quantization_bit") || rule_model_is_4bit(context) ||
-           rule_is_true(context, "load_in_4bit") || rule_is_true(context, "load_in_8bit");
+    return rule_entry(context, "quantization_bit") ||
+           rule_model_is_prequantized(context) || rule_is_true(context, "load_in_4bit") ||
+           rule_is_true(context, "load_in_8bit");
 }
 
 bool rule_on_cpu(const struct rule_context *context)

@@ -70,7 +70,7 @@ bool rule_fp16_failed_before(const struct rule_context *context);
  * activations may exceed the range of float16. */
 bool rule_is_bf16_model(const struct rule_context *context);
 /* Return whether the weight files of the model are quantized to 4 bits. */
-bool rule_model_is_4bit(const struct rule_context *context);
+bool rule_model_is_prequantized(const struct rule_context *context);
 /* Return whether the frozen weights have 8 bits or fewer. */
 bool rule_is_quantized(const struct rule_context *context);
 

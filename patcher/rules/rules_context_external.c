@@ -222,7 +222,8 @@ bool rule_trains_all(const struct rule_context *context)
         return false;
     if (rule_is_trl(context)) /* get_peft_config */
         return !rule_is_true(context, "use_peft");
-    if (rule_model_is_4bit(context) || rule_version_below(context, PACKAGE_PEFT, "0.12"))
+    if (rule_model_is_prequantized(context) ||
+        rule_version_below(context, PACKAGE_PEFT, "0.12"))
         return false;
     for (size_t i = 0; i < root->count; i++)
         if (root->entries[i].key->kind == NODE_SCALAR &&

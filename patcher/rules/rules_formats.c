@@ -112,8 +112,8 @@ static void report_fp8_with_quantization(struct rule_context *context)
                     .severity = SEVERITY_ERROR,
                     .message = "fp8 cannot be combined with quantized weights: fp8 "
                                "matmuls round 16-bit weights",
-                    .note = rule_model_is_4bit(context)
-                                ? "remove fp8: the files of the model are 4-bit"
+                    .note = rule_model_is_prequantized(context)
+                                ? "remove fp8: the files of the model are quantized"
                                 : "remove fp8, or quantization_bit" },
                 "fp8");
 }

@@ -97,7 +97,7 @@ static bool is_used(const struct rule_context *context, const struct group *grou
         return (plan->anchor > 0 ? STAGE_SFT : plan->stage) == group->stage ||
                (group->stage >= STAGE_GRPO && plan->external);
     case BY_BITS:
-        return plan->quantization_bit != 0 || rule_model_is_4bit(context);
+        return plan->quantization_bit != 0 || rule_model_is_prequantized(context);
     case BY_METHOD:
         break;
     }

@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/size.h"
 #include "base/nearest.h"
@@ -67,6 +68,20 @@ static void report_ignored(struct rule_context *context, const char *key,
                     key);
 }
 
+/* LLaMA-Factory warns of quantization_bit, and ignores the others, too. */
+static void report_ignored_next_to(struct rule_context *context, const char *format)
+{
+    static const char *const keys[] = { "quantization_bit", "quantization_method",
+                                        "quantization_type", "double_quantization" };
+    const char *message =
+        arena_printf(context->arena, "the files of the model are in %s, with %u bits",
+                     format, quantized_config_bits(&context->model->quantized));
+
+    for (size_t i = 0; i < TS_COUNT(keys); i++)
+        if (strcasecmp(value_of(context, keys[i]), format) != 0)
+            report_ignored(context, keys[i], message);
+}
+
 /* Report settings that contradict the files. */
 static void report_differences(struct rule_context *context)
 {
@@ -74,6 +89,10 @@ static void report_differences(struct rule_context *context)
     bool twice = context->model->quantized.double_quant;
     const char *method = value_of(context, "quantization_method");
 
+    if (context->model->quantized.by != QUANTIZER_BITSANDBYTES) {
+        report_ignored_next_to(context, quantizer_name(context->model->quantized.by));
+        return;
+    }
     if (plan->quantization_bit != 4)
         report_ignored(context, "quantization_bit", "the files of the model are 4-bit");
     if (*method && strcmp(method, "bnb") != 0 && strcmp(method, "bitsandbytes") != 0)
@@ -88,9 +107,9 @@ static void report_differences(struct rule_context *context)
                   : "the files of the model store the scales of their blocks in 32 bits");
 }
 
-/* 4-bit weights without an original cannot be trained or merged into; LLaMA-Factory
+/* Quantized weights without an original cannot be trained or merged into; LLaMA-Factory
  * rejects the same (model/adapter.py, train/tuner.py). */
-static void refuse_for_4bit_files(struct rule_context *context)
+static void refuse_for_quantized_files(struct rule_context *context)
 {
     static const char other[] = "name the 16-bit model it was made from";
     const struct plan *plan = context->plan;
@@ -100,15 +119,15 @@ static void refuse_for_4bit_files(struct rule_context *context)
         refuse(context,
                rule_entry(context, "finetuning_type") ? "finetuning_type"
                                                       : "model_name_or_path",
-               "the files of the model are 4-bit, and 4-bit weights cannot be trained",
+               "the files of the model are quantized, and such weights cannot be trained",
                arena_printf(context->arena, "set finetuning_type: lora, or %s", other));
     else if (plan->create_new_adapter && plan->adapter_name_or_path)
         refuse(context, "create_new_adapter",
-               "cannot merge an adapter into a model with 4-bit files",
+               "cannot merge an adapter into a model whose files are quantized",
                arena_printf(context->arena, "continue with that adapter, or %s", other));
     if (plan->export_dir)
         refuse(context, "export_dir",
-               "cannot merge an adapter into a model with 4-bit files",
+               "cannot merge an adapter into a model whose files are quantized",
                "remove it, and merge the adapter into the 16-bit model it was made from");
 }
 
@@ -117,8 +136,8 @@ static void refuse_quantization(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
 
-    if (rule_model_is_4bit(context)) {
-        refuse_for_4bit_files(context);
+    if (rule_model_is_prequantized(context)) {
+        refuse_for_quantized_files(context);
         return;
     }
     if (plan->quantization_bit == 0)
@@ -383,8 +402,9 @@ static const struct rule rows[] = {
           "(create_new_adapter), which LLaMA-Factory rejects, too.\n\n"
           "export_gguf requires export_dir, and a model and a tokenizer that llama.cpp "
           "computes alike.\n\n"
-          "A base model whose files are already 4-bit (quantization_config in its "
-          "config.json, as in folders named ...-bnb-4bit) needs no quantization_bit and "
+          "A base model whose files are already quantized (quantization_config in its "
+          "config.json, as in folders named ...-bnb-4bit, ...-GPTQ-Int4 or ...-AWQ) needs "
+          "no quantization_bit and "
           "supports lora only: neither finetuning_type: full or freeze nor "
           "create_new_adapter or export_dir. A setting that contradicts the files, such "
           "as another quantization_bit, is a warning: the files decide, as in "

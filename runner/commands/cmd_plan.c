@@ -182,7 +182,8 @@ static void add_precision(struct text *out, const struct plan *plan)
     if (precision->has_frozen)
         text_addf(out, ", frozen weights %s", format_dtype(precision->frozen));
     if (plan_is_quantized(plan))
-        text_addf(out, ", linear layers in 4 bits (nf4%s)",
+        text_addf(out, ", linear layers in %d bits (%s%s)", (int)plan->quantization_bit,
+                  plan->base_quantization ? plan->base_quantization : "nf4",
                   plan->double_quantization ? ", scales in 8" : "");
     text_addf(out, "\n  loss scale  %s", scaling_names[precision->scaling]);
     if (precision->scaling != SCALING_NONE)

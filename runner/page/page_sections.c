@@ -307,8 +307,11 @@ static void row_precision(const json_t *precision, struct text *out)
     double norm = page_number(precision, "max_grad_norm");
     const char *scaling = page_string(precision, "loss_scaling");
     const char *frozen = page_string(precision, "frozen_dtype");
-    char shown[32];
+    char shown[32], bits[48] = "";
 
+    if (page_number(precision, "quantization_bit") > 0)
+        snprintf(bits, sizeof(bits), ", linear layers in %.0f bits",
+                 page_number(precision, "quantization_bit"));
     text_init(&line, 0);
     text_addf(&line, "%s: %s", page_string(precision, "mode"),
               page_string(precision, "message"));
@@ -317,10 +320,7 @@ static void row_precision(const json_t *precision, struct text *out)
     text_addf(&line, "compute %s, trainable weights %s%s%s%s",
               page_string(precision, "compute_dtype"),
               page_string(precision, "trainable_dtype"),
-              frozen[0] ? ", frozen weights " : "", frozen,
-              page_number(precision, "quantization_bit") == 4
-                  ? ", linear layers in 4 bits"
-                  : "");
+              frozen[0] ? ", frozen weights " : "", frozen, bits);
     page_row(out, "Formats", line.data);
     html_number(page_number(precision, "loss_scale"), HTML_PLAIN, shown);
     text_reset(&line);

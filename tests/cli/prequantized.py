@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Save a float32 model in 4 bits, in the format of transformers with bitsandbytes (nf4, blocks of 64,
-without double quantization).  Requires only the standard library.
+without double quantization), or in 8 bits as GPTQ does: to the nearest, with a scale and a zero point
+for each 4 columns.  Requires only the standard library.
 
-    python3 tests/cli/prequantized.py MODEL FOLDER
+    python3 tests/cli/prequantized.py MODEL FOLDER [gptq]
 
-All arithmetic is rounded to float32, as in bitsandbytes.
+All arithmetic of nf4 is rounded to float32, as in bitsandbytes.
 """
 import json
 import os
@@ -80,22 +81,60 @@ def narrowed(tensors):
     return out
 
 
-def main(model, folder):
+def gptq(name, shape, data):
+    """Return the tensors of a matrix: words of 4 codes of adjacent columns, (in / 4, out)."""
+    x, (outer, inner) = array("f", data), shape
+    words, zeros, scales = array("I"), array("I"), array("f")
+    for column in range(0, inner, 4):
+        stored = []
+        for row in range(outer):
+            group = x[row * inner + column:row * inner + column + 4]
+            low, high = min(0.0, *group), max(0.0, *group)
+            scale = single(max(high - low, 1e-6) / 255)
+            zero = round(-low / scale)
+            codes = [min(255, max(0, round(v / scale) + zero)) for v in group]
+            words.append(sum(code << 8 * i for i, code in enumerate(codes)))
+            scales.append(scale)
+            stored.append(zero - 1 & 255)
+        zeros.extend(sum(zero << 8 * i for i, zero in enumerate(stored[row:row + 4]))
+                     for row in range(0, outer, 4))
+    groups = array("i", (i // 4 for i in range(inner)))
+    return {name + ".qweight": ("I32", [inner // 4, outer], words.tobytes()),
+            name + ".qzeros": ("I32", [inner // 4, outer // 4], zeros.tobytes()),
+            name + ".scales": ("F32", [inner // 4, outer], scales.tobytes()),
+            name + ".g_idx": ("I32", [inner], groups.tobytes())}
+
+
+def narrowed_as_gptq(tensors):
+    out = {}
+    for name, (dtype, shape, data) in tensors.items():
+        if ".layers." not in name or not name.endswith("_proj.weight"):
+            out[name] = dtype, shape, data
+        else:
+            out |= gptq(name[:-len(".weight")], shape, data)
+    return out
+
+
+NF4_CONFIG = {"quant_method": "bitsandbytes", "load_in_4bit": True, "load_in_8bit": False,
+              "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": False,
+              "bnb_4bit_compute_dtype": "float32", "llm_int8_skip_modules": None}
+GPTQ_CONFIG = {"quant_method": "gptq", "bits": 8, "group_size": 4, "desc_act": False, "sym": False,
+               "checkpoint_format": "gptq"}
+
+
+def main(model, folder, format="nf4"):
     os.makedirs(folder)
     for name in os.listdir(model):
         if "token" in name:
             shutil.copy(os.path.join(model, name), folder)
     with open(os.path.join(model, "config.json"), encoding="utf-8") as file:
         config = json.load(file)
-    config["quantization_config"] = {"quant_method": "bitsandbytes", "load_in_4bit": True,
-                                     "load_in_8bit": False, "bnb_4bit_quant_type": "nf4",
-                                     "bnb_4bit_use_double_quant": False,
-                                     "bnb_4bit_compute_dtype": "float32",
-                                     "llm_int8_skip_modules": None}
+    config["quantization_config"] = GPTQ_CONFIG if format == "gptq" else NF4_CONFIG
     with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
         json.dump(config, file, indent=2)
     write(os.path.join(folder, "model.safetensors"),
-          narrowed(read(os.path.join(model, "model.safetensors"))))
+          (narrowed_as_gptq if format == "gptq" else narrowed)(
+              read(os.path.join(model, "model.safetensors"))))
 
 
 main(*sys.argv[1:])

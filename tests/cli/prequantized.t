@@ -53,15 +53,37 @@ expect_output "the base prints words" '[a-z]'
 
 lora narrow whole | sed 's/lora/full/' >full.yaml
 expect_status "full training of a 4-bit base gives 1" 1 "$trainspool" check full.yaml
-expect_output "TS707 reports full training" 'full.yaml:3:18: error.TS707.: the files of the model are 4-bit'
+expect_output "TS707 reports full training" 'full.yaml:3:18: error.TS707.: the files of the model are quantized'
 lora narrow trained "export_dir: merged" >export.yaml
 expect_status "merging into a 4-bit base gives 1" 1 "$trainspool" check export.yaml
-expect_output "TS707 reports the merge" 'error.TS707.: cannot merge an adapter into a model with 4-bit files'
+expect_output "TS707 reports the merge" 'error.TS707.: cannot merge an adapter into a model whose files are quantized'
 lora narrow trained "quantization_bit: 8" >eight.yaml
 expect_status "another quantization_bit in the job is only a warning" 0 "$trainspool" check eight.yaml
 expect_output "TS707 reports the difference" 'warning.TS707.: the files of the model are 4-bit'
 expect "the files decide the quantization" sh -c '"$1" plan --json eight.yaml | jq -e ".precision.quantization_bit == 4" >/dev/null' \
     sh "$trainspool"
+
+# In 8 bits as GPTQ has them, the loss is close to that of the original.
+expect "a base in GPTQ is written" python3 "$source/tests/cli/prequantized.py" "$model" integers gptq
+lora integers gptq >gptq.yaml
+lora "$model" original >original.yaml
+expect_status "check of a base in GPTQ succeeds" 0 "$trainspool" check gptq.yaml
+expect_status "plan of a base in GPTQ succeeds" 0 "$trainspool" plan gptq.yaml
+expect_output "the plan shows the format" 'linear layers in 8 bits (GPTQ)$'
+expect_status "training on a base in GPTQ succeeds" 0 "$trainspool" run gptq.yaml
+expect_status "training on its original succeeds" 0 "$trainspool" run original.yaml
+expect "the losses are close" jq_accepts -es \
+    'map(select(.loss).loss) | length == 2 and (.[0] / .[1] - 1 | fabs) < 1e-3' \
+    gptq.run/metrics.jsonl original.run/metrics.jsonl
+expect_status "generate with a base in GPTQ succeeds" 0 "$trainspool" generate gptq.yaml -p "Tom has" --max-new-tokens 12 --temperature 0
+"$trainspool" generate original.yaml -p "Tom has" --max-new-tokens 12 --temperature 0 >original.text
+expect "the adapters on both give the same completion" cmp "$T/out" original.text
+lora integers trained "quantization_bit: 4" >four.yaml
+expect_status "quantization_bit next to GPTQ is only a warning" 0 "$trainspool" check four.yaml
+expect_output "TS707 reports that it has no effect" 'warning.TS707.: the files of the model are in GPTQ, with 8 bits'
+lora integers whole | sed 's/lora/full/' >full.yaml
+expect_status "full training of a base in GPTQ gives 1" 1 "$trainspool" check full.yaml
+expect_output "TS707 reports it" 'error.TS707.: the files of the model are quantized, and such weights cannot be trained'
 
 # The teacher of a distillation may be such a base, with or without an adapter.
 distilled() { # LINE...: print a distillation job

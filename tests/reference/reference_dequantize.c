@@ -32,7 +32,8 @@ static size_t row_in_x(const struct reference_dequantize *r, size_t row)
     return block_in_x(r, row / size) * size + row % size;
 }
 
-static float value_of_integer(const struct reference_dequantize *r, size_t row, size_t col)
+static float value_of_integer(const struct reference_dequantize *r, size_t row,
+                              size_t col)
 {
     size_t i = row * r->cols + col;
     unsigned code = r->bits == 8 ? r->codes[i]

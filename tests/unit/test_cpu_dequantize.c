@@ -124,10 +124,9 @@ static void try_matrix(struct machines *machines, struct quantized x,
     enum format through = formats[mix % 3];
     struct operand out = operand_filled(formats[mix / 3 % 3], s->rows, s->cols, 7);
     double *wanted = calloc(out.numbers, sizeof(*wanted));
-    const struct op_dequantize op = { .out = out.tensor,
-                                      .x = x,
-                                      .through = through,
-                                      .order = order_of(s) };
+    const struct op_dequantize op = {
+        .out = out.tensor, .x = x, .through = through, .order = order_of(s)
+    };
     struct reference_dequantize r = { .rows = s->rows,
                                       .cols = s->cols,
                                       .heads = s->heads,
@@ -184,9 +183,9 @@ static const struct grouping {
     size_t group; /* 0: one */
     bool spread;
 } groupings[] = {
-    { 4, 0, false }, { 4, 32, false }, { 4, 128, false }, { 4, 8, false }, { 4, 7, false },
-    { 8, 0, false }, { 8, 16, false }, { 8, 33, false },  { 4, 0, true },  { 4, 16, true },
-    { 4, 5, true },  { 8, 32, true },
+    { 4, 0, false }, { 4, 32, false }, { 4, 128, false }, { 4, 8, false },
+    { 4, 7, false }, { 8, 0, false },  { 8, 16, false },  { 8, 33, false },
+    { 4, 0, true },  { 4, 16, true },  { 4, 5, true },    { 8, 32, true },
 };
 
 static unsigned drawn(uint64_t *seed, unsigned below)
@@ -229,8 +228,8 @@ static void test_dequantize_handles_integer_codes_of_groups(void **state)
     for (size_t i = 0; i < TS_COUNT(shapes); i++)
         for (size_t k = 0; k < TS_COUNT(groupings); k++) {
             const struct affine how = { groupings[k].bits, groupings[k].group };
-            char *data = machines_memory(
-                affine_layout(how, shapes[i].rows, shapes[i].cols).total);
+            char *data =
+                machines_memory(affine_layout(how, shapes[i].rows, shapes[i].cols).total);
             struct quantized x = integers_of(data, &shapes[i], &groupings[k]);
 
             for (size_t mix = 0; mix < 9; mix++)

@@ -126,7 +126,6 @@ static void test_import_reports_what_may_change_the_result(void **state)
     static const struct {
         const char *source, *key;
     } cases[] = {
-        { AXOLOTL "gptq: true\n", "gptq" },
         { AXOLOTL "qat: {weight_dtype: int4}\n", "qat" },
         { AXOLOTL "unfrozen_parameters: [lm_head]\n", "unfrozen_parameters" },
         { AXOLOTL "optimizer: dion\n", "optimizer" },

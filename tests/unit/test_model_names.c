@@ -100,11 +100,12 @@ static void test_unsupported_names(void **state)
 static void test_formats_in_names(void **state)
 {
     (void)state;
-    assert_string_equal(model_name_quantized("Qwen/Qwen2-7B-Instruct-GPTQ-Int4"), "GPTQ");
-    assert_string_equal(model_name_quantized("Qwen/Qwen2.5-7B-Instruct-AWQ"), "AWQ");
     assert_string_equal(model_name_quantized("a/Llama-3.gguf"), "GGUF");
-    assert_null(model_name_quantized("a/awquard-7b"));
-    assert_null(model_name_quantized("models-AWQ"));
+    assert_string_equal(model_name_quantized("a/Qwen3-4B-mlx-4bit"), "MLX");
+    assert_null(model_name_quantized("Qwen/Qwen2-7B-Instruct-GPTQ-Int4"));
+    assert_null(model_name_quantized("Qwen/Qwen2.5-7B-Instruct-AWQ"));
+    assert_null(model_name_quantized("a/mlxy-7b"));
+    assert_null(model_name_quantized("models-GGUF"));
     assert_null(model_name_quantized("unsloth/Qwen3-4B-bnb-4bit"));
 }
 

@@ -1,5 +1,5 @@
-/* tests/unit/test_quantized_config.c - tests the quantization_config of a base in 4 bits,
- * and rejected ones, by the key. */
+/* tests/unit/test_quantized_config.c - tests the quantization_config of a quantized
+ * base, and rejected ones, by the key. */
 #include "config.h"
 
 #include "train/model/quantized_config.h"
@@ -38,6 +38,8 @@ static void test_config_without_quantization_is_off(void **state)
 #define BNB  "{\"quantization_config\": {\"load_in_4bit\": true"
 #define NF4  BNB ", \"bnb_4bit_quant_type\": \"nf4\""
 #define NAME ", \"quant_method\": \"bitsandbytes\""
+#define GPTQ "{\"quantization_config\": {\"quant_method\": \"gptq\""
+#define AWQ  "{\"quantization_config\": {\"quant_method\": \"awq\""
 
 /* The name of the method was introduced after its switches. */
 static void test_config_in_4_bits_is_read(void **state)
@@ -85,16 +87,102 @@ static void test_config_excludes_layers(void **state)
             fail_msg("%s", rows[i].name);
 }
 
+static void test_config_of_gptq_is_read(void **state)
+{
+    struct quantized_config is;
+    struct error err = { 0 };
+
+    (void)state;
+    assert_true(parse(GPTQ ", \"bits\": 4, \"group_size\": 128, \"desc_act\": true}}",
+                      &is, &err));
+    assert_true(is.enabled && is.by == QUANTIZER_GPTQ && is.less_one && is.sorts);
+    assert_int_equal(is.bits, 4);
+    assert_int_equal(is.affine.bits, 4);
+    assert_int_equal(is.affine.group, 128);
+    assert_true(parse(GPTQ ", \"bits\": 8, \"group_size\": -1, "
+                           "\"checkpoint_format\": \"gptq_v2\", \"dynamic\": null}}",
+                      &is, &err));
+    assert_true(is.affine.bits == 8 && is.affine.group == 0);
+    assert_false(is.less_one || is.sorts);
+    assert_true(parse(GPTQ ", \"bits\": 3, \"format\": \"gptq_v2\"}}", &is, &err));
+    assert_true(is.bits == 3 && is.affine.bits == 4 && !is.less_one);
+}
+
+static void test_config_of_awq_is_read(void **state)
+{
+    struct quantized_config is;
+    struct error err = { 0 };
+
+    (void)state;
+    assert_true(parse(AWQ ", \"bits\": 4, \"group_size\": 64, \"version\": \"GEMM\", "
+                          "\"modules_to_not_convert\": [\"mlp.gate\"]}}",
+                      &is, &err));
+    assert_true(is.enabled && is.by == QUANTIZER_AWQ && !is.less_one);
+    assert_int_equal(is.affine.group, 64);
+    assert_true(quantized_config_skips(&is, "model.layers.0.mlp.gate.weight"));
+    assert_false(quantized_config_skips(&is, "model.layers.0.mlp.gate_proj.weight"));
+}
+
+/* optimum names the ends of the layers that it quantizes, step by step. */
+static void test_config_lists_layers(void **state)
+{
+    static const struct {
+        const char *name;
+        bool plain;
+    } rows[] = {
+        { "model.layers.0.self_attn.q_proj.weight", false },
+        { "model.layers.0.self_attn.o_proj.weight", true },
+        { "model.layers.0.mlp.down_proj.weight", false },
+        { "model.layers.0.mlp.shared_down_proj.weight", true },
+        { "model.layers.0.mlp.gate.weight", true },
+        { "down_proj", false },
+    };
+    struct quantized_config is;
+    struct error err = { 0 };
+
+    (void)state;
+    assert_true(parse(GPTQ ", \"modules_in_block_to_quantize\": [[\"self_attn.q_proj\", "
+                           "\"self_attn.k_proj\"], [\"down_proj\"]]}}",
+                      &is, &err));
+    for (size_t i = 0; i < TS_COUNT(rows); i++)
+        if (quantized_config_skips(&is, rows[i].name) != rows[i].plain)
+            fail_msg("%s", rows[i].name);
+}
+
 static void test_config_rejects_other_bits_and_methods(void **state)
 {
     static const struct {
         const char *text, *said;
     } rows[] = {
         { "{\"quantization_config\": {}}", "quant_method (none)" },
-        { "{\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4}}",
-          "quant_method \"gptq\"" },
-        { "{\"quantization_config\": {\"quant_method\": \"awq\"}}",
-          "quant_method \"awq\"" },
+        { "{\"quantization_config\": {\"quant_method\": \"aqlm\", \"bits\": 2}}",
+          "quant_method \"aqlm\"" },
+        { BNB ", \"quant_method\": \"gptq\"}}", "quant_method \"gptq\"" },
+        { GPTQ ", \"bits\": 5}}", "bits 5 is not supported, only 2, 3, 4 and 8" },
+        { GPTQ ", \"bits\": 0}}", "bits 0" },
+        { GPTQ ", \"bits\": -1}}", "bits -1" },
+        { GPTQ ", \"bits\": 16}}", "bits 16" },
+        { GPTQ ", \"bits\": \"4\"}}", "bits" },
+        { GPTQ ", \"group_size\": 0}}", "group_size must be -1, or 1 or more, not 0" },
+        { GPTQ ", \"group_size\": -2}}", "group_size" },
+        { GPTQ ", \"group_size\": 4294967296}}", "group_size" },
+        { GPTQ ", \"checkpoint_format\": \"marlin\"}}", "checkpoint_format marlin" },
+        { GPTQ ", \"is_marlin_format\": true}}", "checkpoint_format marlin" },
+        { GPTQ ", \"pack_dtype\": \"int16\"}}", "pack_dtype \"int16\"" },
+        { GPTQ ", \"dynamic\": {\"-:lm_head\": {}}}}", "dynamic is not supported" },
+        { GPTQ ", \"lm_head\": true}}", "lm_head must not be quantized" },
+        { GPTQ ", \"modules_in_block_to_quantize\": [\"k_proj\"]}}",
+          "modules_in_block_to_quantize" },
+        { GPTQ ", \"modules_in_block_to_quantize\": {}}}",
+          "modules_in_block_to_quantize" },
+        { GPTQ ", \"desc_act\": \"yes\"}}", "desc_act" },
+        { AWQ ", \"bits\": 8}}", "bits 8 is not supported, only 4" },
+        { AWQ ", \"version\": \"gemv\"}}", "version \"gemv\" is not supported" },
+        { AWQ ", \"version\": \"gemv_fast\"}}", "version \"gemv_fast\"" },
+        { AWQ ", \"version\": \"marlin\"}}", "version \"marlin\"" },
+        { AWQ ", \"backend\": \"llm-awq\"}}", "version \"llm-awq\"" },
+        { AWQ ", \"zero_point\": false}}", "zero_point must be true" },
+        { AWQ ", \"modules_to_not_convert\": \"visual\"}}", "modules_to_not_convert" },
         { "{\"quantization_config\": {\"load_in_8bit\": true" NAME "}}", "load_in_8bit" },
         { BNB ", \"quant_method\": \"hqq\"}}", "quant_method \"hqq\"" },
         { BNB "}}", "bnb_4bit_quant_type \"fp4\"" },
@@ -140,6 +228,9 @@ int main(void)
         cmocka_unit_test(test_config_without_quantization_is_off),
         cmocka_unit_test(test_config_in_4_bits_is_read),
         cmocka_unit_test(test_config_excludes_layers),
+        cmocka_unit_test(test_config_of_gptq_is_read),
+        cmocka_unit_test(test_config_of_awq_is_read),
+        cmocka_unit_test(test_config_lists_layers),
         cmocka_unit_test(test_config_rejects_other_bits_and_methods),
     };
 

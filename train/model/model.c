@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "precision/affine.h"
 #include "precision/nf4.h"
 #include "train/model/model_internal.h"
 #include "train/model/shapes.h"
@@ -36,8 +37,21 @@ static struct segments segments_of(const struct shapes *s, char *block)
     return at;
 }
 
-static struct quantized place_quantized(const char *at, size_t elements,
-                                        bool double_quant)
+static struct quantized place_integers(const char *at, struct affine how, size_t rows,
+                                       size_t cols)
+{
+    struct affine_layout parts = affine_layout(how, rows, cols);
+
+    return (struct quantized) { .codes = (const uint8_t *)at,
+                                .bits = how.bits,
+                                .group = how.group ? how.group : cols,
+                                .groups = affine_groups(how, cols),
+                                .scales = (const void *)(at + parts.scales),
+                                .zeros = (const uint8_t *)at + parts.zeros,
+                                .columns = (const void *)(at + parts.columns) };
+}
+
+static struct quantized place_nf4(const char *at, size_t elements, bool double_quant)
 {
     struct nf4_layout parts = nf4_layout(elements, double_quant);
     struct quantized out = { .codes = (const uint8_t *)at,
@@ -67,8 +81,8 @@ static char *copy_of(const struct segments *at, const struct shape_parameter *fr
            from->copy_at;
 }
 
-static void place_parameter(const struct segments *at, const struct shape_parameter *from,
-                            bool double_quant, struct parameter *to)
+static void place_parameter(const struct segments *at, const struct shapes *shapes,
+                            const struct shape_parameter *from, struct parameter *to)
 {
     size_t bytes = format_info(from->format)->bytes;
     char *frozen = from->gathered ? window_of(at, from) : at->frozen + from->at;
@@ -82,7 +96,10 @@ static void place_parameter(const struct segments *at, const struct shape_parame
                                .stored = from->stored,
                                .lr_factor = from->lr_factor };
     if (from->quantized)
-        to->quantized = place_quantized(frozen, from->rows * from->cols, double_quant);
+        to->quantized =
+            shapes->affine.bits
+                ? place_integers(frozen, shapes->affine, from->rows, from->cols)
+                : place_nf4(frozen, from->rows * from->cols, shapes->double_quant);
     else
         to->weight =
             tensor_of(from->trainable ? at->weights + from->weight_at * bytes : frozen,
@@ -227,8 +244,7 @@ static void lay_out(struct model *m)
     model_drop_windows(m);
     m->parameters = arena_array(m->arena, m->shapes.count, sizeof(*m->parameters));
     for (size_t i = 0; i < m->shapes.count; i++)
-        place_parameter(&at, &m->shapes.parameters[i], m->shapes.double_quant,
-                        &m->parameters[i]);
+        place_parameter(&at, &m->shapes, &m->shapes.parameters[i], &m->parameters[i]);
     list_trained(m);
     fill_slots(m);
     m->embed = model_find(m, MODULE_EMBED, PART_WEIGHT, 0);

@@ -12,7 +12,6 @@
 #include "train/model/model.h"
 
 #include "base/size.h"
-#include "precision/nf4.h"
 #include "train/model/model_internal.h"
 
 static char *window(const struct model *m, size_t layer)
@@ -292,7 +291,7 @@ bool model_keeps(const struct model *m, const struct parameter *p)
         return true;
     if (p->trainable)
         return model_part(m, p->at, count, m->shapes.shard).count > 0;
-    bytes = p->quantized.codes ? nf4_layout(count, m->shapes.double_quant).total
+    bytes = p->quantized.codes ? shapes_quantized_bytes(&m->shapes, p->rows, p->cols)
                                : tensor_bytes(p->weight);
     return model_part(m, shape->at, bytes, m->shapes.frozen_shard).count > 0;
 }

@@ -651,9 +651,20 @@ void model_dequantize_linear(const struct model *model, const struct linear *lin
 bool model_quantize(struct model *model, struct parameter *p, float *values, void *packed,
                     struct error *err);
 
-/* model_prequantized.c: load a matrix that the files have in 4 bits, without changing a
- * bit. */
+/* model_prequantized.c, and model_gptq.c for GPTQ and AWQ: load a matrix that the files
+ * have in 4 bits, or 8, without changing a value. */
 bool model_load_prequantized(struct model *model, struct parameter *p, struct error *err);
+bool model_load_gptq(struct model *model, struct parameter *p, struct error *err);
+/* Tensors of a matrix in the files, and an expert's or a layer's bias that the model has
+ * not. */
+enum { QUANT_TENSORS = 5 };
+/* Return tensor `which` of a matrix, in the order of the quantizer's list; NULL: none.
+ * And append its name. */
+const struct stored_tensor *model_find_quant_tensor(const struct model *model,
+                                                    const struct parameter *p,
+                                                    size_t which);
+void model_add_quant_name(const struct model *model, const struct parameter *p,
+                          size_t which, struct text *out);
 /* Return how many quantization tensors (absmax, map, ...) the files have for a parameter,
  * and whether a tensor is one of them. */
 size_t model_count_quant_tensors(const struct model *model, const struct parameter *p);

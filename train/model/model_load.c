@@ -485,7 +485,9 @@ static bool load_parameter(const struct model_loader *l, size_t index, struct er
     const struct stored_tensor *t = NULL;
 
     if (p->quantized.codes && m->config->quantized.enabled)
-        return model_load_prequantized(m, p, err);
+        return (m->config->quantized.by == QUANTIZER_BITSANDBYTES
+                    ? model_load_prequantized
+                    : model_load_gptq)(m, p, err);
     if (p->quantized.codes)
         return model_quantize(m, p, l->values, l->packed, err);
     if (model_is_adapter(&m->shapes.parameters[index]) && m->plan->generation.alone)

@@ -271,12 +271,13 @@ static const struct name_row {
     { "zephyr-7b-*", "mistral" },
 };
 
-/* Words for a format of quantized weights, between the signs - _ . of a name. */
+/* Words for a format of quantized weights that is not supported, between the signs - _ . of a name. */
 static const struct format_row {
     const char *word, *format;
 } format_rows[] = {
-    { "gptq", "GPTQ" }, { "awq", "AWQ" }, { "gguf", "GGUF" },
-    { "exl2", "EXL2" }, { "mlx", "MLX" },
+    { "gguf", "GGUF" },
+    { "exl2", "EXL2" },
+    { "mlx", "MLX" },
 };
 
 /* Copy the part after the owner to `out`, in lower case.  Return false if this is not

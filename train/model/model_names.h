@@ -15,7 +15,8 @@ const char *model_name_type(const char *name);
 /* Return that type if models of it cannot be trained here, or NULL. */
 const char *model_name_unsupported(const char *name);
 
-/* Return the format of quantized weights that the name announces ("GPTQ"), or NULL. */
+/* Return the unsupported format of quantized weights that the name announces ("GGUF"), or
+ * NULL. */
 const char *model_name_quantized(const char *name);
 
 #endif

@@ -27,24 +27,61 @@
 
 #define STATE ".quant_state."
 
-enum quant_tensor { ABSMAX, MAP, QUANT_STATE, GROUPS, GROUP_MAP, QUANT_TENSORS };
+/* Of bitsandbytes, next to the codes. */
+enum { ABSMAX, MAP, QUANT_STATE, GROUPS, GROUP_MAP };
 
-static const char *const suffixes[QUANT_TENSORS] = {
-    [ABSMAX] = ".absmax",
-    [MAP] = ".quant_map",
-    [QUANT_STATE] = STATE "bitsandbytes__nf4",
-    [GROUPS] = ".nested_absmax",
-    [GROUP_MAP] = ".nested_quant_map",
+static const struct quant_names {
+    const char *ends[QUANT_TENSORS];
+    bool instead;    /* of .weight, not after it */
+    const char *key; /* of quantization_config, for layers that are not quantized */
+} quant_names[QUANTIZERS] = {
+    [QUANTIZER_BITSANDBYTES] = { { [ABSMAX] = ".absmax",
+                                   [MAP] = ".quant_map",
+                                   [QUANT_STATE] = STATE "bitsandbytes__nf4",
+                                   [GROUPS] = ".nested_absmax",
+                                   [GROUP_MAP] = ".nested_quant_map" },
+                                 false,
+                                 "llm_int8_skip_modules" },
+    [QUANTIZER_GPTQ] = { { ".qweight", ".qzeros", ".scales", ".g_idx", ".bias" },
+                         true,
+                         "modules_in_block_to_quantize" },
+    [QUANTIZER_AWQ] = { { ".qweight", ".qzeros", ".scales", ".g_idx", ".bias" },
+                        true,
+                        "modules_to_not_convert" },
 };
 
-static const struct stored_tensor *
-find_quant_tensor(const struct model *m, const char *name, enum quant_tensor which)
+static const struct quant_names *names_of(const struct model *m)
+{
+    return &quant_names[m->config->quantized.by];
+}
+
+void model_add_quant_name(const struct model *m, const struct parameter *p, size_t which,
+                          struct text *out)
+{
+    const struct quant_names *names = names_of(m);
+    size_t len = strlen(p->name) - (names->instead ? strlen(".weight") : 0);
+
+    text_addf(out, "%.*s%s", (int)len, p->name, names->ends[which]);
+}
+
+/* Return whether the parameter has a bias in the model. */
+static bool has_bias(const struct model *m, const struct parameter *p)
+{
+    const struct shape_parameter *shape = &m->shapes.parameters[p - m->parameters];
+
+    return m->slots[model_slot(shape->module, PART_BIAS, shape->layer)] != NULL;
+}
+
+const struct stored_tensor *
+model_find_quant_tensor(const struct model *m, const struct parameter *p, size_t which)
 {
     const struct stored_tensor *found;
     struct text text;
 
+    if (strcmp(names_of(m)->ends[which], ".bias") == 0 && has_bias(m, p))
+        return NULL;
     text_init(&text, 0);
-    text_addf(&text, "%s%s", name, suffixes[which]);
+    model_add_quant_name(m, p, which, &text);
     found = model_find_tensor(m, text.data);
     text_clear(&text);
     return found;
@@ -54,16 +91,17 @@ size_t model_count_quant_tensors(const struct model *m, const struct parameter *
 {
     size_t count = 0;
 
-    for (enum quant_tensor i = 0; i < QUANT_TENSORS && p->quantized.codes; i++)
-        count += find_quant_tensor(m, p->name, i) != NULL;
+    for (size_t i = 0; i < QUANT_TENSORS && p->quantized.codes; i++)
+        count += model_find_quant_tensor(m, p, i) != NULL;
     return count;
 }
 
 bool model_is_quant_tensor(const struct model *m, const struct parameter *p,
                            const struct stored_tensor *t)
 {
-    for (enum quant_tensor i = 0; i < QUANT_TENSORS && p->quantized.codes; i++)
-        if (text_ends(t->name, suffixes[i]) && find_quant_tensor(m, p->name, i) == t)
+    for (size_t i = 0; i < QUANT_TENSORS && p->quantized.codes; i++)
+        if (text_ends(t->name, names_of(m)->ends[i]) &&
+            model_find_quant_tensor(m, p, i) == t)
             return true;
     return false;
 }
@@ -72,9 +110,10 @@ bool model_is_quant_tensor(const struct model *m, const struct parameter *p,
 
 static bool is_quant_name(const char *name)
 {
-    for (enum quant_tensor i = 0; i < QUANT_TENSORS; i++)
-        if (text_ends(name, suffixes[i]))
-            return true;
+    for (enum quantizer by = 0; by < QUANTIZERS; by++)
+        for (size_t i = 0; i < QUANT_TENSORS; i++)
+            if (text_ends(name, quant_names[by].ends[i]) && !text_ends(name, ".bias"))
+                return true;
     return strstr(name, STATE) || text_ends(name, ".SCB") ||
            text_ends(name, ".weight_format");
 }
@@ -90,7 +129,7 @@ bool model_check_quant_tensor(const struct model *m, const struct stored_tensor 
             "%s: the tensor %s belongs to 8-bit weights, which are not supported, "
             "only 4-bit ones (nf4); use the model that they were made from",
             t->file, t->name);
-    if (strstr(t->name, STATE) && !text_ends(t->name, suffixes[QUANT_STATE]))
+    if (strstr(t->name, STATE) && !text_ends(t->name, STATE "bitsandbytes__nf4"))
         return error_set(err, ERROR_DATA,
                          "%s: the tensor %s is not nf4; quantize the model with "
                          "bnb_4bit_quant_type nf4, or use the one that it was made from",
@@ -98,15 +137,15 @@ bool model_check_quant_tensor(const struct model *m, const struct stored_tensor 
     if (!m->config->quantized.enabled)
         return error_set(
             err, ERROR_DATA,
-            "%s: the tensor %s belongs to 4-bit weights, but config.json has no "
+            "%s: the tensor %s belongs to quantized weights, but config.json has no "
             "quantization_config; restore the config.json that was saved with them",
             t->file, t->name);
     return error_set(
         err, ERROR_DATA,
-        "%s: the tensor %s belongs to 4-bit weights, but according to config.json "
-        "this layer is not quantized: 4 bits are supported in linear layers of the "
-        "blocks, except those in llm_int8_skip_modules",
-        t->file, t->name);
+        "%s: the tensor %s belongs to quantized weights, but according to config.json "
+        "this layer is not quantized: that is supported in linear layers of the blocks, "
+        "as %s says",
+        t->file, t->name, names_of(m)->key);
 }
 
 /* A matrix while it is loaded: the tensors it consists of. */
@@ -140,7 +179,7 @@ static bool check_sizes(const struct prequantized *t, struct error *err)
             "the model again",
             t->codes->file, t->codes->name, t->codes->bytes, t->p->rows, t->p->cols,
             nf4_bytes(t->elements));
-    for (enum quant_tensor i = 0; i < (double_quant ? QUANT_TENSORS : GROUPS); i++) {
+    for (size_t i = 0; i < (double_quant ? QUANT_TENSORS : GROUPS); i++) {
         const struct stored_tensor *b = t->quant[i];
 
         if (strcmp(b->dtype, expected[i].dtype) != 0 || b->bytes != expected[i].bytes)
@@ -198,18 +237,18 @@ static bool find_all(const struct model *m, struct prequantized *t, struct error
     t->codes = model_find_tensor(m, name);
     if (!t->codes)
         return error_set(err, ERROR_DATA, "%s: the tensor %s is missing", dir, name);
-    for (enum quant_tensor i = 0; i < QUANT_TENSORS; i++)
-        t->quant[i] = find_quant_tensor(m, name, i);
+    for (size_t i = 0; i < QUANT_TENSORS; i++)
+        t->quant[i] = model_find_quant_tensor(m, t->p, i);
     if (t->codes->format < FORMAT_COUNT && !t->quant[QUANT_STATE] && !t->quant[ABSMAX])
         return error_set(
             err, ERROR_DATA,
             "%s: %s is %s, but config.json has it in 4 bits; add its layer to "
             "llm_int8_skip_modules there",
             t->codes->file, name, t->codes->dtype);
-    for (enum quant_tensor i = 0; i < needed; i++)
+    for (size_t i = 0; i < needed; i++)
         if (!t->quant[i])
             return error_set(err, ERROR_DATA, "%s: the tensor %s%s is missing", dir, name,
-                             suffixes[i]);
+                             names_of(m)->ends[i]);
     return true;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/size.h"
 #include "kernels/ops.h"
+#include "precision/nf4.h"
 #include "train/model/attention_room.h"
 #include "train/model/expert_config.h"
 #include "train/model/shapes_internal.h"
@@ -194,6 +195,12 @@ static void dims_model(struct shapes_builder *m, const struct model_config *c)
 bool shapes_is_quantized(const struct plan *plan, const struct model_config *config)
 {
     return config->quantized.enabled || plan_is_quantized(plan);
+}
+
+size_t shapes_quantized_bytes(const struct shapes *shapes, size_t rows, size_t cols)
+{
+    return shapes->affine.bits ? affine_layout(shapes->affine, rows, cols).total
+                               : nf4_layout(rows * cols, shapes->double_quant).total;
 }
 
 /* Folding requires that the adapters have the same input as W (no dropout), that [W; A]
@@ -552,6 +559,7 @@ bool shapes_make(const struct plan *plan, const struct model_config *config,
                              .trainable = shapes_stored(plan->precision.trainable),
                              .rounds_in_matmul = rounds_in_matmul(plan),
                              .quantized = shapes_is_quantized(plan, config),
+                             .affine = config->quantized.affine,
                              .double_quant = config->quantized.enabled
                                                  ? config->quantized.double_quant
                                                  : plan->double_quantization,

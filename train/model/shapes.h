@@ -29,11 +29,11 @@
  * in the order of the experts (gate and up of one expert, then of the next), so they are a
  * stack for a grouped matmul.
  *
- * Stored in 4 bits (with quantization_bit, or if the base's files are in 4 bits): the
- * frozen linear layers of the blocks, except those that the files do not quantize, each
- * in one piece (precision/nf4.h) aligned to SHAPES_ALIGNMENT. Matmuls read them in the
- * compute format from one buffer, where they are adjacent as above; nothing is folded
- * after them.
+ * Stored in 4 bits (with quantization_bit, or if the base's files are in 4 or 8 bits):
+ * the frozen linear layers of the blocks, except those that the files do not quantize,
+ * each in one piece (precision/nf4.h, or affine.h) aligned to SHAPES_ALIGNMENT. Matmuls
+ * read them in the compute format from one buffer, where they are adjacent as above;
+ * nothing is folded after them.
  *
  * Formats: trainable weights and most moments have precision.trainable (fp32 except in the
  * pure modes; struct shape_moment); gradients are always fp32. Frozen matrices have precision.frozen, or the
@@ -84,7 +84,7 @@ struct shape_parameter {
     bool trainable, decays;
     bool starts_group; /* first of a group of adjacent parameters */
     bool folded;       /* the copy is among the frozen weights */
-    bool quantized;    /* kept in 4 bits; the copy is in BUFFER_WEIGHT while it is used */
+    bool quantized; /* kept in few bits; the copy is in BUFFER_WEIGHT while it is used */
     enum storage stored; /* how the files store it */
     double lr_factor;
     enum format format; /* storage of the weight */
@@ -309,6 +309,7 @@ struct shapes {
     struct lora lora;
     bool folded[STACKS];          /* adapters are folded into their base matrices */
     bool quantized, double_quant; /* linear layers of blocks: see nf4_layout */
+    struct affine affine;         /* or integer codes: see affine_layout */
     bool checkpointing;
     /* the input of this stack's matmuls, which is the output of a norm or an activation, is
      * kept for the backward pass; otherwise that recomputes it, to the same bits */
@@ -379,6 +380,8 @@ size_t shapes_generation_rows(const struct plan *plan, const struct model_config
 /* Return whether frozen linear layers of blocks are kept in 4 bits, because the base's
  * files have them in 4 bits or because the plan requests it. */
 bool shapes_is_quantized(const struct plan *plan, const struct model_config *config);
+/* Return the bytes of a quantized matrix. */
+size_t shapes_quantized_bytes(const struct shapes *shapes, size_t rows, size_t cols);
 
 /* Lay out a run; names and table are allocated from the arena.  rows_max and
  * sequences_max 0: a full batch of per_device_train_batch_size * cutoff_len rows. */

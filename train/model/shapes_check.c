@@ -140,7 +140,7 @@ static bool check_plan(const struct plan *plan, const struct architecture *a,
     return plan->method != METHOD_FREEZE || check_freeze(plan, a, err);
 }
 
-/* 4-bit weights in files are neither trained nor merged into. In a run that only
+/* Quantized weights in files are neither trained nor merged into. In a run that only
  * generates, or that another program executes, the rest of the plan does not matter. */
 static bool check_base(const struct plan *plan, const struct model_config *config,
                        struct error *err)
@@ -151,17 +151,17 @@ static bool check_base(const struct plan *plan, const struct model_config *confi
         return true;
     if (!lora)
         return error_set(err, ERROR_JOB,
-                         "finetuning_type must be lora: the model's files have 4-bit "
-                         "weights, which cannot be trained");
+                         "finetuning_type must be lora: the model's files have "
+                         "quantized weights, which cannot be trained");
     if (plan->create_new_adapter && plan->adapter_name_or_path)
         return error_set(
             err, ERROR_JOB,
             "create_new_adapter: cannot merge an adapter into a model whose files "
-            "have 4-bit weights; continue training that adapter");
+            "have quantized weights; continue training that adapter");
     return !plan->export_dir ||
            error_set(err, ERROR_JOB,
                      "export_dir: cannot merge an adapter into a model "
-                     "whose files have 4-bit weights; remove it, and "
+                     "whose files have quantized weights; remove it, and "
                      "merge into the model that they were made from");
 }
 
@@ -172,8 +172,8 @@ static bool check_saved(const struct model_config *config, const struct lora *lo
     for (enum module i = 0; config->quantized.enabled && i < MODULES; i++)
         if (lora->saved[i] && module_in_block(i) && module_is_linear(i))
             return error_set(err, ERROR_JOB,
-                             "additional_target %s: the model's files have it in 4 "
-                             "bits, which cannot be trained; adapt it (lora_target)",
+                             "additional_target %s: the model's files have it "
+                             "quantized, which cannot be trained; adapt it (lora_target)",
                              architecture_leaf(config->architecture, i));
     return true;
 }

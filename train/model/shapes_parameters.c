@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/size.h"
-#include "precision/nf4.h"
 #include "train/model/shapes_internal.h"
 #include "train/model/weights.h"
 
@@ -222,7 +221,7 @@ static size_t bytes_of(struct shapes_builder *m, const struct shape_parameter *p
                        size_t elements)
 {
     if (p->quantized)
-        return size_round(nf4_layout(elements, m->out->double_quant).total,
+        return size_round(shapes_quantized_bytes(m->out, p->rows, p->cols),
                           SHAPES_ALIGNMENT);
     return shapes_times(m, elements, format_info(p->format)->bytes);
 }
@@ -305,7 +304,7 @@ static void add_parameter(struct shapes_builder *m, const struct module_place *a
     p->stored = storage_of(m, p);
     p->trainable = is_trainable(m, module, part, at->layer);
     p->folded = part == PART_LORA_A && m->out->folded[shapes_stack(module)];
-    /* bitsandbytes quantizes layers, not tensors of all experts */
+    /* files have layers in few bits, not tensors of all experts */
     p->quantized = m->out->quantized &&
                    !(m->config->quantized.enabled && module_is_of_experts(module) &&
                      m->config->architecture->experts.only_tensors) &&
