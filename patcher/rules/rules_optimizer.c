@@ -114,6 +114,22 @@ static void report_fraction(struct rule_context *context)
         rule_report(context, &finding, "warmup_steps");
 }
 
+/* schedulefree multiplies the rates of the schedule, which has the same warmup, by its own:
+ * transformers trainer_optimizer.py, _get_schedule_free. */
+static void check_second_warmup(struct rule_context *context, const char *key)
+{
+    const struct plan *plan = context->plan;
+    const char *optim = text_of(context, "optim");
+
+    if (optim && strcmp(optim, "schedule_free_adamw") == 0 &&
+        plan->schedule != SCHEDULE_CONSTANT &&
+        plan->schedule != SCHEDULE_REDUCE_ON_PLATEAU)
+        report_warmup(context, key,
+                      "schedule_free_adamw has a warmup of its own, so this one counts "
+                      "twice, and it needs no rates that decrease",
+                      "set lr_scheduler_type: constant");
+}
+
 static void rule_ambiguous_warmup(struct rule_context *context)
 {
     double ratio = 0, steps = 0;
@@ -128,6 +144,8 @@ static void rule_ambiguous_warmup(struct rule_context *context)
             "warmup_ratio and warmup_steps are both given: transformers 4 uses the "
             "steps, 5 uses the ratio, and a native run uses a ratio above 0",
             "keep one of them");
+    if (ratio > 0 || steps > 0)
+        check_second_warmup(context, ratio > 0 ? "warmup_ratio" : "warmup_steps");
     if (ratio == 1)
         report_warmup(context, "warmup_ratio",
                       "with warmup_ratio 1.0 the whole run is warmup: learning_rate is "
@@ -326,7 +344,9 @@ static const struct rule rows[] = {
           "transformers 5; 4.44 to 4.57 raise an error, and older versions have no "
           "warmup, or one step of it: `--unsafe` renames the key to warmup_ratio if the "
           "version is known. And a script "
-          "that moves warmup_ratio: 1.0 to warmup_steps leaves a warmup of one step.\n\n"
+          "that moves warmup_ratio: 1.0 to warmup_steps leaves a warmup of one step. With "
+          "optim: schedule_free_adamw the optimizer has the same warmup as a schedule other "
+          "than constant, and the rates are multiplied.\n\n"
           "Keep one of the two keys. Only you know the intended length, so nothing else "
           "is edited.",
       .source = "transformers, training_args.py (4: get_warmup_steps, 5: "
