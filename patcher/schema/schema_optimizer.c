@@ -182,7 +182,8 @@ static const struct key rows[] = {
       .manual =
           "As in galore_torch. The projection consists of the singular vectors of the "
           "gradient with the largest singular values (Golub and Kahan's method, in double, "
-          "to 1e-10), computed on the host every galore_update_interval steps. Other "
+          "to 1e-6), computed on the host every galore_update_interval steps, which takes long "
+          "for large matrices; use_apollo does not need them. Other "
           "parameters, such as embeddings and norms, are updated by AdamW. Requires "
           "finetuning_type: full or freeze, optim: adamw_torch and one rank." },
     { TS_USED("galore_target", KEY_LIST, "all"), .into = TS_FIELD(galore.target),

@@ -384,7 +384,7 @@ static void test_singular_values_and_vectors(void **state)
                 a[i] = (float)(i / size[1] + 1) * (float)(i % size[1] + 1) / 8;
             squares += (double)a[i] * a[i];
         }
-        s = singular_compute(a, size[0], size[1], size[2]);
+        s = singular_compute(a, size[0], size[1], size[2], SINGULAR_EXACT);
         check_singular(a, size[0], size[1], &s, size[2]);
         for (size_t k = 0; k < size[2]; k++)
             sum += s.values[k] * s.values[k];
@@ -493,14 +493,14 @@ static void test_singular_values_are_the_same_with_any_threads(void **state)
     for (size_t i = 0; i < (size_t)ROWS * COLS; i++)
         a[i] = (float)(cos((double)(i / COLS)) * sin((double)(i % COLS) * 0.1) +
                        0.1 * random_uniform(3, RANDOM_INIT, 0, i));
-    all = singular_compute(a, ROWS, COLS, COUNT);
+    all = singular_compute(a, ROWS, COLS, COUNT, SINGULAR_EXACT);
     assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
     CPU_ZERO(&single);
     for (int i = 0; CPU_COUNT(&single) == 0; i++)
         if (CPU_ISSET(i, &before))
             CPU_SET(i, &single);
     assert_int_equal(sched_setaffinity(0, sizeof(single), &single), 0);
-    one = singular_compute(a, ROWS, COLS, COUNT);
+    one = singular_compute(a, ROWS, COLS, COUNT, SINGULAR_EXACT);
     assert_int_equal(sched_setaffinity(0, sizeof(before), &before), 0);
     assert_memory_equal(all.values, one.values, COUNT * sizeof(double));
     assert_memory_equal(all.left, one.left, COUNT * ROWS * sizeof(double));

@@ -443,6 +443,11 @@ void model_set_log(struct model *model, struct log *log)
     model->log = log;
 }
 
+struct log *model_log(const struct model *model)
+{
+    return model->log;
+}
+
 int64_t model_issued_step(const struct model *model)
 {
     return model->issued_step;

@@ -71,6 +71,7 @@ void model_keep_pissa(struct model *model, const char *name);
 bool model_write_pissa(struct model *model, const char *name, struct error *err);
 /* Set where the progress of long loads is reported; NULL: nowhere. */
 void model_set_log(struct model *model, struct log *log);
+struct log *model_log(const struct model *model);
 
 /* Load the weights from the plan's model folder (and adapter), or initialize them from
  * the plan's seed (train_from_scratch; new adapters).  ERROR_DATA names a tensor that is

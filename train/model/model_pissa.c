@@ -103,7 +103,7 @@ const struct pissa *model_pissa(const struct model *m, const struct parameter *p
     }
     if (!merged)
         report((struct model *)m, true);
-    singular = singular_compute(whole, p->rows, p->cols, lora->rank);
+    singular = singular_compute(whole, p->rows, p->cols, lora->rank, SINGULAR_EXACT);
     if (!merged)
         report((struct model *)m, false);
     free(whole);

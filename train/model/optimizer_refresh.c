@@ -7,11 +7,16 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/random.h"
 #include "kernels/backend.h"
 #include "train/model/optimizer_projected.h"
 #include "train/model/shapes.h"
 #include "train/model/singular.h"
+
+#define TOLERANCE 1e-6 /* about that of torch.linalg.svd in float32 */
+#define LONG      5    /* seconds that are worth a line of the log */
 
 struct refresh {
     struct model *model;
@@ -58,7 +63,7 @@ static void make_singular(const struct refresh *r, const struct projection *p,
                           const struct parameter *parameter)
 {
     size_t rows = parameter->rows, cols = parameter->cols;
-    struct singular s = singular_compute(r->gradient, rows, cols, p->rank);
+    struct singular s = singular_compute(r->gradient, rows, cols, p->rank, TOLERANCE);
     float *right = r->made + (p->left ? rows * p->rank : 0);
 
     for (size_t k = 0; k < p->rank; k++) {
@@ -116,6 +121,7 @@ bool optimizer_refresh(struct model *model, const struct plan *plan, struct erro
         .err = err,
     };
     struct backend *be = model_backend(model);
+    double start = clock_seconds(), seconds;
     bool ok;
 
     if (before % settings->interval != 0 && model_has_moments(model))
@@ -125,5 +131,9 @@ bool optimizer_refresh(struct model *model, const struct plan *plan, struct erro
         ok = refresh_parameter(&r, i);
     free(r.gradient);
     free(r.made);
+    seconds = clock_seconds() - start;
+    if (ok && seconds > LONG)
+        log_line(model_log(model), LOG_INFO, "%s: computed the projections in %.0f s",
+                 optimizer_name(plan->optimizer), seconds);
     return ok;
 }

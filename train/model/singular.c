@@ -18,7 +18,6 @@
 #include "base/size.h"
 #include "base/spread.h"
 
-#define TOLERANCE 1e-10 /* of the largest value */
 enum { SWEEPS_MAX = 60, SEED = 1 };
 /* multiplications that are worth starting a thread */
 #define GRAIN ((size_t)1 << 19)
@@ -258,10 +257,10 @@ static void decompose_small(struct work *w)
 }
 
 /* The residual of a triplet is beta times the last element of the left vector of B. */
-static bool has_converged(const struct work *w, size_t count)
+static bool has_converged(const struct work *w, size_t count, double tolerance)
 {
     size_t n = w->steps;
-    double least = TOLERANCE * w->values[w->order[0]];
+    double least = tolerance * w->values[w->order[0]];
 
     for (size_t i = 0; i < count && n < w->inner; i++) {
         size_t column = w->order[i];
@@ -281,7 +280,8 @@ static void combine(const double *basis, const double *factors, const struct wor
         add(out, by > 0 ? factors[j] / by : 0, basis + j * size, size);
 }
 
-struct singular singular_compute(const float *a, size_t rows, size_t cols, size_t count)
+struct singular singular_compute(const float *a, size_t rows, size_t cols, size_t count,
+                                 double tolerance)
 {
     struct work w = { .a = a,
                       .rows = rows,
@@ -298,7 +298,7 @@ struct singular singular_compute(const float *a, size_t rows, size_t cols, size_
         bidiagonalize(&w, steps < w.inner ? steps : w.inner);
         decompose_small(&w);
         steps += steps / 3;
-    } while (!has_converged(&w, count));
+    } while (!has_converged(&w, count, tolerance));
     for (size_t i = 0; i < count; i++) {
         size_t column = w.order[i], n = w.steps;
 

@@ -14,9 +14,12 @@ struct singular {
  * Compute the `count` largest of a (rows, cols), row after row; count is at most rows and
  * cols.  The same bits on any number of threads.  Golub and Kahan's bidiagonalization with
  * full reorthogonalization (Golub and Van Loan, "Matrix Computations", 4th edition, 10.4),
- * until the residuals are 1e-10 of the largest value.
+ * until the residuals are `tolerance` times the largest value: SINGULAR_EXACT, or one that
+ * takes fewer steps.
  */
-struct singular singular_compute(const float *a, size_t rows, size_t cols, size_t count);
+#define SINGULAR_EXACT 1e-10
+struct singular singular_compute(const float *a, size_t rows, size_t cols, size_t count,
+                                 double tolerance);
 void singular_clear(struct singular *singular);
 
 #endif
