@@ -352,6 +352,7 @@ EXTRA_DIST += %D%/golden/rope.json %D%/golden/rope.py
 EXTRA_DIST += %D%/golden/chat.json %D%/golden/chat.py
 EXTRA_DIST += %D%/golden/conversations.json %D%/golden/conversations.py
 EXTRA_DIST += %D%/golden/curve.json %D%/golden/curve.py
+EXTRA_DIST += %D%/golden/optimizer_curve.json %D%/golden/optimizer_curve.py
 EXTRA_DIST += %D%/golden/jinja.json %D%/golden/jinja.py
 EXTRA_DIST += %D%/golden/dora.json %D%/golden/dora.py
 EXTRA_DIST += %D%/golden/lora.json %D%/golden/lora.py

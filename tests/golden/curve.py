@@ -102,4 +102,5 @@ def main(folder):
     print()
 
 
-main(sys.argv[1])
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,6 +1,7 @@
 /*
  * tests/unit/test_trainer_curve.c - thirty steps have the same losses, norms and learning
- * rates as PyTorch on the same texts (tests/golden/curve.py).
+ * rates as PyTorch on the same texts (tests/golden/curve.py), and twelve with other
+ * optimizers (optimizer_curve.py).
  */
 #include "config.h"
 
@@ -13,10 +14,11 @@
 
 #define LIMIT ((size_t)1 << 20)
 #define MODEL "data/stories260K/hf"
+enum { STEPS = 30 };
 
-static json_t *read_golden(void)
+static json_t *read_golden(const char *file)
 {
-    char *name = unit_source("tests/golden/curve.json");
+    char *name = unit_source(file);
     struct error err = { 0 };
     json_t *golden = json_read_file(name, LIMIT, &err);
 
@@ -49,6 +51,7 @@ static void write_texts(const char *dir, const json_t *texts)
     free(name);
 }
 
+/* golden has the lines of a job. */
 static char *job_of(const json_t *golden)
 {
     char *model = unit_shared(MODEL);
@@ -96,8 +99,8 @@ static void check_curve(const char *dir, const json_t *curve)
         json_decref(ours);
         line = end + 1;
     }
-    assert_int_equal(i, 30);
-    assert_int_equal(*line, '\0');
+    assert_int_equal(i, json_array_size(curve));
+    assert_int_equal(*line == '\0', i == STEPS);
     text_clear(&text);
     free(name);
 }
@@ -109,7 +112,7 @@ static void check_device(const struct device *device)
     struct training training = { .device = device };
 
     unit_need_shared(MODEL);
-    golden = read_golden();
+    golden = read_golden("tests/golden/curve.json");
     training.job = job = job_of(golden);
     training.dir = dir = unit_dir_new();
     write_texts(dir, json_object_get(golden, "texts"));
@@ -124,6 +127,33 @@ static void test_trainer_curve_matches_pytorch(void **state)
 {
     (void)state;
     check_device(NULL);
+}
+
+/* GaLore and APOLLO with their first projections, of singular vectors; schedule-free
+ * AdamW with its own warm-up. */
+static void test_trainer_curves_of_optimizers_match_their_packages(void **state)
+{
+    json_t *golden, *cases, *row;
+    const char *name;
+
+    (void)state;
+    unit_need_shared(MODEL);
+    golden = read_golden("tests/golden/curve.json");
+    cases = read_golden("tests/golden/optimizer_curve.json");
+    json_object_foreach(cases, name, row)
+    {
+        char *job = job_of(row), *dir = unit_dir_new();
+        struct training training = { .job = job, .dir = dir };
+
+        print_message("%s\n", name);
+        write_texts(dir, json_object_get(golden, "texts"));
+        training_must(&training);
+        check_curve(dir, json_object_get(row, "curve"));
+        free(job);
+        unit_dir_free(dir);
+    }
+    json_decref(golden);
+    json_decref(cases);
 }
 
 static void test_trainer_curve_on_a_gpu_matches_pytorch(void **state)
@@ -143,6 +173,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_trainer_curve_matches_pytorch),
+        cmocka_unit_test(test_trainer_curves_of_optimizers_match_their_packages),
         cmocka_unit_test(test_trainer_curve_on_a_gpu_matches_pytorch),
     };
 
