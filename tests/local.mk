@@ -135,6 +135,7 @@ unit_tests += %D%/unit/test_vocabulary_growth
 unit_tests += %D%/unit/test_evaluation
 unit_tests += %D%/unit/test_expert_config
 unit_tests += %D%/unit/test_generate
+unit_tests += %D%/unit/test_gguf_tokenizer
 unit_tests += %D%/unit/test_gguf_write
 unit_tests += %D%/unit/test_generation_target
 unit_tests += %D%/unit/test_jinja

@@ -1,5 +1,5 @@
-/* train/model/gguf_tokenizer.c - makes the values from tokenizer.json and
- * tokenizer_config.json. */
+/* train/model/gguf_tokenizer.c - makes the values from tokenizer.json, or from what a folder
+ * with only tokenizer.model would have in it, and tokenizer_config.json. */
 #include "config.h"
 
 #include "train/model/gguf_tokenizer.h"
@@ -11,6 +11,8 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/size.h"
+#include "train/tokenizer/conversion.h"
+#include "train/tokenizer/sentencepiece.h"
 #include "train/tokenizer/tokenizer.h"
 
 #define FILE_BYTES_MAX ((size_t)256 << 20)
@@ -36,10 +38,12 @@ struct splits {
 
 struct source {
     const char *dir;
-    json_t *json; /* tokenizer.json */
+    json_t *json; /* tokenizer.json, or its contents */
     struct splits splits;
     struct token *tokens;
     size_t count;
+    float *scores; /* of SentencePiece's file, by id, or NULL */
+    size_t score_count;
     struct arena *arena;
 };
 
@@ -118,11 +122,21 @@ static bool find_byte_splits(const json_t *json, struct splits *out)
     return out->name != NULL;
 }
 
-/* Blanks become SPACE; one may come before a text. */
+static bool is_replacement(const json_t *step, const char *kind, const char *from,
+                           const char *to)
+{
+    return is_type(step, "Replace") &&
+           strcmp(string_at(json_object_get(step, "pattern"), kind), from) == 0 &&
+           strcmp(string_at(step, "content"), to) == 0;
+}
+
+/* Blanks become SPACE; one may come before a text, also before one that begins with a
+ * blank. */
 static bool find_piece_splits(const json_t *json, struct splits *out)
 {
     const json_t *normalizer = json_object_get(json, "normalizer");
     const json_t *before = json_object_get(json, "pre_tokenizer");
+    const json_t *list = json_object_get(before, "pretokenizers");
     const json_t *steps = json_object_get(normalizer, "normalizers");
     size_t count = json_is_object(normalizer) ? 1 : 0;
     bool replaces = false;
@@ -131,17 +145,17 @@ static bool find_piece_splits(const json_t *json, struct splits *out)
     count = steps ? json_array_size(steps) : count;
     for (size_t i = 0; i < count; i++) {
         const json_t *step = steps ? json_array_get(steps, i) : normalizer;
-        const json_t *pattern = json_object_get(step, "pattern");
 
         if (is_type(step, "Prepend") && strcmp(string_at(step, "prepend"), SPACE) == 0)
             out->prefix = true;
-        else if (is_type(step, "Replace") &&
-                 strcmp(string_at(pattern, "String"), " ") == 0 &&
-                 strcmp(string_at(step, "content"), SPACE) == 0)
+        else if (is_replacement(step, "String", " ", SPACE))
             replaces = true;
-        else
+        else if (!is_replacement(step, "Regex", "\\A" SPACE, SPACE SPACE))
             return false;
     }
+    if (json_array_size(list) > 1)
+        return false;
+    before = list ? json_array_get(list, 0) : before;
     if (is_type(before, "Metaspace")) {
         replaces = strcmp(string_at(before, "replacement"), SPACE) == 0;
         out->prefix = strcmp(string_at(before, "prepend_scheme"), "never") != 0;
@@ -163,20 +177,75 @@ static json_t *read_json(const char *dir, const char *name, struct error *err)
     return json;
 }
 
+static bool has_file(const char *dir, const char *name)
+{
+    char *path = path_join(dir, name);
+    bool exists = file_exists(path);
+
+    free(path);
+    return exists;
+}
+
+/* Keep the scores of SentencePiece's file, as convert_hf_to_gguf.py does. */
+static bool read_scores(struct source *source, struct error *err)
+{
+    char *path = path_join(source->dir, "tokenizer.model");
+    struct sentencepiece_model model = { .count = 0 };
+    struct text text;
+    bool ok;
+
+    text_init(&text, FILE_BYTES_MAX);
+    ok = file_read(path, FILE_BYTES_MAX, &text, NULL, err) &&
+         sentencepiece_read(text.data, text.len, &model, path, err);
+    if (ok) {
+        source->score_count = model.count;
+        source->scores = memory_alloc((model.count + 1) * sizeof(*source->scores));
+    }
+    for (size_t i = 0; ok && i < model.count; i++)
+        source->scores[i] = model.pieces[i].score;
+    sentencepiece_clear(&model);
+    text_clear(&text);
+    free(path);
+    return ok;
+}
+
+/* Read tokenizer.json, or what SentencePiece's file gives in its place. */
+static bool read_source(struct source *source, struct error *err)
+{
+    const char *dir = source->dir;
+    struct conversion conversion;
+
+    if (has_file(dir, "tokenizer.json") || !has_file(dir, "tokenizer.model")) {
+        source->json = read_json(dir, "tokenizer.json", err);
+        return source->json != NULL;
+    }
+    if (conversion_open(&conversion, dir, err))
+        source->json = sentencepiece_convert(&conversion, err);
+    conversion_clear(&conversion);
+    return source->json && read_scores(source, err);
+}
+
+static void close_source(struct source *source)
+{
+    json_decref(source->json);
+    free(source->scores);
+}
+
 static bool open_source(struct source *source, const char *dir, struct error *err)
 {
     const json_t *model;
 
-    *source =
-        (struct source) { .dir = dir, .json = read_json(dir, "tokenizer.json", err) };
-    if (!source->json)
+    *source = (struct source) { .dir = dir };
+    if (!read_source(source, err)) {
+        close_source(source);
         return false;
+    }
     model = json_object_get(source->json, "model");
     if (is_type(model, "BPE") && json_is_true(json_object_get(model, "byte_fallback"))
             ? find_piece_splits(source->json, &source->splits)
             : is_type(model, "BPE") && find_byte_splits(source->json, &source->splits))
         return true;
-    json_decref(source->json);
+    close_source(source);
     return error_set(err, ERROR_DATA,
                      "export_gguf: llama.cpp has no name for the way in which "
                      "tokenizer.json splits texts");
@@ -188,7 +257,7 @@ bool gguf_tokenizer_check(const char *dir, struct error *err)
 
     if (!open_source(&source, dir, err))
         return false;
-    json_decref(source.json);
+    close_source(&source);
     return true;
 }
 
@@ -230,10 +299,23 @@ static const char *with_blanks(const char *text, struct arena *arena)
     return copy;
 }
 
+/* Return the name of the unknown token; "" if there is none.  With byte fallback,
+ * tokenizer.json may not name that of SentencePiece. */
+static const char *unknown_token(const struct source *source)
+{
+    const json_t *model = json_object_get(source->json, "model");
+    const char *name = string_at(model, "unk_token");
+
+    if (*name || source->splits.name ||
+        !json_object_get(json_object_get(model, "vocab"), "<unk>"))
+        return name;
+    return "<unk>";
+}
+
 static bool add_added_tokens(struct source *source, struct error *err)
 {
     const json_t *list = json_object_get(source->json, "added_tokens");
-    const char *unknown = string_at(json_object_get(source->json, "model"), "unk_token");
+    const char *unknown = unknown_token(source);
     const json_t *each;
     size_t i;
 
@@ -356,9 +438,12 @@ static void score_tokens(struct source *source)
         source->tokens[json_integer_value(id)].scored = true;
     }
     text_clear(&text);
-    for (size_t i = 0; i < source->count; i++)
+    for (size_t i = 0; i < source->count; i++) {
         if (!source->tokens[i].scored)
             source->tokens[i].score = -(double)rank;
+        if (i < source->score_count)
+            source->tokens[i].score = (double)source->scores[i];
+    }
 }
 
 static void add_tokens(struct source *source, struct gguf_values *out)
@@ -394,8 +479,7 @@ static bool add_special_tokens(const struct source *source,
     bool ok = tokenizer && tokenizer_encode(tokenizer, "a", 1, true, &list, err);
 
     if (ok) {
-        const char *unknown =
-            string_at(json_object_get(source->json, "model"), "unk_token");
+        const char *unknown = unknown_token(source);
 
         bos = tokenizer_bos(tokenizer);
         eos = tokenizer_eos(tokenizer);
@@ -422,15 +506,6 @@ static const char *default_template(const json_t *value)
         if (strcmp(string_at(json_array_get(value, i), "name"), "default") == 0)
             return string_at(json_array_get(value, i), "template");
     return json_is_string(value) ? json_string_value(value) : "";
-}
-
-static bool has_file(const char *dir, const char *name)
-{
-    char *path = path_join(dir, name);
-    bool exists = file_exists(path);
-
-    free(path);
-    return exists;
 }
 
 static bool add_template(const char *dir, struct gguf_values *out, struct error *err)
@@ -480,6 +555,6 @@ bool gguf_tokenizer_add(const char *dir, const struct model_config *config,
     }
     arena_free(source.arena);
     free(source.tokens);
-    json_decref(source.json);
+    close_source(&source);
     return ok;
 }

@@ -7,8 +7,8 @@
 #include "train/files/gguf_write.h"
 #include "train/model/model_config.h"
 
-/* Return whether llama.cpp splits texts as the folder's tokenizer.json says; otherwise
- * ERROR_DATA. */
+/* Return whether llama.cpp splits texts as the folder's tokenizer.json says, or would say if
+ * there is only tokenizer.model; otherwise ERROR_DATA. */
 bool gguf_tokenizer_check(const char *dir, struct error *err);
 
 /* Add the tokens, one for each row of the embeddings, the merges, the special tokens and
