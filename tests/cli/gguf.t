@@ -85,7 +85,24 @@ expect_status "another activation is refused" 1 "$trainspool" check job.yaml
 expect_output "the message says so" 'TS707.*llama.cpp does not have this activation'
 changed "$model" 'c["rope_scaling"] = {"rope_type": "dynamic", "factor": 2.0}'
 expect_status "dynamic scaling is refused" 1 "$trainspool" check job.yaml
-expect_output "the message names what is supported" 'TS707.*only the types linear and llama3'
+expect_output "the message names what is supported" 'TS707.*only the types linear, llama3, yarn and longrope'
+changed "$model" 'c["rope_scaling"] = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}'
+expect_status "an export with yarn succeeds" 0 "$trainspool" run -q job.yaml
+cat >yarn.py <<EOF
+import sys
+sys.path.insert(0, "$(dirname "$reader")")
+from gguf import read_gguf
+values, _ = read_gguf("made/model-F16.gguf")
+found = {key[19:]: value for key, value in values.items() if key.startswith("llama.rope.scaling.")}
+print(found)
+sys.exit(found != {"type": "yarn", "factor": 4.0, "yarn_beta_fast": 32.0, "yarn_beta_slow": 1.0,
+                   "original_context_length": 128})
+EOF
+expect "the file has its settings" python3 -B yarn.py
+changed "$model" 'c["rope_scaling"] = {"rope_type": "yarn", "factor": 4.0, "attention_factor": 1.5,
+                        "original_max_position_embeddings": 128}'
+expect_status "yarn with a factor of its own is refused" 1 "$trainspool" check job.yaml
+expect_output "the message names it" 'TS707.*this attention_factor'
 changed "$model" 'c["model_type"] = "granite"'
 expect_status "another type is refused" 1 "$trainspool" check job.yaml
 expect_output "the message lists the types" 'TS707.*models of type llama, mistral.*not granite'

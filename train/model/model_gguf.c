@@ -111,10 +111,35 @@ static bool check_scores(const struct model_config *c, const struct family *fami
     return true;
 }
 
+/* llama.cpp computes yarn as transformers does without settings of its own, and has the
+ * divisors of longrope for Phi 3. */
+static bool check_rope(const struct model_config *c, const struct family *family,
+                       struct error *err)
+{
+    const struct rope *rope = &c->rope;
+
+    switch (rope->kind) {
+    case ROPE_DEFAULT:
+    case ROPE_LINEAR:
+    case ROPE_LLAMA3:
+        return true;
+    case ROPE_YARN:
+        return (rope->truncate &&
+                fabs(rope->attention_factor - (0.1 * log(rope->factor) + 1)) < 1e-6) ||
+               refuse(err, "this attention_factor, mscale or truncate of yarn");
+    case ROPE_LONGROPE:
+        return (strcmp(family->name, "phi3") == 0 && rope->short_scale == 0) ||
+               refuse(err, "longrope in models of this type");
+    default:
+        return error_set(err, ERROR_DATA,
+                         "export_gguf supports only the types linear, llama3, yarn and "
+                         "longrope of rope_scaling");
+    }
+}
+
 bool model_gguf_check(const struct model_config *c, const char *dir, struct error *err)
 {
     const struct family *family = find_family(c);
-    enum rope_kind rope = c->rope.kind;
 
     if (!family)
         return error_set(err, ERROR_DATA,
@@ -131,11 +156,8 @@ bool model_gguf_check(const struct model_config *c, const char *dir, struct erro
     if ((c->qkv_bias && !family->qkv_bias) ||
         ((c->output_bias || c->mlp_bias) && !family->all_biases))
         return refuse(err, "these biases in models of this type");
-    if (rope != ROPE_DEFAULT && rope != ROPE_LINEAR && rope != ROPE_LLAMA3)
-        return error_set(err, ERROR_DATA,
-                         "export_gguf supports only the types linear and llama3 of "
-                         "rope_scaling");
-    return check_scores(c, family, err) && gguf_tokenizer_check(dir, err);
+    return check_rope(c, family, err) && check_scores(c, family, err) &&
+           gguf_tokenizer_check(dir, err);
 }
 
 /* Return the row of the folder that is row `row` of the file: of each head, the rows of
@@ -263,6 +285,44 @@ static bool read_divisors(const struct gguf_tensor *tensor, size_t row, float *t
     return true;
 }
 
+static bool read_long_factors(const struct gguf_tensor *tensor, size_t row, float *to,
+                              struct error *err)
+{
+    const double *factors = tensor->context;
+
+    (void)row, (void)err;
+    for (size_t i = 0; i < tensor->cols; i++)
+        to[i] = (float)factors[i];
+    return true;
+}
+
+/* A vector of half the columns that are rotated. */
+static void add_divisors(struct output *out, struct gguf_tensor tensor)
+{
+    tensor.type = GGUF_F32;
+    tensor.rank = tensor.rows = 1;
+    tensor.cols = out->config.rotary / 2;
+    out->tensors[out->count++] = tensor;
+}
+
+static void add_rope_tensors(struct output *out)
+{
+    const struct rope *rope = &out->config.rope;
+
+    if (rope->kind == ROPE_LLAMA3)
+        add_divisors(out, (struct gguf_tensor) { .name = "rope_freqs.weight",
+                                                 .read = read_divisors,
+                                                 .context = out });
+    if (rope->kind != ROPE_LONGROPE)
+        return;
+    add_divisors(out, (struct gguf_tensor) { .name = "rope_factors_long.weight",
+                                             .read = read_long_factors,
+                                             .context = rope->long_factors });
+    add_divisors(out, (struct gguf_tensor) { .name = "rope_factors_short.weight",
+                                             .read = read_long_factors,
+                                             .context = rope->short_factors });
+}
+
 static bool add_tensors(struct output *out, struct error *err)
 {
     const size_t layers = out->config.layers;
@@ -275,21 +335,38 @@ static bool add_tensors(struct output *out, struct error *err)
                 ok = add_module(out, &(struct module_place) { m, layer, 0 }, err);
     ok = ok && add_module(out, &(struct module_place) { MODULE_NORM, 0, 0 }, err) &&
          add_module(out, &(struct module_place) { MODULE_HEAD, 0, 0 }, err);
-    if (ok && out->config.rope.kind == ROPE_LLAMA3)
-        out->tensors[out->count++] =
-            (struct gguf_tensor) { .name = "rope_freqs.weight",
-                                   .type = GGUF_F32,
-                                   .rank = 1,
-                                   .rows = 1,
-                                   .cols = out->config.rotary / 2,
-                                   .read = read_divisors,
-                                   .context = out };
+    if (ok)
+        add_rope_tensors(out);
     return ok;
 }
 
 static const char *key(const struct output *out, const char *name)
 {
     return arena_printf(out->arena, "%s.%s", out->family->name, name);
+}
+
+static void add_rope(const struct output *out, struct gguf_values *values)
+{
+    static const char *const types[] = { [ROPE_LINEAR] = "linear", [ROPE_YARN] = "yarn" };
+    const struct rope *rope = &out->config.rope;
+
+    gguf_add_float32(values, key(out, "rope.freq_base"), rope->theta);
+    if (rope->kind == ROPE_LINEAR || rope->kind == ROPE_YARN) {
+        gguf_add_string(values, key(out, "rope.scaling.type"), types[rope->kind]);
+        gguf_add_float32(values, key(out, "rope.scaling.factor"), rope->factor);
+    }
+    if (rope->kind == ROPE_YARN) {
+        gguf_add_float32(values, key(out, "rope.scaling.yarn_beta_fast"),
+                         rope->beta_fast);
+        gguf_add_float32(values, key(out, "rope.scaling.yarn_beta_slow"),
+                         rope->beta_slow);
+    }
+    if (rope->kind == ROPE_LONGROPE)
+        gguf_add_float32(values, key(out, "rope.scaling.attn_factor"),
+                         rope->attention_factor > 0 ? rope->attention_factor : 1);
+    if (rope->kind == ROPE_YARN || rope->kind == ROPE_LONGROPE)
+        gguf_add_uint32(values, key(out, "rope.scaling.original_context_length"),
+                        (uint64_t)rope->original_max_positions);
 }
 
 static void add_settings(const struct output *out, struct gguf_values *values)
@@ -314,11 +391,7 @@ static void add_settings(const struct output *out, struct gguf_values *values)
     for (size_t i = 0; i < TS_COUNT(sizes); i++)
         gguf_add_uint32(values, key(out, sizes[i].name), sizes[i].value);
     gguf_add_float32(values, key(out, "attention.layer_norm_rms_epsilon"), c->norm_eps);
-    gguf_add_float32(values, key(out, "rope.freq_base"), c->rope.theta);
-    if (c->rope.kind == ROPE_LINEAR) {
-        gguf_add_string(values, key(out, "rope.scaling.type"), "linear");
-        gguf_add_float32(values, key(out, "rope.scaling.factor"), c->rope.factor);
-    }
+    add_rope(out, values);
     if (c->has_local)
         gguf_add_float32(values, key(out, "rope.freq_base_swa"), c->rope_local.theta);
     if (out->family->windows > 0)
