@@ -255,6 +255,7 @@ unit_tests += %D%/unit/test_rules
 unit_tests += %D%/unit/test_rules_ranks
 unit_tests += %D%/unit/test_rules_missing
 unit_tests += %D%/unit/test_scalar
+unit_tests += %D%/unit/test_score_head
 unit_tests += %D%/unit/test_schema
 unit_tests += %D%/unit/test_schema_check
 unit_tests += %D%/unit/test_script

@@ -59,6 +59,13 @@ static void add_preference(struct text *out, const struct plan *plan)
 
     if (!plan_prefers(plan) || plan->external)
         return;
+    if (preference->loss == PREFERENCE_REWARD) {
+        text_adds(out, "  reward      the difference of the scores of each pair");
+        if (preference->center > 0)
+            text_addf(out, ", plus %g x the square of their sum", preference->center);
+        text_addc(out, '\n');
+        return;
+    }
     text_addf(out, "  preference  %s, beta %g", ref_model_loss(plan), preference->beta);
     if (preference->loss == PREFERENCE_SIMPO)
         text_addf(out, ", gamma %g", preference->simpo_gamma);

@@ -82,6 +82,11 @@ json_t *plan_json_preference(const struct plan *plan)
         return json_null();
     object = json_object();
     json_object_set_new(object, "pref_loss", json_string(ref_model_loss(plan)));
+    if (plan->stage == STAGE_RM) {
+        json_object_set_new(object, "center_rewards_coefficient",
+                            json_number(preference->center));
+        return object;
+    }
     json_object_set_new(object, "pref_beta", json_number(preference->beta));
     json_object_set_new(object, "pref_ftx", json_number(preference->ftx));
     json_object_set_new(object, "dpo_label_smoothing",

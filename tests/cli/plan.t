@@ -97,6 +97,15 @@ expect_status "plan of a loss without a reference succeeds" 0 "$trainspool" plan
 expect_output "the plan shows the margin" '^  preference  simpo, beta 2.5, gamma 0.5$'
 expect_output "there is no reference model" '^              no reference model$'
 
+sed "s/stage: dpo/stage: rm/" simple.yaml >scored.yaml
+echo "center_rewards_coefficient: 0.01" >>scored.yaml
+expect_status "plan of a reward model succeeds" 0 "$trainspool" plan scored.yaml
+expect_output "the plan shows the loss of scores" \
+    '^  reward      the difference of the scores of each pair, plus 0.01 x the square of their sum$'
+expect_status "plan --json of a reward model succeeds" 0 "$trainspool" plan --json scored.yaml
+expect "it has the settings of that loss alone" sh -c "jq -e '.preference ==
+    {pref_loss: \"rm\", center_rewards_coefficient: 0.01}' out >null"
+
 # A count that ends early says nothing about the data.
 mkdir bin && cp "$trainspool" bin/trainspool
 printf '#!/bin/sh\n[ "$1" != --steps ] || kill -9 $$\nexec "%s" "$@"\n' "$train" >bin/trainspool-train

@@ -13,6 +13,59 @@
 
 #define CLASSIFIER "ForSequenceClassification"
 
+/* Models of which transformers has such a class, and the start of its name
+ * (models/auto/modeling_auto.py, 5.24). */
+static const struct classifier {
+    const char *model_type, *name;
+} classifiers[] = {
+    { "arcee", "Arcee" },
+    { "deepseek_v2", "DeepseekV2" },
+    { "deepseek_v3", "DeepseekV3" },
+    { "exaone4", "Exaone4" },
+    { "falcon", "Falcon" },
+    { "gemma", "Gemma" },
+    { "gemma2", "Gemma2" },
+    { "gemma3_text", "Gemma3Text" },
+    { "glm", "Glm" },
+    { "glm4", "Glm4" },
+    { "gpt2", "GPT2" },
+    { "gpt_bigcode", "GPTBigCode" },
+    { "gpt_neo", "GPTNeo" },
+    { "gpt_neox", "GPTNeoX" },
+    { "gptj", "GPTJ" },
+    { "hunyuan_v1_dense", "HunYuanDenseV1" },
+    { "llama", "Llama" },
+    { "ministral3", "Ministral3" },
+    { "mistral", "Mistral" },
+    { "mixtral", "Mixtral" },
+    { "nemotron", "Nemotron" },
+    { "olmo", "Olmo" },
+    { "olmo2", "Olmo2" },
+    { "olmo3", "Olmo3" },
+    { "opt", "OPT" },
+    { "phi", "Phi" },
+    { "phi3", "Phi3" },
+    { "phimoe", "Phimoe" },
+    { "qwen2", "Qwen2" },
+    { "qwen2_moe", "Qwen2Moe" },
+    { "qwen3", "Qwen3" },
+    { "qwen3_5_text", "Qwen3_5Text" },
+    { "qwen3_moe", "Qwen3Moe" },
+    { "qwen3_next", "Qwen3Next" },
+    { "seed_oss", "SeedOss" },
+    { "smollm3", "SmolLM3" },
+    { "stablelm", "StableLm" },
+    { "starcoder2", "Starcoder2" },
+};
+
+static const char *classifier_of(const struct architecture *a)
+{
+    for (size_t i = 0; i < TS_COUNT(classifiers); i++)
+        if (strcmp(classifiers[i].model_type, a->model_type) == 0)
+            return classifiers[i].name;
+    return NULL;
+}
+
 /* Return the first name under architectures, or NULL. */
 static const char *class_of(const json_t *root)
 {
@@ -63,6 +116,13 @@ bool score_head_apply(const struct plan *plan, const char *dir, struct arena *ar
         return false;
     *own = *config->architecture;
     config->scores = kind_of(plan, dir, root);
+    if (config->scores == SCORE_LINEAR && !classifier_of(own)) {
+        json_decref(root);
+        return error_set(err, ERROR_JOB,
+                         "transformers has no " CLASSIFIER " of %s models; set "
+                         "reward_head: value_head",
+                         own->model_type);
+    }
     config->score_end = config->scores == SCORE_LINEAR ? end_of(config, root) : -1;
     config->token_head = own->paths[MODULE_HEAD];
     own->paths[MODULE_HEAD] = config->scores == SCORE_LINEAR ? "score" : "v_head.summary";
@@ -82,31 +142,6 @@ bool score_head_replaces(const struct model_config *config, const char *name)
     return config->scores && text_starts(name, config->token_head) && name[len] == '.';
 }
 
-/* "LlamaForCausalLM" -> "LlamaForSequenceClassification" */
-static bool set_class(const json_t *root, struct text *text, struct error *err)
-{
-    static const char *const ends[] = { "ForCausalLM", "LMHeadModel" };
-    const char *name = class_of(root);
-    size_t len = 0;
-    struct text class;
-    json_t *list;
-    bool ok;
-
-    if (!name || text_ends(name, CLASSIFIER))
-        return true;
-    for (size_t i = 0; i < TS_COUNT(ends); i++)
-        if (text_ends(name, ends[i]))
-            len = strlen(name) - strlen(ends[i]);
-    text_init(&class, 0);
-    text_add(&class, name, len ? len : strlen(name));
-    text_adds(&class, CLASSIFIER);
-    list = json_pack("[s]", class.data);
-    ok = json_edit_set(text, "architectures", list, "config.json", err);
-    json_decref(list);
-    text_clear(&class);
-    return ok;
-}
-
 static bool set(struct text *text, const char *key, json_t *value, struct error *err)
 {
     bool ok = json_edit_set(text, key, value, "config.json", err);
@@ -118,17 +153,18 @@ static bool set(struct text *text, const char *key, json_t *value, struct error 
 bool score_head_edit_config(const struct model_config *config, struct text *text,
                             struct error *err)
 {
-    json_t *root;
+    struct text name;
     bool ok;
 
     if (config->scores != SCORE_LINEAR)
         return true;
-    root = parse(config, err);
-    ok = root && set_class(root, text, err) &&
+    text_init(&name, 0);
+    text_addf(&name, "%s" CLASSIFIER, classifier_of(config->architecture));
+    ok = set(text, "architectures", json_pack("[s]", name.data), err) &&
          set(text, "id2label", json_pack("{s:s}", "0", "LABEL_0"), err) &&
          set(text, "label2id", json_pack("{s:i}", "LABEL_0", 0), err) &&
          (config->score_end < 0 ||
           set(text, "pad_token_id", json_integer(config->score_end), err));
-    json_decref(root);
+    text_clear(&name);
     return ok;
 }
