@@ -47,6 +47,12 @@
     X(decay_backward, 10, EACH_ISA, LAUNCH, DOUBLE, WATCHED)     \
     X(delta, 7, EACH_ISA, LAUNCH, DOUBLE, WATCHED)               \
     X(delta_backward, 8, EACH_ISA, LAUNCH, DOUBLE, WATCHED)      \
+    X(sink, 3, EACH_ISA, LAUNCH, DOUBLE, WATCHED)                \
+    X(sink_backward, 5, EACH_ISA, LAUNCH, DOUBLE, WATCHED)       \
+    X(clamped, 3, EACH_ISA, LAUNCH, DOUBLE, WATCHED)             \
+    X(clamped_backward, 6, EACH_ISA, LAUNCH, DOUBLE, WATCHED)    \
+    X(group_bias, 2, EACH_ISA, LAUNCH, DOUBLE, WATCHED)          \
+    X(group_bias_backward, 2, EACH_ISA, LAUNCH, DOUBLE, WATCHED) \
     X(swiglu, 3, EACH_ISA, LAUNCH, DOUBLE, WATCHED)              \
     X(swiglu_backward, 6, EACH_ISA, LAUNCH, DOUBLE, WATCHED)     \
     X(classifier, 7, EACH_ISA, STEPS, DOUBLE, WATCHED)           \

@@ -16,12 +16,14 @@
 #include <stdbool.h>
 
 #include "kernels/ops_delta.h"
+#include "kernels/ops_clamped.h"
 #include "kernels/ops_dora.h"
 #include "kernels/ops_experts.h"
 #include "kernels/ops_latent.h"
 #include "kernels/ops_loss.h"
 #include "kernels/ops_noise.h"
 #include "kernels/ops_policy.h"
+#include "kernels/ops_sinks.h"
 #include "kernels/row_order.h"
 #include "kernels/tensor.h"
 #include "precision/scaler.h"
@@ -305,10 +307,13 @@ struct op_attention_backward {
  *   q, out (B, H*D), k, v (B, K*D), keys, values (B * room, K*D) compute; lengths (B)
  *   int32
  *   out = softmax(s) v,  s = scale * q k^T;  softcap c > 0: s = c tanh(s / c)
+ *   sinks (H) fp32, in the backend's memory, or NULL: logits that join the softmax, as in
+ *   op_sink
  */
 struct op_decode {
     struct tensor out, q, k, v, keys, values;
     const int32_t *lengths;
+    const float *sinks;
     size_t room, heads, kv_heads, head_size, window;
     float scale, softcap;
 };

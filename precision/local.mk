@@ -11,6 +11,7 @@ libprecision_a_SOURCES += %D%/device_name.c %D%/device_table.c
 libprecision_a_SOURCES += %D%/dynamic_map.c %D%/dynamic_map.h
 libprecision_a_SOURCES += %D%/format.c %D%/format.h
 libprecision_a_SOURCES += %D%/memory.c %D%/memory.h
+libprecision_a_SOURCES += %D%/mxfp4.c %D%/mxfp4.h
 libprecision_a_SOURCES += %D%/nf4.c %D%/nf4.h
 libprecision_a_SOURCES += %D%/policy.c %D%/policy.h
 libprecision_a_SOURCES += %D%/probe.c %D%/probe.h

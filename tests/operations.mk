@@ -42,6 +42,16 @@ EXTRA_PROGRAMS += %D%/unit/test_emulated_attention_limits %D%/unit/test_races_at
 %C%_unit_test_races_attention_limits_CPPFLAGS = $(AM_CPPFLAGS) -DUNIT_RACES
 %C%_unit_test_races_attention_limits_LDADD = %D%/emulation/races.o $(LDADD)
 
+# clamped
+unit_tests += %D%/unit/test_cpu_clamped
+emulated_operations += %D%/unit/test_emulated_clamped
+races_tests += %D%/unit/test_races_clamped
+EXTRA_PROGRAMS += %D%/unit/test_emulated_clamped %D%/unit/test_races_clamped
+%C%_unit_test_emulated_clamped_SOURCES = %D%/unit/test_cpu_clamped.c
+%C%_unit_test_emulated_clamped_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_clamped_SOURCES = %D%/unit/test_cpu_clamped.c
+%C%_unit_test_races_clamped_LDADD = %D%/emulation/races.o $(LDADD)
+
 # decide
 unit_tests += %D%/unit/test_cpu_decide
 emulated_operations += %D%/unit/test_emulated_decide
@@ -91,6 +101,16 @@ EXTRA_PROGRAMS += %D%/unit/test_emulated_distill %D%/unit/test_races_distill
 %C%_unit_test_emulated_distill_LDADD = %D%/emulation/emulated.o $(LDADD)
 %C%_unit_test_races_distill_SOURCES = %D%/unit/test_cpu_distill.c
 %C%_unit_test_races_distill_LDADD = %D%/emulation/races.o $(LDADD)
+
+# sink
+unit_tests += %D%/unit/test_cpu_sink
+emulated_operations += %D%/unit/test_emulated_sink
+races_tests += %D%/unit/test_races_sink
+EXTRA_PROGRAMS += %D%/unit/test_emulated_sink %D%/unit/test_races_sink
+%C%_unit_test_emulated_sink_SOURCES = %D%/unit/test_cpu_sink.c
+%C%_unit_test_emulated_sink_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_sink_SOURCES = %D%/unit/test_cpu_sink.c
+%C%_unit_test_races_sink_LDADD = %D%/emulation/races.o $(LDADD)
 
 # dora
 unit_tests += %D%/unit/test_cpu_dora

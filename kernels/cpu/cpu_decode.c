@@ -58,8 +58,8 @@ static void decode_begin(struct decode *d, struct pool_worker *worker)
         for (size_t i = 0; i < d->width; i += LANES)
             vec_put(d->queries + h * d->width + i,
                     vec_load(q, op->q.format, at + i, vec_count(i, op->head_size)));
-        d->most[h] = -INFINITY;
-        d->sum[h] = 0;
+        d->most[h] = op->sinks ? op->sinks[d->head * d->sharing + h] : -INFINITY;
+        d->sum[h] = op->sinks ? 1 : 0;
     }
 }
 

@@ -52,15 +52,17 @@ __device__ inline void decode_take(struct decode_soft<N> &soft, float score,
         soft.sums[i] = soft.sums[i] * shrink + weight * value[i];
 }
 
-/* Combine the warps' sums, stored one after another: N * WARP columns, most, total. */
+/* Combine the warps' sums, stored one after another: N * WARP columns, most, total.  sink:
+ * a logit that joins them, or NULL. */
 template <typename T, int N>
-__device__ inline void decode_join(const struct decode_soft<N> &soft, T *out, int size)
+__device__ inline void decode_join(const struct decode_soft<N> &soft, const float *sink,
+                                   T *out, int size)
 {
     enum { PART = N * WARP + 2 };
     float *parts = (float *)shared_memory();
     float *own = parts + threadIdx.x / WARP * PART;
     int lane = threadIdx.x % WARP;
-    float most = -INFINITY, shift, total = 0;
+    float most = sink ? *sink : -INFINITY, shift, total;
 
 #pragma unroll
     for (int i = 0; i < N; i++)
@@ -73,6 +75,7 @@ __device__ inline void decode_join(const struct decode_soft<N> &soft, T *out, in
     for (int w = 0; w < DECODE_WARPS; w++)
         most = fmaxf(most, parts[w * PART + N * WARP]);
     shift = most == -INFINITY ? 0 : most;
+    total = sink ? expf(*sink - shift) : 0;
     for (int w = 0; w < DECODE_WARPS; w++)
         total +=
             parts[w * PART + N * WARP + 1] * expf(parts[w * PART + N * WARP] - shift);
@@ -131,7 +134,8 @@ __global__ void __launch_bounds__(DECODE_WARPS *WARP, 3) decode(struct op_decode
         decode_load<T, N>(x, decode_row<T>(op, op.values, op.v, slot, row) + at, size);
         decode_take<N>(soft, score, x);
     }
-    decode_join<T, N>(soft, (T *)op.out.data + slot * op.out.stride + head * size, size);
+    decode_join<T, N>(soft, op.sinks ? op.sinks + head : NULL,
+                      (T *)op.out.data + slot * op.out.stride + head * size, size);
     if (head % sharing == 0) {
         decode_keep<T>(op, op.keys, op.k, slot, head / sharing);
         decode_keep<T>(op, op.values, op.v, slot, head / sharing);

@@ -165,6 +165,19 @@ static void import_initialization(struct importing *im)
     import_mark_carried(im, key, "pissa_init");
 }
 
+/* What Mxfp4Config reads, trainspool reads, too, and always dequantizes it. */
+static void import_mxfp4(struct importing *im)
+{
+    static const char key[] = "model_quantization_config";
+    static const char why[] = "files in MXFP4 are always dequantized";
+    const char *value = import_get(im, key);
+
+    if (!value || strcmp(value, "Mxfp4Config") != 0)
+        return;
+    import_mark_dropped(im, key, IMPORT_IDLE, why);
+    import_mark_dropped(im, "model_quantization_config_kwargs", IMPORT_IDLE, why);
+}
+
 /* Axolotl's BitsAndBytesConfig has nf4 and double quantization, which are also the
  * defaults of a job. */
 static void import_quantization(struct importing *im, bool is_lora)
@@ -205,6 +218,7 @@ static bool import_method(struct importing *im)
             "adapter: %s is not supported; use lora, qlora, or no adapter", adapter);
     import_set(im, "finetuning_type", is_lora ? "lora" : "full", NULL);
     import_mark_carried(im, "adapter", "finetuning_type");
+    import_mxfp4(im);
     import_quantization(im, is_lora);
     if (is_lora) {
         import_copies(im, lora_copies, TS_COUNT(lora_copies));

@@ -385,6 +385,12 @@ def phimoe(rng):
                      "router_jitter_noise": rng.choice([0.01, 0.3]), "pad_token_id": None}
 
 
+def gpt_oss(rng):
+    values = with_experts(rng, "num_local_experts") | {"head_dim": rng.choice([4, 8]), "pad_token_id": None}
+    return values | {"attention_bias": rng.random() < 0.7, "sliding_window": rng.randrange(1, 9),
+                     "swiglu_limit": rng.choice([0.3, 7.0])}
+
+
 def granite_moe(rng):
     values = with_experts(rng, "num_local_experts")
     values.pop("head_dim", None)
@@ -499,7 +505,7 @@ KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi
          "hunyuan_v1_dense": hunyuan,
          "olmo3": olmo3,
          "mixtral": mixtral, "qwen2_moe": qwen2_moe, "qwen3_moe": qwen_moe, "olmoe": olmoe,
-         "glm4_moe": glm_moe, "phimoe": phimoe, "qwen3_next": qwen3_next,
+         "glm4_moe": glm_moe, "phimoe": phimoe, "gpt_oss": gpt_oss, "qwen3_next": qwen3_next,
          "deepseek_v2": deepseek_v2, "deepseek_v3": deepseek_v3, "glm4_moe_lite": glm_lite, "youtu": latent,
          "llama4_text": llama4,
          "granitemoe": granite_moe, "granitemoeshared": granite_moe_shared}

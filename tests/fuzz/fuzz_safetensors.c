@@ -1,5 +1,5 @@
 /* tests/fuzz/fuzz_safetensors.c - safetensors files: a file is rejected or contains its
- * tensors. */
+ * tensors, also those of experts in MXFP4. */
 #include "config.h"
 
 #include "tests/fuzz/fuzz.h"
@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "precision/mxfp4.h"
 #include "train/files/safetensors.h"
 
 static unsigned sum_bytes(const struct stored_tensor *tensor)
@@ -18,6 +19,64 @@ static unsigned sum_bytes(const struct stored_tensor *tensor)
 
     for (size_t i = 0; i < tensor->bytes; i++)
         sum += at[i];
+    return sum;
+}
+
+/* Tensors of two experts: those whose names start with "g" have two matrices of each. */
+static size_t matrices_of(const void *context, const char *name)
+{
+    (void)context;
+    return name[0] == 'g' ? 2 : name[0] == 'd' ? 1 : 0;
+}
+
+static void number(const void *context, const char *tensor, size_t index,
+                   struct text *out)
+{
+    (void)context;
+    text_addf(out, "%zu.%s", index, tensor);
+}
+
+/* Read what a part of a tensor says it has. */
+static unsigned sum_part(const struct stored_tensor *t)
+{
+    const unsigned char *data = t->data, *scales = t->scales;
+    size_t step = t->step > 0 ? t->step : 1, item;
+    unsigned sum = 0;
+
+    if (t->packed) {
+        float values[MXFP4_BLOCK];
+        size_t blocks = t->shape[1] / MXFP4_BLOCK;
+
+        for (size_t i = 0; i < t->shape[0] * blocks; i++) {
+            size_t at = i / blocks * step * blocks + i % blocks;
+
+            mxfp4_read(data + at * MXFP4_BYTES, scales + at, 1, values);
+            sum += values[0] > 0;
+        }
+    } else if (t->pitch > 0) {
+        item = t->bytes / (t->shape[0] * (t->rank == 2 ? t->shape[1] : 1));
+        for (size_t j = 0; j < (t->rank == 2 ? t->shape[1] : 1); j++)
+            for (size_t i = 0; i < t->shape[0]; i++)
+                sum += data[(j * t->pitch + i * step) * item];
+    }
+    return sum;
+}
+
+static unsigned sum_experts(struct safetensors *set)
+{
+    const struct safetensors_parts parts = { .experts = 2,
+                                             .transposed = true,
+                                             .interleaved = true,
+                                             .count = matrices_of,
+                                             .name = number };
+    struct error err = { 0 };
+    unsigned sum = 0;
+    size_t count;
+
+    if (!safetensors_split(set, &parts, &count, &err))
+        return 0;
+    for (size_t i = 0; i < safetensors_count(set); i++)
+        sum += sum_part(safetensors_at(set, i));
     return sum;
 }
 
@@ -42,6 +101,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
             abort();
         sum += sum_bytes(tensor);
     }
+    if (set)
+        sum += sum_experts(set);
     (void)sum;
     safetensors_close(set);
     close(fd);

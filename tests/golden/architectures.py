@@ -283,6 +283,16 @@ CASES |= {
     "glm4_moe": ("glm4_moe", dict(ROUTED, num_hidden_layers=3, head_dim=8, use_qk_norm=True,
                                   attention_bias=True, n_group=4, topk_group=2, n_shared_experts=2,
                                   routed_scaling_factor=1.5)),
+    "gpt_oss": ("gpt_oss", dict(
+        LLAMA, num_hidden_layers=3, head_dim=8, num_local_experts=6, num_experts_per_tok=3,
+        sliding_window=4, swiglu_limit=0.3, output_router_logits=True, router_aux_loss_coef=0.3,
+        rope_parameters={"rope_type": "yarn", "rope_theta": 50.0, "factor": 4.0, "truncate": False,
+                         "beta_fast": 3.0, "original_max_position_embeddings": 16})),
+    "gpt_oss-full": ("gpt_oss", dict(
+        LLAMA, head_dim=4, num_local_experts=4, num_experts_per_tok=4, attention_bias=False,
+        swiglu_alpha=1.1, layer_types=["full_attention", "full_attention"],
+        tie_word_embeddings=True, attention_dropout=0.3,
+        rope_parameters={"rope_type": "default", "rope_theta": 100.0})),
     "glm4_moe-plain": ("glm4_moe", dict(ROUTED, first_k_dense_replace=0, norm_topk_prob=False,
                                         rope_parameters={
         "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 1.0})),
@@ -331,6 +341,7 @@ ADAPTERS = {
     "deepseek_v2-lite-lora": ("deepseek_v2-lite", "all-linear", {}),
     "deepseek_v3-lora": ("deepseek_v3", ["q_a_proj", "kv_b_proj", "o_proj"], {}),
     "youtu-lora": ("youtu", "all-linear", {}),
+    "gpt_oss-lora": ("gpt_oss", "all-linear", {}),
     "glm4_moe-lora": ("glm4_moe", "all-linear", {}),
     "qwen3_next-lora": ("qwen3_next", ["in_proj_qkvz", "in_proj_ba", "out_proj", "q_proj"], {}),
     "qwen3_moe-lora": ("qwen3_moe", "all-linear", {}),
@@ -508,7 +519,8 @@ def loss_of(model, batch):
 
 
 def by_expert(name, tensor, names):
-    """Return the tensors in files that are parts of a parameter: the matrices of the experts."""
+    """Return the tensors in files that are parts of a parameter: the matrices of the experts.  Those
+    of gpt-oss are transposed, gate and up alternate, and there are biases."""
     stem, leaf = name.rsplit(".", 1)
     if stem.endswith("feed_forward.experts"): # Llama 4: transposed
         parts = {n: t.transpose(1, 2) for n, t in zip(("gate", "up"), tensor.chunk(2, dim=2))}
@@ -516,6 +528,14 @@ def by_expert(name, tensor, names):
             parts = {"down": tensor.transpose(1, 2)}
         return {f"{stem}.{n}_projs.{e}.weight": t[e] for e in range(len(tensor))
                 for n, t in parts.items()}
+    if leaf == "gate_up_proj_bias":
+        return {f"{stem}.{e}.{n}.bias": row[i::2] for e, row in enumerate(tensor)
+                for i, n in enumerate(names[:2])}
+    if leaf == "down_proj_bias":
+        return {f"{stem}.{e}.{names[2]}.bias": row for e, row in enumerate(tensor)}
+    if names is INTERLEAVED and leaf == "gate_up_proj":
+        return {f"{stem}.{e}.{n}.weight": both[:, i::2] for e, both in enumerate(tensor)
+                for i, n in enumerate(names[:2])}
     if leaf == "gate_up_proj":
         halves = zip(*tensor.chunk(2, dim=1))
         return {f"{stem}.{e}.{n}.weight": half for e, pair in enumerate(halves)
@@ -552,7 +572,12 @@ class Experts(torch.nn.ModuleList):
 EXPERT_NAMES = {"mixtral": ("w1", "w3", "w2"), "phimoe": ("w1", "w3", "w2")}
 
 
+INTERLEAVED = ("gate_proj", "up_proj", "down_proj")
+
+
 def expert_names(model_type):
+    if model_type == "gpt_oss":
+        return INTERLEAVED
     return EXPERT_NAMES.get(model_type, ("gate_proj", "up_proj", "down_proj"))
 
 
@@ -562,7 +587,7 @@ def split_experts(model):
     transformers_weight_conversion.convert_peft_adapter_state_dict_for_transformers = (
         lambda *_, adapter_state_dict, **__: adapter_state_dict)
     names = expert_names(model.config.model_type)
-    if model.config.model_type.startswith("granite"): # no layers in transformers 4 either
+    if model.config.model_type.startswith(("granite", "gpt_oss")): # no layers in transformers 4 either
         return model
     for module in [m for m in model.modules() if hasattr(m, "experts")]:
         module.experts = Experts(module.experts, names)
@@ -672,7 +697,8 @@ def case(name, model_type, values, batch):
     losses, norms = train(model, batch, decayed, label)
     return {"name": name, "config": config, "offset": offset, "tensors": shapes,
             "logits": logits, "losses": losses, "norms": norms,
-            "undecayed": sorted(n for n in norms if n not in decayed and ".experts." not in n)}
+            "undecayed": sorted(n for n in norms if n not in decayed and
+                                (".experts." not in n or n.endswith(".bias")))}
 
 
 def internlm2_name(name):

@@ -127,7 +127,7 @@ struct reference_decode {
     size_t sequences, room, heads, kv_heads, head_size, window;
     const int32_t *lengths;
     double scale, softcap;
-    const double *q, *k, *v;
+    const double *q, *k, *v, *sinks; /* sinks: or NULL */
     double *keys, *values, *out;
 };
 void reference_decode(const struct reference_decode *r);

@@ -187,6 +187,10 @@ static void decode_head(const struct reference_decode *r, size_t slot, size_t he
         weights[row] = r->softcap > 0 ? r->softcap * tanh(s / r->softcap) : s;
         max = fmax(max, weights[row]);
     }
+    if (r->sinks) {
+        max = fmax(max, r->sinks[head]);
+        sum = exp(r->sinks[head] - max);
+    }
     for (size_t row = first; row <= last; row++)
         sum += weights[row] = exp(weights[row] - max);
     for (size_t d = 0; d < size; d++) {

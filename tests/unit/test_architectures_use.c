@@ -19,6 +19,8 @@ static bool is_initial(const char *name, double value, double middle)
         return value >= log(0.01) - 1e-6 && value <= log(16);
     if (text_ends(name, ".dt_bias") || text_ends(name, ".linear_attn.norm.weight"))
         return value == 1;
+    if (text_ends(name, ".sinks") || text_ends(name, ".router.bias"))
+        return value != 0 && fabs(value) < 5 * 0.2; /* normal, of initializer_range */
     return value ==
            (text_ends(name, ".bias") || text_ends(name, "_correction_bias") ? 0 : middle);
 }

@@ -41,7 +41,7 @@ static const struct shape shapes[] = {
 };
 
 struct decode_case {
-    struct operand q, k, v, keys, values, out;
+    struct operand q, k, v, keys, values, out, sinks;
     int32_t *lengths;
     double *real[3]; /* keys, values, out */
     struct op_decode op;
@@ -65,7 +65,7 @@ static size_t slots_of(const struct shape *shape)
     return slots;
 }
 
-static void make_reference(struct decode_case *c, const struct shape *shape)
+static void make_reference(struct decode_case *c, const struct shape *shape, bool sinks)
 {
     c->real[0] = copy_of(c->keys.real, c->keys.numbers);
     c->real[1] = copy_of(c->values.real, c->values.numbers);
@@ -83,13 +83,14 @@ static void make_reference(struct decode_case *c, const struct shape *shape)
         .q = c->q.real,
         .k = c->k.real,
         .v = c->v.real,
+        .sinks = sinks ? c->sinks.real : NULL,
         .keys = c->real[0],
         .values = c->real[1],
         .out = c->real[2],
     });
 }
 
-static void case_open(struct decode_case *c, const struct shape *shape)
+static void case_open(struct decode_case *c, const struct shape *shape, bool sinks)
 {
     size_t slots = slots_of(shape), wide = shape->heads * shape->head_size,
            narrow = shape->kv_heads * shape->head_size;
@@ -100,6 +101,7 @@ static void case_open(struct decode_case *c, const struct shape *shape)
     c->keys = operand_random(shape->format, slots * shape->room, narrow, 2, 4);
     c->values = operand_random(shape->format, slots * shape->room, narrow, 1, 5);
     c->out = operand_filled(shape->format, slots, wide, 7);
+    c->sinks = operand_random(FORMAT_FP32, 1, shape->heads, 3, 6);
     c->lengths = machines_memory(sizeof(shape->lengths));
     memcpy(c->lengths, shape->lengths, sizeof(shape->lengths));
     c->op = (struct op_decode) {
@@ -117,13 +119,15 @@ static void case_open(struct decode_case *c, const struct shape *shape)
         .window = shape->window,
         .scale = (float)(1 / sqrt((double)shape->head_size)),
         .softcap = (float)shape->softcap,
+        .sinks = sinks ? c->sinks.tensor.data : NULL,
     };
-    make_reference(c, shape);
+    make_reference(c, shape, sinks);
 }
 
 static void case_close(struct decode_case *c)
 {
-    struct operand *operands[] = { &c->q, &c->k, &c->v, &c->keys, &c->values, &c->out };
+    struct operand *operands[] = { &c->q,      &c->k,   &c->v,    &c->keys,
+                                   &c->values, &c->out, &c->sinks };
 
     for (size_t i = 0; i < TS_COUNT(operands); i++)
         operand_clear(operands[i]);
@@ -133,19 +137,29 @@ static void case_close(struct decode_case *c)
 }
 
 /* The new rows are copied to the cache bit for bit, and nothing else in it changes. */
-static void test_decode_follows_the_formula(void **state)
+static void try_shapes(struct machines *machines, bool sinks)
 {
     for (size_t i = 0; i < TS_COUNT(shapes); i++) {
         struct decode_case c;
 
-        case_open(&c, &shapes[i]);
-        machines_try(*state, run_decode, &c.op,
+        case_open(&c, &shapes[i], sinks);
+        machines_try(machines, run_decode, &c.op,
                      (struct outcome[]) { { &c.out, c.real[2], 16, 0 },
                                           { &c.keys, c.real[0], 0, 0 },
                                           { &c.values, c.real[1], 0, 0 } },
                      3);
         case_close(&c);
     }
+}
+
+static void test_decode_follows_the_formula(void **state)
+{
+    try_shapes(*state, false);
+}
+
+static void test_decode_with_sinks_follows_the_formula(void **state)
+{
+    try_shapes(*state, true);
 }
 
 /* The last row of a sequence, by op_attention over all of it. */
@@ -206,7 +220,7 @@ static void test_decode_equals_the_last_row_of_attention(void **state)
 
         if (shapes[i].format != FORMAT_FP32 || shapes[i].softcap > 0)
             continue;
-        case_open(&c, &shapes[i]);
+        case_open(&c, &shapes[i], false);
         machine_run(machines->backends[0], run_decode, &c.op);
         operand_read(&c.out);
         for (size_t slot = 0; slot < slots_of(&shapes[i]); slot++)
@@ -226,7 +240,7 @@ static void test_decode_propagates_nan(void **state)
     for (size_t m = 0; m < machines->count; m++) {
         struct decode_case c;
 
-        case_open(&c, &shape);
+        case_open(&c, &shape, false);
         c.values.real[(shape.room + 3) * 8] = NAN;
         operand_write(&c.values);
         machine_run(machines->backends[m], run_decode, &c.op);
@@ -242,6 +256,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_decode_follows_the_formula),
+        cmocka_unit_test(test_decode_with_sinks_follows_the_formula),
         cmocka_unit_test(test_decode_equals_the_last_row_of_attention),
         cmocka_unit_test(test_decode_propagates_nan),
     };

@@ -122,6 +122,32 @@ static void test_stored_at_odd_addresses(void **state)
     }
 }
 
+/* Two whose rows alternate: the same. */
+static void test_stored_columns_with_others_in_turn(void **state)
+{
+    uint32_t file[2 * ROWS * COLS], again[2 * ROWS * COLS] = { 0 }, rows[ROWS * COLS];
+    struct matrix_layout layout = layout_of(STORED_COLUMNS, sizeof(uint32_t));
+
+    (void)state;
+    layout.pitch = 2 * ROWS;
+    layout.step = 2;
+    for (uint32_t j = 0; j < COLS; j++)
+        for (uint32_t i = 0; i < 2 * ROWS; i++)
+            file[j * 2 * ROWS + i] = 100 * i + j;
+    for (size_t turn = 0; turn < 2; turn++)
+        for (size_t first = 0; first < ROWS; first += 5) {
+            size_t count = ROWS - first < 5 ? ROWS - first : 5;
+
+            matrix_layout_gather(&layout, file + turn, first, count, rows);
+            for (size_t i = 0; i < count; i++)
+                for (size_t j = 0; j < COLS; j++)
+                    assert_int_equal(rows[i * COLS + j],
+                                     100 * (2 * (first + i) + turn) + j);
+            matrix_layout_scatter(&layout, rows, first, count, again + turn);
+        }
+    assert_memory_equal(file, again, sizeof(file));
+}
+
 /* Two transposed matrices side by side: reading one skips the other, writing one leaves the
  * other as it is. */
 static void test_stored_columns_with_others_between(void **state)
@@ -205,6 +231,7 @@ int main(void)
         cmocka_unit_test(test_stored_scatter_restores_the_file),
         cmocka_unit_test(test_stored_at_odd_addresses),
         cmocka_unit_test(test_stored_columns_with_others_between),
+        cmocka_unit_test(test_stored_columns_with_others_in_turn),
         cmocka_unit_test(test_stored_biases_are_ordered_by_head),
         cmocka_unit_test(test_stored_rows_are_ordered_by_key_head),
         cmocka_unit_test(test_stored_strengths_are_ordered_by_key_head),

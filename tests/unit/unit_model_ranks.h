@@ -70,6 +70,14 @@ static const char glm4_moe[] =
     "\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 12, \"n_group\": 3, "
     "\"topk_group\": 2, \"routed_scaling_factor\": 1.5, \"use_qk_norm\": true}";
 
+/* Sinks, alternate windows, and experts with biases. */
+static const char gpt_oss[] =
+    "{\"model_type\": \"gpt_oss\", \"vocab_size\": 40, \"hidden_size\": "
+    "16,\"intermediate_size\": 12, \"num_hidden_layers\": 4, \"num_attention_heads\": 2, "
+    "\"num_key_value_heads\": 2, \"head_dim\": 8, \"num_local_experts\": 5, "
+    "\"num_experts_per_tok\": 2, \"sliding_window\": 3, \"swiglu_limit\": 0.3, "
+    "\"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 100}}";
+
 /* Sampled experts, whose inputs are multiplied by noise. */
 static const char phimoe[] =
     "{\"model_type\": \"phimoe\", \"vocab_size\": 40, \"hidden_size\": "

@@ -21,6 +21,13 @@ struct stored_tensor {
     /* 0, or of a matrix that is part of a transposed tensor: element (i, j) is element
      * j * pitch + i of the data, and there is no other way to read it */
     size_t pitch;
+    /* in such data, and in MXFP4: from a row of the matrix to its next one there are this
+     * many rows of the tensor; 0: 1 */
+    size_t step;
+    /* a matrix in MXFP4 (precision/mxfp4.h), as bf16 holds its values: `data` has the codes
+     * of a row, one block after another, and `scales` those of its blocks */
+    bool packed;
+    const void *scales;
     const char *file; /* the file of the set that has it */
 };
 
@@ -42,15 +49,21 @@ const struct stored_tensor *safetensors_find(const struct safetensors *set,
                                              const char *name);
 /* The format of most of the bytes; FORMAT_COUNT if it is not used in computations. */
 enum format safetensors_format(const struct safetensors *set);
-/* Tensors that hold the matrices of all experts: (experts, rows, columns), or transposed
- * (experts, columns, rows). */
+/*
+ * Tensors that hold the matrices of all experts: (experts, rows, columns), or transposed
+ * (experts, columns, rows).  A name that ends in _bias: their biases (experts, rows).  In
+ * _blocks: the matrices in MXFP4 (experts, rows, columns / 32, 16) of U8, with a tensor
+ * whose name ends in _scales instead (experts, rows, columns / 32).
+ */
 struct safetensors_parts {
     size_t experts;
     bool transposed;
+    bool interleaved; /* the rows of the matrices of an expert alternate */
     /* Return how many matrices of an expert a tensor holds, each with an equal part of its
      * rows; 0: it is no such tensor. */
     size_t (*count)(const void *context, const char *name);
-    /* Append the name of matrix `index` of a tensor: those of an expert are adjacent. */
+    /* Append the name of matrix, or bias, `index` of a tensor: those of an expert are
+     * adjacent. */
     void (*name)(const void *context, const char *tensor, size_t index, struct text *out);
     const void *context;
 };

@@ -5,58 +5,205 @@
 #include "train/files/safetensors.h"
 
 #include <stdlib.h>
+#include <string.h>
 
+#include "precision/mxfp4.h"
 #include "train/files/safetensors_internal.h"
 
-/* Fill in matrix `index` of a tensor that holds `count` for each expert. */
-static void set_part(struct safetensors *set, const struct stored_tensor *from,
-                     size_t index, size_t count, bool transposed,
-                     struct stored_tensor *part)
-{
-    const size_t all_rows = from->shape[transposed ? 2 : 1];
-    const size_t item = from->bytes / (from->shape[0] * from->shape[1] * from->shape[2]);
-    size_t *shape = arena_array(set->arena, 2, sizeof(*shape));
-    const char *data = from->data;
-    size_t at;
+/* A tensor while it is divided. */
+struct whole {
+    struct stored_tensor from;
+    const struct stored_tensor *scales; /* of blocks */
+    const struct safetensors_parts *parts;
+    size_t each; /* matrices of an expert */
+};
 
-    *part = *from;
-    shape[0] = all_rows / count;
-    shape[1] = from->shape[transposed ? 1 : 2];
-    at = index / count * all_rows * shape[1] +
-         index % count * shape[0] * (transposed ? 1 : shape[1]);
-    part->rank = 2;
-    part->shape = shape;
-    part->bytes = shape[0] * shape[1] * item;
-    part->data = data ? data + at * item : NULL;
-    part->pitch = transposed ? all_rows : 0;
+static bool is_bias(const struct stored_tensor *t)
+{
+    return text_ends(t->name, "_bias");
 }
 
-/* Replace a tensor by its matrices, of which there are `count` for each expert. */
-static bool split(struct safetensors *set, size_t place, size_t count,
-                  const struct safetensors_parts *parts, struct error *err)
+static bool is_blocks(const struct stored_tensor *t)
 {
-    const struct stored_tensor from = set->tensors[place];
-    const size_t rows = parts->transposed ? 2 : 1;
-    struct text name;
+    return text_ends(t->name, "_blocks");
+}
 
-    if (from.rank != 3 || from.shape[0] != parts->experts || from.shape[1] == 0 ||
-        from.shape[2] == 0 || from.shape[rows] % count != 0)
+static const char *byte_at(const struct stored_tensor *t, size_t at)
+{
+    return t->data ? (const char *)t->data + at : NULL;
+}
+
+static size_t *new_shape(struct safetensors *set, size_t rows, size_t cols,
+                         struct stored_tensor *part)
+{
+    size_t *shape = arena_array(set->arena, 2, sizeof(*shape));
+
+    shape[0] = rows;
+    shape[1] = cols;
+    part->shape = shape;
+    return shape;
+}
+
+/* Fill in matrix `index` of a tensor that holds `each` for each expert. */
+static void set_matrix(struct safetensors *set, const struct whole *w, size_t index,
+                       struct stored_tensor *part)
+{
+    const struct stored_tensor *from = &w->from;
+    const bool turned = w->parts->transposed;
+    const size_t all_rows = from->shape[turned ? 2 : 1];
+    const size_t cols = from->shape[turned ? 1 : 2];
+    const size_t item = from->bytes / (from->shape[0] * all_rows * cols);
+    const size_t rows = all_rows / w->each, apart = w->parts->interleaved ? 1 : rows;
+
+    new_shape(set, rows, cols, part);
+    part->rank = 2;
+    part->bytes = rows * cols * item;
+    part->data = byte_at(from, (index / w->each * all_rows * cols +
+                                index % w->each * apart * (turned ? 1 : cols)) *
+                                   item);
+    part->pitch = turned ? all_rows : 0;
+    part->step = w->parts->interleaved ? w->each : 1;
+}
+
+/* The same of biases, which are like columns of matrices. */
+static void set_bias(struct safetensors *set, const struct whole *w, size_t index,
+                     struct stored_tensor *part)
+{
+    const struct stored_tensor *from = &w->from;
+    const size_t all = from->shape[1], count = all / w->each;
+    const size_t item = from->bytes / (from->shape[0] * all);
+    const size_t apart = w->parts->interleaved ? 1 : count;
+
+    new_shape(set, count, 1, part);
+    part->rank = 1;
+    part->bytes = count * item;
+    part->data = byte_at(from, (index / w->each * all + index % w->each * apart) * item);
+    part->pitch = all;
+    part->step = w->parts->interleaved ? w->each : 1;
+}
+
+/* The same of matrices in MXFP4, whose blocks are along the rows. */
+static void set_packed(struct safetensors *set, const struct whole *w, size_t index,
+                       struct stored_tensor *part)
+{
+    const struct stored_tensor *from = &w->from;
+    const size_t all_rows = from->shape[1], blocks = from->shape[2];
+    const size_t rows = all_rows / w->each, apart = w->parts->interleaved ? 1 : rows;
+    const size_t at = (index / w->each * all_rows + index % w->each * apart) * blocks;
+
+    new_shape(set, rows, blocks * MXFP4_BLOCK, part);
+    part->rank = 2;
+    part->format = FORMAT_BF16;
+    part->dtype = "BF16";
+    part->bytes = rows * blocks * MXFP4_BLOCK * sizeof(uint16_t);
+    part->data = byte_at(from, at * MXFP4_BYTES);
+    part->scales = byte_at(w->scales, at);
+    part->step = w->parts->interleaved ? w->each : 1;
+    part->packed = true;
+}
+
+static void set_part(struct safetensors *set, const struct whole *w, size_t index,
+                     struct stored_tensor *part)
+{
+    *part = w->from;
+    if (is_blocks(&w->from))
+        set_packed(set, w, index, part);
+    else if (is_bias(&w->from))
+        set_bias(set, w, index, part);
+    else
+        set_matrix(set, w, index, part);
+}
+
+/* Return the scales that belong to blocks: (experts, rows, blocks) of U8. */
+static struct stored_tensor *find_scales(const struct safetensors *set,
+                                         const struct stored_tensor *blocks)
+{
+    static const char ends[] = "_scales";
+    const size_t stem = strlen(blocks->name) - strlen("_blocks");
+
+    for (size_t i = 0; i < set->count; i++) {
+        struct stored_tensor *t = &set->tensors[i];
+
+        if (t->name && strncmp(t->name, blocks->name, stem) == 0 &&
+            strcmp(t->name + stem, ends) == 0)
+            return t;
+    }
+    return NULL;
+}
+
+static bool check_packed(const struct whole *w, struct error *err)
+{
+    const struct stored_tensor *from = &w->from, *scales = w->scales;
+
+    if (!scales)
+        return error_set(err, ERROR_DATA, "%s: the scales of %s are missing", from->file,
+                         from->name);
+    return (strcmp(from->dtype, "U8") == 0 && strcmp(scales->dtype, "U8") == 0 &&
+            scales->rank == 3 && from->shape[3] == MXFP4_BYTES &&
+            memcmp(scales->shape, from->shape, 3 * sizeof(*scales->shape)) == 0) ||
+           error_set(err, ERROR_DATA,
+                     "%s: %s and its scales are not blocks of %d elements in MXFP4",
+                     from->file, from->name, MXFP4_BLOCK);
+}
+
+static bool check(const struct whole *w, struct error *err)
+{
+    const struct stored_tensor *from = &w->from;
+    const bool turned = w->parts->transposed && !is_blocks(from) && !is_bias(from);
+    const size_t rows = turned ? 2 : 1;
+    const size_t rank = is_blocks(from) ? 4 : is_bias(from) ? 2 : 3;
+    bool ok = from->rank == rank && from->bytes > 0 &&
+              from->shape[0] == w->parts->experts && from->shape[rows] % w->each == 0;
+
+    if (!ok)
         return error_set(err, ERROR_DATA,
                          "%s: %s has another shape, config.json requires [%zu, %s%zu%s]",
-                         from.file, from.name, parts->experts,
-                         parts->transposed ? ".., a multiple of " : "a multiple of ",
-                         count, parts->transposed ? "" : ", ..");
+                         from->file, from->name, w->parts->experts,
+                         turned ? ".., a multiple of " : "a multiple of ", w->each,
+                         turned || rank == 2 ? ""
+                         : rank == 4         ? ", .., 16"
+                                             : ", ..");
+    return !is_blocks(from) || check_packed(w, err);
+}
+
+/* Replace a tensor by its matrices, of which there are `each` for each expert. */
+static bool split(struct safetensors *set, size_t place, size_t each,
+                  const struct safetensors_parts *parts, struct error *err)
+{
+    struct whole w = { .from = set->tensors[place], .parts = parts, .each = each };
+    struct stored_tensor *found = is_blocks(&w.from) ? find_scales(set, &w.from) : NULL;
+    struct stored_tensor scales;
+    struct text name;
+
+    w.scales = found;
+    if (!check(&w, err))
+        return false;
+    if (found) { /* it is no tensor of its own any more */
+        scales = *found;
+        w.scales = &scales;
+        found->name = NULL;
+    }
     text_init(&name, 0);
-    for (size_t i = 0; i < parts->experts * count; i++) {
+    for (size_t i = 0; i < parts->experts * each; i++) {
         struct stored_tensor *to = i == 0 ? &set->tensors[place] : safetensors_add(set);
 
-        set_part(set, &from, i, count, parts->transposed, to);
+        set_part(set, &w, i, to);
         text_reset(&name);
-        parts->name(parts->context, from.name, i, &name);
+        parts->name(parts->context, w.from.name, i, &name);
         to->name = arena_strdup(set->arena, name.data);
     }
     text_clear(&name);
     return true;
+}
+
+static void drop_nameless(struct safetensors *set)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < set->count; i++)
+        if (set->tensors[i].name)
+            set->tensors[count++] = set->tensors[i];
+    set->count = count;
 }
 
 bool safetensors_split(struct safetensors *set, const struct safetensors_parts *parts,
@@ -66,7 +213,8 @@ bool safetensors_split(struct safetensors *set, const struct safetensors_parts *
 
     *split_count = 0;
     for (size_t i = 0; i < count; i++) {
-        size_t each = parts->count(parts->context, set->tensors[i].name);
+        const char *name = set->tensors[i].name;
+        size_t each = name ? parts->count(parts->context, name) : 0;
 
         if (each == 0)
             continue;
@@ -76,6 +224,7 @@ bool safetensors_split(struct safetensors *set, const struct safetensors_parts *
     }
     if (*split_count == 0)
         return true;
+    drop_nameless(set);
     free(set->sorted);
     set->sorted = NULL;
     return safetensors_sort(set, err);

@@ -91,7 +91,8 @@ bool module_in_mixer(enum module module, bool linear_attention)
 
 bool module_is_bare(enum module module)
 {
-    return module == MODULE_A_LOG || module == MODULE_DT_BIAS || module_is_buffer(module);
+    return module == MODULE_A_LOG || module == MODULE_DT_BIAS || module == MODULE_SINKS ||
+           module_is_buffer(module);
 }
 
 bool module_is_buffer(enum module module)

@@ -42,6 +42,7 @@ enum module {
     MODULE_K_NORM,
     MODULE_Q_B, /* of latent attention: from the latents to the heads */
     MODULE_KV_B,
+    MODULE_SINKS, /* of attention, one for each head; a vector without a suffix, too */
     MODULE_O,
     MODULE_OUT,   /* the same of linear attention */
     MODULE_POST1, /* norm of the attention output */
@@ -208,6 +209,14 @@ struct expert_columns {
     enum expert_storage storage;
     bool unknown_to_peft; /* which does not convert the names of their adapters */
     bool only_tensors;    /* all files have them; there are no layers that PEFT adapts */
+    /* rows of gate and up alternate in their tensor, and experts have biases, in tensors
+     * whose names end in _bias */
+    bool interleaved;
+    bool biased;
+    bool router_bias; /* the router is a linear layer with a bias */
+    /* their activation is op_clamped: defaults of swiglu_alpha and swiglu_limit; 0: it is
+     * op_swiglu */
+    double alpha, limit;
     /* mlp_only_layers and decoder_sparse_step say which blocks have one MLP instead */
     bool some_dense;
     /* moe_layers, or every interleave_moe_layer_step-th, have experts, or none has */

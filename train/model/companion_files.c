@@ -299,3 +299,17 @@ bool companion_files_edit_config(const struct template_saving *saving,
            set_member(config, "pad_token_id", json_integer(saving->pad_id), "config.json",
                       err);
 }
+
+bool companion_files_drop_quantization(struct text *config, struct error *err)
+{
+    json_t *root = json_read_loose(config->data, config->len, "config.json", 1, err);
+    bool ok = root != NULL;
+
+    if (ok) {
+        json_object_del(root, "quantization_config");
+        text_reset(config);
+        ok = json_write_pretty(root, config);
+    }
+    json_decref(root);
+    return ok;
+}

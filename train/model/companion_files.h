@@ -20,4 +20,7 @@ bool companion_files_write(const struct companion_files *files, const char *dir,
 bool companion_files_edit_config(const struct template_saving *saving,
                                  struct text *config, struct error *err);
 
+/* Remove quantization_config from the text of a config.json. */
+bool companion_files_drop_quantization(struct text *config, struct error *err);
+
 #endif

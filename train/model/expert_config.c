@@ -194,6 +194,21 @@ static void read_mixer(const struct reader *r, const struct expert_columns *row,
                   r->file, out->chosen_experts);
 }
 
+/* transformers, GptOssConfig */
+static void read_clamp(const struct reader *r, const struct expert_columns *row,
+                       struct model_config *out)
+{
+    out->clamp_alpha =
+        json_get_real(r->root, "swiglu_alpha", row->alpha, r->file, r->err);
+    out->clamp_limit =
+        json_get_real(r->root, "swiglu_limit", row->limit, r->file, r->err);
+    if (!(out->clamp_alpha > 0 && out->clamp_alpha < 1e6) ||
+        !(out->clamp_limit > 0 && out->clamp_limit < 1e6))
+        error_set(r->err, ERROR_DATA,
+                  "%s: swiglu_alpha %g and swiglu_limit %g must be numbers above 0",
+                  r->file, out->clamp_alpha, out->clamp_limit);
+}
+
 static void check(const struct reader *r, const struct model_config *c)
 {
     static const char *const off[] = { "clip_qkv", "router_jitter_noise",
@@ -274,6 +289,8 @@ void expert_config_read(const json_t *root, const char *file, struct arena *aren
         read_groups(&r, out);
     if (row->mixer_jitter > 0)
         read_mixer(&r, row, out);
+    if (row->limit > 0)
+        read_clamp(&r, row, out);
     if (json_get_bool(root, "output_router_logits", false, file, err))
         out->aux_coefficient =
             json_get_real(root, "router_aux_loss_coef", row->aux_coefficient, file, err);

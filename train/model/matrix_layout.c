@@ -33,10 +33,15 @@ struct row_order matrix_layout_order(const struct model_config *c, enum storage 
     }
 }
 
+static size_t step_of(const struct matrix_layout *s)
+{
+    return s->step > 0 ? s->step : 1;
+}
+
 /* Return the element of a transposed file that is element (i, j) of the model. */
 static size_t transposed(const struct matrix_layout *s, size_t i, size_t j)
 {
-    return j * (s->pitch > 0 ? s->pitch : s->rows) + i;
+    return j * (s->pitch > 0 ? s->pitch : s->rows) + i * step_of(s);
 }
 
 /* out[j * to] = in[j * from], in elements. */
@@ -70,7 +75,8 @@ void matrix_layout_gather(const struct matrix_layout *s, const void *file, size_
         STORED_COLUMNS) /* along the rows of the file, which may be mapped */
         for (size_t j = 0; j < s->cols; j++)
             copy_strided(out + j * s->item, s->cols,
-                         in + transposed(s, first, j) * s->item, 1, count, s->item);
+                         in + transposed(s, first, j) * s->item, step_of(s), count,
+                         s->item);
     else
         for (size_t i = 0; i < count; i++)
             memcpy(out + i * bytes, in + row_order_in_file(&s->order, first + i) * bytes,
@@ -86,8 +92,8 @@ void matrix_layout_scatter(const struct matrix_layout *s, const void *rows, size
 
     if (s->storage == STORED_COLUMNS)
         for (size_t j = 0; j < s->cols; j++)
-            copy_strided(out + transposed(s, first, j) * s->item, 1, in + j * s->item,
-                         s->cols, count, s->item);
+            copy_strided(out + transposed(s, first, j) * s->item, step_of(s),
+                         in + j * s->item, s->cols, count, s->item);
     else
         for (size_t i = 0; i < count; i++)
             memcpy(out + row_order_in_file(&s->order, first + i) * bytes, in + i * bytes,

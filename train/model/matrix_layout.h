@@ -19,8 +19,8 @@ struct matrix_layout {
     struct row_order order;
     size_t item; /* bytes per element */
     /* of a transposed matrix: elements from a column of the model to the next; 0: rows,
-     * so there are no others between them */
-    size_t pitch;
+     * so there are no others between them; and from a row to the next; 0: 1 */
+    size_t pitch, step;
 };
 
 /* Return the order of the rows of a linear layer, and of its outputs, in files. */

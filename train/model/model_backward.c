@@ -385,6 +385,7 @@ static void attention_backward(const struct pass *pass, size_t layer, struct ten
         .forward = model_attention_op(pass, layer),
     };
 
+    model_sink_backward(pass, layer, &op);
     pass->ops->attention_backward(pass->be, &op);
     if (model_config_is_latent(pass->model->config))
         model_latent_backward(pass, layer);

@@ -204,6 +204,10 @@ static void stack_experts(struct linear *list, size_t count, size_t layer, size_
         p->weight.rows *= experts;
         if (p->grad.data)
             p->grad.rows *= experts;
+        if (p->bias.data)
+            p->bias.rows = experts;
+        if (p->bias_grad.data)
+            p->bias_grad.rows = experts;
         p->quantized_count *= experts;
     }
 }
@@ -227,7 +231,7 @@ static struct linear router_of(const struct model *m, enum module module, size_t
 {
     const struct parameter *weight = model_find(m, module, PART_WEIGHT, layer);
 
-    return weight ? linear_of(weight, NULL, 0, 0)
+    return weight ? linear_of(weight, model_find(m, module, PART_BIAS, layer), 0, 0)
                   : (struct linear) { .weight.data = NULL };
 }
 
@@ -273,6 +277,7 @@ void model_make_block(const struct model *m, size_t layer, struct block *out)
         .sparse = c->sparse && c->sparse[layer],
         .router = router_of(m, MODULE_ROUTER, layer),
         .router_bias = model_find(m, MODULE_ROUTER_BIAS, PART_WEIGHT, layer),
+        .sinks = model_find(m, MODULE_SINKS, PART_WEIGHT, layer),
         .shared_router = router_of(m, MODULE_SHARED_ROUTER, layer),
         .window = windowed ? c->sliding_window : 0,
         .rotates = c->rotary > 0 && (!c->rotated || c->rotated[layer]),

@@ -555,7 +555,9 @@ static void read_all(struct reader *r, struct model_config *out)
     r->keys = row->keys;
     r->biases = &row->bias_keys;
     refuse_unsupported(r, row);
-    quantized_config_read(r->root, r->file, r->arena, &out->quantized, r->err);
+    out->mxfp4 = row->experts.biased && quantized_config_is_mxfp4(r->root);
+    if (!out->mxfp4)
+        quantized_config_read(r->root, r->file, r->arena, &out->quantized, r->err);
     read_sizes(r, out);
     read_activation(r, out);
     read_scores(r, out);
@@ -635,6 +637,8 @@ bool model_config_read(const char *dir, struct arena *arena, struct model_config
 enum format model_config_weight_format(const struct model_config *config,
                                        const struct safetensors *files)
 {
+    if (config->mxfp4)
+        return config->dtype < FORMAT_COUNT ? config->dtype : FORMAT_BF16;
     return config->quantized.enabled ? config->dtype : safetensors_format(files);
 }
 

@@ -34,6 +34,7 @@ struct model_config {
     double expert_scale;     /* factor of these weights */
     /* sparsemixer: of op_route, and of op_jitter in training */
     double router_jitter, input_jitter;
+    double clamp_alpha, clamp_limit; /* of op_clamped; 0: the activation is another */
     /* groups of experts, and those of which they are chosen for a row; 0: no groups */
     size_t expert_groups, expert_groups_kept;
     double aux_coefficient; /* of the load balancing loss; 0: there is none */
@@ -82,6 +83,8 @@ struct model_config {
     enum format dtype;
     /* whether the files have linear layers of blocks in 4 bits */
     struct quantized_config quantized;
+    bool
+        mxfp4; /* the files have the matrices of experts in MXFP4; they are loaded as bf16 */
     int64_t bos_token_id; /* -1: none */
     int64_t padding;      /* token whose embedding gets no gradient; -1: none */
     int64_t eos_token_ids[8];

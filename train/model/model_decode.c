@@ -21,6 +21,7 @@ static void cache_rows(const struct pass *pass, enum buffer buffer, size_t layer
 static void run_decode(const struct pass *pass, size_t layer,
                        const struct op_attention *a)
 {
+    const struct parameter *sinks = pass->model->blocks[layer].sinks;
     const struct op_decode op = {
         .out = a->out,
         .q = a->q,
@@ -37,6 +38,7 @@ static void run_decode(const struct pass *pass, size_t layer,
         .window = a->window,
         .scale = a->scale,
         .softcap = a->softcap,
+        .sinks = sinks ? pass_bias(pass, sinks->weight).data : NULL,
     };
 
     pass->ops->decode(pass->be, &op);
@@ -45,16 +47,38 @@ static void run_decode(const struct pass *pass, size_t layer,
 void model_run_attention(const struct pass *pass, size_t layer)
 {
     const struct op_attention attention = model_attention_op(pass, layer);
+    const struct parameter *sinks = pass->model->blocks[layer].sinks;
 
     if (pass->decoding) {
         run_decode(pass, layer, &attention);
         return;
     }
     pass->ops->attention(pass->be, &attention);
+    if (sinks)
+        pass->ops->sink(pass->be,
+                        &(struct op_sink) { .out = attention.out,
+                                            .lse = attention.lse,
+                                            .sinks = pass_bias(pass, sinks->weight),
+                                            .heads = attention.heads });
     if (!pass->prefill)
         return;
     cache_rows(pass, BUFFER_KEYS, layer, attention.k);
     cache_rows(pass, BUFFER_VALUES, layer, attention.v);
+}
+
+void model_sink_backward(const struct pass *pass, size_t layer,
+                         const struct op_attention_backward *op)
+{
+    const struct parameter *sinks = pass->model->blocks[layer].sinks;
+
+    if (sinks && sinks->grad.data)
+        pass->ops->sink_backward(pass->be, &(struct op_sink_backward) {
+                                               .dsinks = sinks->grad,
+                                               .dout = op->dout,
+                                               .out = op->forward.out,
+                                               .lse = op->forward.lse,
+                                               .sinks = pass_bias(pass, sinks->weight),
+                                               .heads = op->forward.heads });
 }
 
 size_t model_slots(const struct model *model)

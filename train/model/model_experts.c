@@ -117,11 +117,21 @@ static struct tensor expert_columns(const struct pass *pass, size_t layer, size_
 
 static void activate(const struct pass *pass, size_t layer, struct tensor act)
 {
-    pass->ops->swiglu(pass->be,
-                      &(struct op_swiglu) { .out = act,
-                                            .gate = expert_columns(pass, layer, 0),
-                                            .up = expert_columns(pass, layer, 1),
-                                            .kind = pass->model->config->activation });
+    const struct model_config *c = pass->model->config;
+    struct tensor gate = expert_columns(pass, layer, 0),
+                  up = expert_columns(pass, layer, 1);
+
+    if (c->clamp_limit > 0)
+        pass->ops->clamped(pass->be,
+                           &(struct op_clamped) { .out = act,
+                                                  .gate = gate,
+                                                  .up = up,
+                                                  .alpha = (float)c->clamp_alpha,
+                                                  .limit = (float)c->clamp_limit });
+    else
+        pass->ops->swiglu(
+            pass->be, &(struct op_swiglu) {
+                          .out = act, .gate = gate, .up = up, .kind = c->activation });
 }
 
 static bool scales_inputs(const struct pass *pass)
@@ -329,26 +339,46 @@ static bool shared_backward(const struct pass *pass, size_t layer, struct tensor
     return dh.data != NULL;
 }
 
+/* From dact to the gradients of gate and up, over them; the activation overwrites dact. */
+static void activate_backward(const struct pass *pass, size_t layer, struct tensor dact)
+{
+    const struct model_config *c = pass->model->config;
+    struct tensor gate = expert_columns(pass, layer, 0),
+                  up = expert_columns(pass, layer, 1);
+
+    if (c->clamp_limit > 0)
+        pass->ops->clamped_backward(
+            pass->be, &(struct op_clamped_backward) { .dgate = gate,
+                                                      .dup = up,
+                                                      .out = dact,
+                                                      .dout = dact,
+                                                      .gate = gate,
+                                                      .up = up,
+                                                      .alpha = (float)c->clamp_alpha,
+                                                      .limit = (float)c->clamp_limit });
+    else
+        pass->ops->swiglu_backward(
+            pass->be, &(struct op_swiglu_backward) { .dgate = gate,
+                                                     .dup = up,
+                                                     .out = dact,
+                                                     .dout = dact,
+                                                     .gate = gate,
+                                                     .up = up,
+                                                     .kind = c->activation });
+}
+
 /* From dpairs, the gradient of their outputs, to that of their inputs, which overwrites it,
  * if `reads`. */
 static void pairs_backward(const struct pass *pass, size_t layer, struct tensor h,
                            struct tensor dpairs, bool reads)
 {
     const struct block *b = &pass->model->blocks[layer];
-    struct tensor gate = expert_columns(pass, layer, 0), act,
-                  up = expert_columns(pass, layer, 1);
+    struct tensor act;
     struct tensor dx = reads ? dpairs : (struct tensor) { 0 };
 
     act = pass_pairs(pass, BUFFER_EXPERT_ACT, 0);
     stack_backward_to_input(pass, &b->expert_down, layer, dpairs, act);
-    pass->ops->swiglu_backward(pass->be, &(struct op_swiglu_backward) {
-                                             .dgate = gate,
-                                             .dup = up,
-                                             .out = act,
-                                             .dout = act,
-                                             .gate = gate,
-                                             .up = up,
-                                             .kind = pass->model->config->activation });
+    activate_backward(pass, layer, act);
     stack_backward_to_weights(pass, &b->expert_down, act, dpairs, true);
     stack_backward(pass, &b->expert_gate_up, layer,
                    b->expert_gate_up.trained ? gather(pass, layer, h)

@@ -30,6 +30,13 @@ static void init_value_head(const struct model *m, size_t index, size_t first,
                                   1));
 }
 
+/* Return whether a vector is initialized like a matrix. */
+static bool is_normal(const struct shape_parameter *p)
+{
+    return p->module == MODULE_SINKS ||
+           (p->module == MODULE_ROUTER && p->part == PART_BIAS);
+}
+
 /* As transformers' _init_weights: matrices are normal, norms one (Gemma's zero),
  * biases and the padding token's embedding zero.  GPT-2's outputs are smaller the more
  * layers there are. */
@@ -59,7 +66,7 @@ void model_init_weights(const struct model *m, size_t index, size_t first, size_
             out[i] =
                 (float)log(0.01 + 15.99 * random_uniform(seed, RANDOM_INIT,
                                                          (uint32_t)index, first + i));
-        else if (p->rank >= 2)
+        else if (p->rank >= 2 || is_normal(p))
             out[i] = (int64_t)((first + i) / p->cols) == padding
                          ? 0
                          : (float)(range * random_normal(seed, RANDOM_INIT,

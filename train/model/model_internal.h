@@ -128,6 +128,7 @@ struct block {
     bool sparse;
     struct linear router, shared_router; /* weight absent: it has none */
     const struct parameter *router_bias; /* NULL: none */
+    const struct parameter *sinks;       /* of attention; NULL: none */
     struct linear_stack expert_gate_up, expert_down;
     size_t window;
     bool rotates; /* q and k */
@@ -418,6 +419,9 @@ void model_run_forward(const struct pass *pass);
 void model_forward_block(const struct pass *pass, size_t layer, bool recompute);
 /* Run the attention of a block over the batch or over the cache: model_decode.c. */
 void model_run_attention(const struct pass *pass, size_t layer);
+/* Add the gradient of its sinks, if they are trained. */
+void model_sink_backward(const struct pass *pass, size_t layer,
+                         const struct op_attention_backward *op);
 /* Return the operands of a block's attention. */
 struct op_attention model_attention_op(const struct pass *pass, size_t layer);
 /* model_delta.c.  Run linear attention, from BUFFER_QKV to BUFFER_ATT. */

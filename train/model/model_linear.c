@@ -34,6 +34,12 @@ static void grouped(const struct pass *pass, const struct linear *p, struct op_m
     };
 
     pass->ops->grouped_matmul(pass->be, &of_groups);
+    if (op.bias.data)
+        pass->ops->group_bias(pass->be,
+                              &(struct op_group_bias) { .out = op.out,
+                                                        .bias = op.bias,
+                                                        .starts = of_groups.starts,
+                                                        .groups = p->experts });
 }
 
 static void multiply(const struct pass *pass, const struct linear *p,
@@ -140,7 +146,15 @@ void linear_weight_gradient(const struct pass *pass, const struct linear *p,
                                        .round_b = p->fp8 ? FORMAT_FP8_E4M3 : FORMAT_FP32,
                                        .rounded_a = rounded,
                                        .rounded_b = pass_rounded_input(pass, p, true) });
-    if (p->bias_grad.data)
+    if (p->bias_grad.data && p->experts > 0)
+        pass->ops->group_bias_backward(
+            pass->be,
+            &(struct op_group_bias_backward) {
+                .dbias = p->bias_grad,
+                .dout = dy,
+                .starts = pass_buffer(pass, BUFFER_EXPERT_STARTS, p->layer).data,
+                .groups = p->experts });
+    else if (p->bias_grad.data)
         pass->ops->sum_rows(pass->be,
                             &(struct op_sum_rows) { .out = p->bias_grad, .x = dy });
 }

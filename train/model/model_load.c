@@ -9,6 +9,7 @@
 
 #include "base/size.h"
 #include "base/text.h"
+#include "precision/mxfp4.h"
 #include "precision/nf4.h"
 #include "train/model/model_dora.h"
 #include "train/model/model_growth.h"
@@ -63,6 +64,7 @@ static struct matrix_layout layout_of_stored(const struct model *model,
     if (t->pitch > 0) {
         layout.storage = STORED_COLUMNS;
         layout.pitch = t->pitch;
+        layout.step = t->step;
     }
     return layout;
 }
@@ -126,12 +128,30 @@ bool model_read_stored(const struct stored_tensor *t, size_t first, size_t count
     return true;
 }
 
+/* Decode rows in MXFP4. */
+static void read_packed(const struct stored_tensor *t, const struct model_rows *rows)
+{
+    size_t blocks = t->shape[1] / MXFP4_BLOCK;
+
+    for (size_t i = 0; i < rows->count; i++) {
+        size_t at = (rows->first + i) * t->step * blocks;
+
+        mxfp4_read((const uint8_t *)t->data + at * MXFP4_BYTES,
+                   (const uint8_t *)t->scales + at, blocks,
+                   rows->values + i * t->shape[1]);
+    }
+}
+
 bool model_read_rows(const struct matrix_layout *layout, const struct stored_tensor *t,
                      const struct model_rows *rows, struct error *err)
 {
     size_t count = rows->count * layout->cols;
     void *packed;
 
+    if (t->packed) {
+        read_packed(t, rows);
+        return true;
+    }
     if (layout->storage == STORED_ROWS)
         return model_read_stored(t, rows->first * layout->cols, count, rows->values, err);
     packed = malloc(count * layout->item);
@@ -303,7 +323,7 @@ static bool upload_stored(const struct model_loader *l, const struct stored_tens
     bool rounds = is_frozen(l->model, p) && frozen != t->format &&
                   (frozen == FORMAT_FP16 || frozen == FORMAT_BF16);
 
-    if (p->stored != STORED_ROWS || t->pitch > 0)
+    if (p->stored != STORED_ROWS || t->pitch > 0 || t->packed)
         return false;
     if (!rounds && t->format == p->weight.format) {
         if (p->sharded)

@@ -102,7 +102,7 @@ struct tensor pass_bias(const struct pass *pass, struct tensor bias)
     if (!bias.data || bias.format == FORMAT_FP32)
         return bias;
     scratch = pass_buffer(pass, BUFFER_BIAS, 0);
-    scratch = tensor_of(scratch.data, FORMAT_FP32, 1, bias.cols);
+    scratch = tensor_of(scratch.data, FORMAT_FP32, bias.rows, bias.cols);
     pass->ops->convert(pass->be, &(struct op_convert) { .out = scratch, .x = bias });
     return scratch;
 }

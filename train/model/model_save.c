@@ -63,7 +63,8 @@ static bool write_config(const struct model *m, const char *dir, enum format for
 
     text_init(&text, 0);
     text_add(&text, c->text, c->text_len);
-    ok = (config_dtype == format || set_dtype(&text, format, err)) &&
+    ok = (!c->mxfp4 || companion_files_drop_quantization(&text, err)) &&
+         (config_dtype == format || set_dtype(&text, format, err)) &&
          companion_files_edit_config(m->saving, &text, err) &&
          score_head_edit_config(c, &text, err) &&
          write_text(dir, "config.json", text.data, text.len, err);
@@ -98,7 +99,9 @@ static struct matrix_layout layout_in_files(const struct model *m, size_t index,
     if (m->expert_files.transposed &&
         module_is_of_experts(m->shapes.parameters[index].module)) {
         layout.storage = STORED_COLUMNS;
-        layout.pitch = matrices_of(m, index) * p->rows;
+        layout.pitch = matrices_of(m, index) * layout.rows;
+        layout.step =
+            m->config->architecture->experts.interleaved ? matrices_of(m, index) : 1;
     }
     return layout;
 }
@@ -346,14 +349,16 @@ static bool read_fused(const void *context, size_t index, void *to, struct error
     const struct fused *f = context;
     const struct parameter *p = &f->model->parameters[f->first];
     const size_t each = matrices_of(f->model, f->first);
+    const size_t apart =
+        f->model->config->architecture->experts.interleaved ? 1 : p->rows;
     size_t item = format_info(f->one.format)->bytes;
 
     (void)index;
     for (size_t i = 0; i < f->count; i++) {
         size_t at = i * p->rows * p->cols;
 
-        if (f->model->expert_files.transposed) /* the rows of an expert's are adjacent */
-            at = i / each * each * p->rows * p->cols + i % each * p->rows;
+        if (f->model->expert_files.transposed) /* rows are adjacent, or alternate */
+            at = i / each * each * p->rows * p->cols + i % each * apart;
         if (!f->one.read(f->one.context, f->first + i, (char *)to + at * item, err))
             return false;
     }
@@ -383,14 +388,17 @@ static void fuse(const struct model *m, size_t count, struct tensor_source *sour
 
     *f = (struct fused) { m, source->index, count, *source };
     source->name =
-        arena_printf(arena, "%s%zu.%s", a->blocks, p->layer,
+        arena_printf(arena, "%s%zu.%s%s", a->blocks, p->layer,
                      p->module == MODULE_EXPERT_GATE ? a->experts.gate_up_tensor
-                                                     : a->experts.down_tensor);
-    source->rank = 3;
+                                                     : a->experts.down_tensor,
+                     p->part == PART_BIAS ? "_bias" : "");
+    source->rank = p->part == PART_BIAS ? 2 : 3;
     source->shape[0] = m->config->experts;
     source->shape[m->expert_files.transposed ? 2 : 1] =
         p->rows * (count / m->config->experts);
     source->shape[m->expert_files.transposed ? 1 : 2] = p->cols;
+    if (p->part == PART_BIAS)
+        source->shape[1] = p->cols * (count / m->config->experts);
     source->read = read_fused;
     source->context = f;
 }

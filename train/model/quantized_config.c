@@ -281,3 +281,11 @@ bool quantized_config_skips(const struct quantized_config *config, const char *w
     }
     return !is_listed(config, weight);
 }
+
+bool quantized_config_is_mxfp4(const json_t *root)
+{
+    const json_t *from = json_object_get(root, "quantization_config");
+    const char *method = json_string_value(json_object_get(from, "quant_method"));
+
+    return method && strcmp(method, "mxfp4") == 0;
+}

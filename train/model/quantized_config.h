@@ -32,6 +32,9 @@ struct quantized_config {
     size_t only_count;
 };
 
+/* Return whether experts are in MXFP4 (precision/mxfp4.h), as gpt-oss was published. */
+bool quantized_config_is_mxfp4(const json_t *root);
+
 /* Parse the root of a config.json; without a quantization_config, `out` is off.  `file`
  * is used in errors; names are copied to the arena.  ERROR_DATA names the key and the
  * remedy. */

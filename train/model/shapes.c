@@ -83,6 +83,16 @@ size_t shapes_gate_up_columns(const struct model_config *c, size_t size)
     return (architecture_is_gated(c->architecture) ? 2 : 1) * size;
 }
 
+/* Return the elements of the biases of a stack of experts. */
+static size_t biases_of_experts(struct shapes_builder *m)
+{
+    size_t widest = max(2 * m->config->expert_size, m->config->hidden_size);
+
+    return m->config->architecture->experts.biased
+               ? shapes_times(m, m->config->experts, widest)
+               : 0;
+}
+
 static void dims_experts(struct shapes_builder *m, const struct model_config *c)
 {
     const char *const *has = c->architecture->paths;
@@ -117,6 +127,7 @@ static void dims_mixers(struct shapes_builder *m, const struct model_config *c)
     d[DIM_Q_GATE] = (c->architecture->gated_attention ? 2 : 1) * d[DIM_Q];
     d[DIM_QKV] = d[DIM_Q_GATE] + 2 * d[DIM_KV];
     d[DIM_ATT] = d[DIM_Q];
+    d[DIM_SINKS] = c->heads;
     d[DIM_GATED] = c->architecture->gated_attention ? d[DIM_Q] : 0;
     if (!c->linear)
         return;
@@ -318,8 +329,10 @@ static void dims_convert(struct shapes_builder *m, enum format frozen)
         ((any_frozen && frozen != FORMAT_FP32) || s->trainable != FORMAT_FP32))
         d[DIM_WEIGHT] = max(widest_of_blocks(m), shapes_times(m, d[DIM_V], d[DIM_C]));
     if (s->trainable != FORMAT_FP32)
-        d[DIM_BIAS] = max(max(d[DIM_QKV], shapes_gate_up_columns(m->config, d[DIM_MLP])),
-                          m->config->head_bias ? d[DIM_V] : d[DIM_C]);
+        d[DIM_BIAS] =
+            max(max(max(d[DIM_QKV], shapes_gate_up_columns(m->config, d[DIM_MLP])),
+                    m->config->head_bias ? d[DIM_V] : d[DIM_C]),
+                biases_of_experts(m));
 }
 
 static size_t min(size_t a, size_t b)

@@ -43,6 +43,7 @@ enum dim {
     DIM_QKV,
     DIM_QK,     /* q and k in a separate buffer; 0: no separate buffer */
     DIM_K,      /* key heads, if QK exists; 1 if one norm is of all */
+    DIM_SINKS,  /* query heads, if attention has sinks */
     DIM_HEADS,  /* query heads, if QK exists; 1 if one norm is of all */
     DIM_Q_NORM, /* columns of a norm of q, and of one of k */
     DIM_K_NORM,

@@ -83,12 +83,14 @@ static bool has_bias(const struct model_config *c, enum module module)
     case STACK_KV_B:
     case STACK_EXPERT_GATE_UP:
     case STACK_EXPERT_DOWN:
-        return false;
+        return c->architecture->experts.biased;
     case STACKS:
         break;
     }
     if (module == MODULE_HEAD)
         return c->head_bias;
+    if (module == MODULE_ROUTER)
+        return c->architecture->experts.router_bias;
     return norm_has_bias(c->architecture->norm) &&
            shapes_module_dims[module].rows == DIM_ONE;
 }
@@ -313,8 +315,8 @@ static void add_parameter(struct shapes_builder *m, const struct module_place *a
                    !weights_skip_quantization(m->config, p->name);
     /* like transformers' get_decay_parameter_names: not if a name has "norm" or "bias",
      * which magnitudes have not */
-    p->decays = p->trainable &&
-                (p->rank >= 2 || module == MODULE_A_LOG || part == PART_LORA_MAGNITUDE);
+    p->decays = p->trainable && (p->rank >= 2 || module == MODULE_A_LOG ||
+                                 module == MODULE_SINKS || part == PART_LORA_MAGNITUDE);
     /* LoRA+: B matrices and vectors; LLaMA-Factory's _create_loraplus_optimizer */
     p->lr_factor = lr_ratio > 0 && (part == PART_LORA_B || p->rank == 1) ? lr_ratio : 1;
     p->gathered = shapes_is_gathered(m, p);
@@ -480,7 +482,7 @@ void shapes_add_parameters(struct shapes_builder *m)
         arena_array(m->arena,
                     shapes_groups_before.count + shapes_groups_after.count +
                         m->config->layers *
-                            (3 * shapes_groups_of_block.count + 9 * m->config->experts),
+                            (3 * shapes_groups_of_block.count + 12 * m->config->experts),
                     sizeof(*s->parameters));
     add_groups(m, &shapes_groups_before, 0);
     for (size_t l = 0; l < m->config->layers; l++)

@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "base/size.h"
 #include "base/text.h"
 #include "train/model/shapes.h"
 
@@ -164,9 +165,17 @@ static enum module first_of(const struct model_config *config, const char *name)
     } tensors[] = { { row->gate_up_tensor, MODULE_EXPERT_GATE },
                     { row->down_tensor, MODULE_EXPERT_DOWN } };
 
-    for (size_t i = 0; i < 2; i++)
-        if (tensors[i].end && text_ends(name, tensors[i].end))
-            return tensors[i].first;
+    static const char *const forms[] = { "", "_bias", "_blocks" };
+    const size_t count = row->biased ? TS_COUNT(forms) : 1;
+
+    for (size_t i = 0; i < 2 * count; i++) {
+        const char *end = tensors[i % 2].end, *form = forms[i / 2];
+        size_t len = strlen(name), form_len = strlen(form);
+
+        if (end && text_ends(name, form) && len >= form_len + strlen(end) &&
+            memcmp(name + len - form_len - strlen(end), end, strlen(end)) == 0)
+            return tensors[i % 2].first;
+    }
     return MODULES;
 }
 
@@ -186,10 +195,13 @@ static void add_matrix_name(const void *context, const char *tensor, size_t inde
     bool both = first == MODULE_EXPERT_GATE;
     const char *end = both ? a->experts.gate_up_tensor : a->experts.down_tensor;
     const char *path = a->paths[both ? first + index % 2 : first];
-    const char *star = strchr(path, '*');
+    const char *star = strchr(path, '*'), *at = tensor, *next;
 
-    text_addf(out, "%.*s%.*s%zu%s.weight", (int)(strlen(tensor) - strlen(end)), tensor,
-              (int)(star - path), path, both ? index / 2 : index, star + 1);
+    while ((next = strstr(at + 1, end)))
+        at = next;
+    text_addf(out, "%.*s%.*s%zu%s%s", (int)(at - tensor), tensor, (int)(star - path),
+              path, both ? index / 2 : index, star + 1,
+              text_ends(tensor, "_bias") ? ".bias" : ".weight");
 }
 
 /* Return whether the matrices of such a tensor are [in][out], which one of the two tensors
@@ -215,11 +227,14 @@ static bool is_transposed(const struct safetensors *files,
 bool weights_split_experts(struct safetensors *files, const struct model_config *config,
                            struct expert_files *found, struct error *err)
 {
-    const struct safetensors_parts parts = { .experts = config->experts,
-                                             .transposed = is_transposed(files, config),
-                                             .count = matrices_of,
-                                             .name = add_matrix_name,
-                                             .context = config };
+    const struct safetensors_parts parts = {
+        .experts = config->experts,
+        .transposed = is_transposed(files, config),
+        .interleaved = config->architecture->experts.interleaved,
+        .count = matrices_of,
+        .name = add_matrix_name,
+        .context = config
+    };
     size_t count = 0;
     bool ok = config->experts == 0 || safetensors_split(files, &parts, &count, err);
 
@@ -236,10 +251,11 @@ static bool report_missing(const char *dir, const struct model_config *config,
 
     if (!module_is_of_experts(p->module) || !a->experts.only_tensors)
         return error_set(err, ERROR_DATA, "%s: the tensor %s is missing", dir, p->name);
-    return error_set(err, ERROR_DATA, "%s: the tensor %s%zu.%s is missing", dir,
+    return error_set(err, ERROR_DATA, "%s: the tensor %s%zu.%s%s is missing", dir,
                      a->blocks, p->layer,
                      p->module == MODULE_EXPERT_DOWN ? a->experts.down_tensor
-                                                     : a->experts.gate_up_tensor);
+                                                     : a->experts.gate_up_tensor,
+                     p->part == PART_BIAS ? "_bias" : "");
 }
 
 static bool check(const char *dir, const struct safetensors *files,

@@ -1,0 +1,351 @@
+/* tests/unit/test_mxfp4.c - a gpt-oss whose experts are in MXFP4 is the model that
+ * transformers dequantizes (tests/golden/mxfp4.py), and is saved without MXFP4. */
+#include "config.h"
+
+#define GOLDEN_FILE "tests/golden/mxfp4.json"
+#include "tests/unit/unit_architectures.h"
+
+#include <sys/stat.h>
+
+#include "precision/mxfp4.h"
+#include "train/model/weights.h"
+
+static unsigned char *unhex(const json_t *text, size_t *count)
+{
+    const char *hex = json_string_value(text);
+    unsigned char *out;
+
+    *count = strlen(hex) / 2;
+    out = memory_alloc(*count);
+    for (size_t i = 0; i < *count; i++) {
+        unsigned byte;
+
+        assert_int_equal(sscanf(hex + 2 * i, "%2x", &byte), 1);
+        out[i] = (unsigned char)byte;
+    }
+    return out;
+}
+
+static void test_mxfp4_values_are_those_of_every_scale(void **state)
+{
+    const json_t *from = json_object_get(golden, "scales");
+    size_t bytes, scales, wanted;
+    unsigned char *code = unhex(json_object_get(from, "blocks"), &bytes);
+    unsigned char *scale = unhex(json_object_get(from, "scales"), &scales);
+    unsigned char *values = unhex(json_object_get(from, "values"), &wanted);
+    float *out = memory_alloc(scales * MXFP4_BLOCK * sizeof(*out));
+    uint16_t *rounded = memory_alloc(scales * MXFP4_BLOCK * sizeof(*rounded));
+
+    (void)state;
+    assert_int_equal(scales, 255);
+    assert_int_equal(bytes, scales * MXFP4_BYTES);
+    assert_int_equal(wanted, scales * MXFP4_BLOCK * sizeof(*rounded));
+    mxfp4_read(code, scale, scales, out);
+    format_convert(rounded, FORMAT_BF16, out, FORMAT_FP32, scales * MXFP4_BLOCK);
+    assert_memory_equal(rounded, values, wanted);
+    scale[0] = 255;
+    mxfp4_read(code, scale, 1, out);
+    for (size_t i = 0; i < MXFP4_BLOCK; i++)
+        assert_true(isnan(out[i]));
+    free(code);
+    free(scale);
+    free(values);
+    free(out);
+    free(rounded);
+}
+
+/* ---- Files ---- */
+
+static bool read_bytes(const void *context, size_t index, void *to, struct error *err)
+{
+    size_t count;
+    unsigned char *bytes = unhex(context, &count);
+
+    (void)index;
+    (void)err;
+    memcpy(to, bytes, count);
+    free(bytes);
+    return true;
+}
+
+/* Write the blocks and scales, except one. */
+static void put_bytes(const json_t *one, const char *dir, const char *file,
+                      const char *without)
+{
+    json_t *all = json_object_get(one, "bytes"), *tensor;
+    struct tensor_source sources[16];
+    char *path = path_join(dir, file);
+    struct error err = { 0 };
+    size_t count = 0;
+    const char *name;
+
+    json_object_foreach(all, name, tensor)
+    {
+        const json_t *shape = json_object_get(tensor, "shape");
+
+        if (without && strcmp(name, without) == 0)
+            continue;
+        sources[count] =
+            (struct tensor_source) { .name = name,
+                                     .dtype = "U8",
+                                     .rank = json_array_size(shape),
+                                     .read = read_bytes,
+                                     .context = json_object_get(tensor, "hex") };
+        for (size_t i = 0; i < sources[count].rank; i++)
+            sources[count].shape[i] = shape_of(shape, i);
+        count++;
+    }
+    unit_must(safetensors_write(path, sources, count, &err), &err);
+    free(path);
+}
+
+static void add_to_map(json_t *map, json_t *tensors, const char *file,
+                       const char *without)
+{
+    const char *name;
+    json_t *value;
+
+    json_object_foreach(tensors, name, value) if (!without || strcmp(name, without) != 0)
+        json_object_set_new(map, name, json_string(file));
+}
+
+/* Two files: as published, and the bytes. */
+static char *mxfp4_folder(const json_t *one, const char *without)
+{
+    static const char first[] = "model-00000-of-00001.safetensors",
+                      second[] = "model-00001-of-00001.safetensors";
+    char *dir = unit_dir_new();
+    json_t *index = json_object(), *map = json_object();
+
+    put_json(json_object_get(one, "config"), dir, "config.json");
+    put_tensors(one, dir, first, NULL);
+    put_bytes(one, dir, second, without);
+    add_to_map(map, json_object_get(one, "tensors"), first, NULL);
+    add_to_map(map, json_object_get(one, "bytes"), second, without);
+    json_object_set_new(index, "weight_map", map);
+    put_json(index, dir, "model.safetensors.index.json");
+    json_decref(index);
+    return dir;
+}
+
+static void check_logits(struct unit_model *u, const json_t *one)
+{
+    size_t vocabulary = u->config.vocab_size;
+    float *logits = memory_alloc(batch.sequences * vocabulary * sizeof(*logits));
+    struct error err = { 0 };
+
+    unit_must(model_logits(u->model, &batch, logits, &err), &err);
+    for (size_t i = 0; i < batch.sequences; i++)
+        for (size_t v = 0; v < vocabulary; v++) {
+            const json_t *row = json_array_get(json_object_get(one, "logits"), i);
+            double want = json_number_value(json_array_get(row, v));
+
+            if (!(fabs((double)logits[i * vocabulary + v] - want) <=
+                  CLOSE * (1 + fabs(want))))
+                fail_msg("logit %zu of sequence %zu is %.8g, expected %.8g", v, i,
+                         (double)logits[i * vocabulary + v], want);
+        }
+    free(logits);
+}
+
+static bool is_nested(const char *dir)
+{
+    char *path = path_join(dir, "config.json");
+    struct error err = { 0 };
+    json_t *root = json_read_file(path, (size_t)1 << 20, &err);
+    bool found;
+
+    unit_must(root != NULL, &err);
+    found = json_object_get(root, "quantization_config") != NULL;
+    json_decref(root);
+    free(path);
+    return found;
+}
+
+static void test_mxfp4_model_is_the_dequantized_one(void **state)
+{
+    const json_t *one = find_case("models", "mxfp4");
+    double loss = json_number_value(json_array_get(json_object_get(one, "losses"), 0));
+    char *dir = mxfp4_folder(one, NULL), *to = unit_dir_new();
+    struct unit_model u = open_folder(dir);
+    struct error err = { 0 };
+
+    (void)state;
+    assert_true(u.config.mxfp4 && is_nested(dir));
+    assert_false(u.config.quantized.enabled);
+    unit_must(weights_check(dir, &u.config, &err), &err);
+    start(&u);
+    check_logits(&u, one);
+    unit_assert_near("loss", unit_train(&u, &batch), loss, 2e-6);
+    unit_must(model_save(u.model, to, &err), &err);
+    unit_model_stop(&u);
+    assert_false(is_nested(to));
+    u = open_folder(to);
+    assert_false(u.config.mxfp4);
+    start(&u);
+    check_logits(&u, one);
+    unit_model_stop(&u);
+    unit_dir_free(dir);
+    unit_dir_free(to);
+}
+
+/* The merged model has the format of the values, not that of the codes. */
+static void test_mxfp4_base_of_an_adapter_is_exported_in_bf16(void **state)
+{
+    const json_t *one = find_case("models", "mxfp4");
+    char *dir = mxfp4_folder(one, NULL), *to = unit_dir_new();
+    struct unit_model u = open_folder(dir);
+    const struct stored_tensor *t;
+    struct safetensors *set;
+    struct error err = { 0 };
+    char *path;
+
+    (void)state;
+    u.plan.method = METHOD_LORA;
+    u.plan.lora_target = "all";
+    u.plan.lora_rank = 2;
+    u.plan.lora_alpha = 4;
+    u.plan.export_dir = to;
+    start(&u);
+    check_logits(&u, one);
+    path = path_join(to, "out");
+    assert_int_equal(mkdir(path, 0700), 0);
+    unit_must(model_export(u.model, path, &err), &err);
+    unit_model_stop(&u);
+    set = safetensors_open(path, "model", false, &err);
+    unit_must(set != NULL, &err);
+    t = safetensors_find(set, "model.layers.0.mlp.experts.gate_up_proj");
+    assert_true(t && t->rank == 3 && t->format == FORMAT_BF16);
+    assert_int_equal(t->shape[1], 64);
+    assert_int_equal(t->shape[2], 64);
+    t = safetensors_find(set, "model.layers.1.mlp.experts.gate_up_proj_bias");
+    assert_true(t && t->rank == 2 && t->shape[1] == 64);
+    safetensors_close(set);
+    free(path);
+    unit_dir_free(dir);
+    unit_dir_free(to);
+}
+
+static void test_mxfp4_without_scales_is_rejected(void **state)
+{
+    const json_t *one = find_case("models", "mxfp4");
+    char *dir = mxfp4_folder(one, "model.layers.1.mlp.experts.down_proj_scales");
+    struct unit_model u = open_folder(dir);
+    struct error err = { 0 };
+
+    (void)state;
+    assert_false(weights_check(dir, &u.config, &err));
+    assert_non_null(
+        strstr(err.text,
+               "the scales of model.layers.1.mlp.experts.down_proj_blocks are missing"));
+    unit_dir_free(dir);
+    arena_free(u.arena);
+}
+
+static size_t two_of(const void *context, const char *name)
+{
+    (void)context;
+    return text_ends(name, "_blocks") ? 2 : 0;
+}
+
+static void number(const void *context, const char *tensor, size_t index,
+                   struct text *out)
+{
+    (void)context;
+    text_addf(out, "%s.%zu", tensor, index);
+}
+
+static bool read_zeros(const void *context, size_t index, void *to, struct error *err)
+{
+    (void)index;
+    (void)err;
+    memset(to, 0, *(const size_t *)context);
+    return true;
+}
+
+/* A set of one tensor of blocks and one of scales, of these shapes, which holds the
+ * matrices of two experts. */
+static bool splits(size_t rank, const size_t shape[4], const char *dtype,
+                   const size_t scales[3], struct error *err)
+{
+    const struct safetensors_parts parts = {
+        .experts = 2, .interleaved = true, .count = two_of, .name = number
+    };
+    size_t bytes[2] = { safetensors_dtype_bytes(dtype), 1 }, count;
+    struct tensor_source sources[] = {
+        { .name = "a_blocks",
+          .dtype = dtype,
+          .rank = rank,
+          .read = read_zeros,
+          .context = &bytes[0] },
+        { .name = "a_scales",
+          .dtype = "U8",
+          .rank = 3,
+          .read = read_zeros,
+          .context = &bytes[1] },
+    };
+    char *dir = unit_dir_new(), *path = path_join(dir, "model.safetensors");
+    struct safetensors *set;
+    bool ok;
+
+    memcpy(sources[0].shape, shape, rank * sizeof(*shape));
+    memcpy(sources[1].shape, scales, 3 * sizeof(*scales));
+    for (size_t i = 0; i < rank; i++)
+        bytes[0] *= shape[i];
+    for (size_t i = 0; i < 3; i++)
+        bytes[1] *= scales[i];
+    unit_must(safetensors_write(path, sources, 2, err), err);
+    set = safetensors_open(dir, "model", false, err);
+    unit_must(set != NULL, err);
+    ok = safetensors_split(set, &parts, &count, err);
+    if (ok)
+        assert_int_equal(safetensors_count(set), 4);
+    safetensors_close(set);
+    free(path);
+    unit_dir_free(dir);
+    return ok;
+}
+
+static void test_mxfp4_of_another_shape_is_rejected(void **state)
+{
+    static const struct {
+        size_t rank, shape[4];
+        const char *dtype;
+        size_t scales[3];
+    } cases[] = {
+        { 4, { 2, 6, 3, 15 }, "U8", { 2, 6, 3 } },
+        { 4, { 2, 6, 3, 16 }, "I8", { 2, 6, 3 } },
+        { 4, { 2, 6, 3, 16 }, "U8", { 2, 6, 2 } },
+        { 4, { 2, 6, 3, 16 }, "U8", { 2, 3, 6 } },
+        { 4, { 2, 6, 3, 16 }, "U8", { 1, 6, 3 } },
+        { 4, { 3, 6, 3, 16 }, "U8", { 3, 6, 3 } },
+        { 4, { 2, 5, 3, 16 }, "U8", { 2, 5, 3 } },
+        { 4, { 2, 6, 0, 16 }, "U8", { 2, 6, 0 } },
+        { 3, { 2, 6, 48 }, "U8", { 2, 6, 3 } },
+    };
+    static const size_t good[4] = { 2, 6, 3, 16 };
+    struct error err = { 0 };
+
+    (void)state;
+    unit_must(splits(4, good, "U8", good, &err), &err);
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct error why = { 0 };
+
+        assert_false(
+            splits(cases[i].rank, cases[i].shape, cases[i].dtype, cases[i].scales, &why));
+        assert_int_equal(why.code, ERROR_DATA);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mxfp4_values_are_those_of_every_scale),
+        cmocka_unit_test(test_mxfp4_model_is_the_dequantized_one),
+        cmocka_unit_test(test_mxfp4_base_of_an_adapter_is_exported_in_bf16),
+        cmocka_unit_test(test_mxfp4_without_scales_is_rejected),
+        cmocka_unit_test(test_mxfp4_of_another_shape_is_rejected),
+    };
+
+    return cmocka_run_group_tests(tests, architectures_setup, architectures_teardown);
+}
