@@ -23,7 +23,8 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 import numpy
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+from transformers import (AutoModelForCausalLM, LlamaConfig, MixtralConfig, Qwen2Config,
+                          Qwen2MoeConfig)
 
 import lora
 
@@ -31,8 +32,10 @@ SIZES = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "nu
          "num_key_value_heads": 2, "vocab_size": 64, "max_position_embeddings": 64,
          "initializer_range": 0.15, "bos_token_id": 1, "eos_token_id": 2, "tie_word_embeddings": False}
 GROUPED = SIZES | {"hidden_size": 64, "num_attention_heads": 4}
+EXPERTS = SIZES | {"num_local_experts": 4, "num_experts_per_tok": 2, "router_aux_loss_coef": 0.0}
+SHARED = SIZES | {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
+                  "shared_expert_intermediate_size": 64, "router_aux_loss_coef": 0.0}
 AWQ_ORDER = [0, 2, 4, 6, 1, 3, 5, 7]
-ALL = lora.LINEAR
 
 # class, config, method, bits, group, then what config.json and files have
 RUNS = {
@@ -47,6 +50,10 @@ RUNS = {
     "gptq zero": (LlamaConfig, SIZES, "gptq", 4, 16, {"positive": True}),
     "awq": (LlamaConfig, SIZES, "awq", 4, 16, {}),
     "awq some": (Qwen2Config, GROUPED, "awq", 4, 64, {"but": ["o_proj", "layers.1.mlp"]}),
+    "awq experts": (MixtralConfig, EXPERTS, "awq", 4, 32, {
+        "but": ["gate"], "adapted": ["q_proj", "k_proj", "v_proj", "o_proj"]}),
+    "gptq experts": (Qwen2MoeConfig, SHARED, "gptq", 4, 16, {
+        "desc_act": True, "adapted": ["q_proj", "o_proj"]}),
 }
 
 
@@ -170,7 +177,8 @@ def compare(site, tensors, name, run, matrix):
 # ---- Runs ----
 
 def chosen(name, how):
-    if not name.startswith("model.layers.") or not name.endswith("_proj.weight"):
+    if not name.startswith("model.layers.") or not name.endswith(
+            ("_proj.weight", ".w1.weight", ".w2.weight", ".w3.weight")):
         return False
     path = name[:-len(".weight")]
     only = [end for step in how.get("only", []) for end in step]
@@ -194,8 +202,11 @@ def config_of(method, bits, group, how):
 def run(site, seed, kind, sizes, method, bits, group, how):
     torch.manual_seed(seed)
     dtype = how.get("dtype", "float16")
-    model = (LlamaForCausalLM if kind is LlamaConfig else Qwen2ForCausalLM)(kind(**sizes))
-    state, tensors, digests, wide, compared = model.state_dict(), {}, {}, {}, False
+    model = AutoModelForCausalLM.from_config(kind(**sizes), dtype=torch.float32)
+    tensors, digests, wide, compared = {}, {}, {}, False
+    with tempfile.TemporaryDirectory() as to:  # with the names of files, a matrix for each expert
+        model.save_pretrained(to)
+        state = load_file(os.path.join(to, "model.safetensors"))
     for i, (name, value) in enumerate(state.items()):
         if how.get("positive") and "o_proj" in name:
             value = value.abs()
@@ -213,9 +224,10 @@ def run(site, seed, kind, sizes, method, bits, group, how):
         wide[name] = torch.tensor(matrix)
         digests[name] = hashlib.sha256(matrix.tobytes()).hexdigest()
     with tempfile.TemporaryDirectory() as to:
-        model.load_state_dict(wide)
         model.save_pretrained(to)
-        result = lora.run(to, {"r": 4, "lora_alpha": 12})
+        save_file(wide, os.path.join(to, "model.safetensors"), {"format": "pt"})
+        adapted = {"target_modules": how["adapted"]} if "adapted" in how else {}
+        result = lora.run(to, {"r": 4, "lora_alpha": 12} | adapted)
         with open(os.path.join(to, "config.json"), encoding="utf-8") as file:
             config = json.load(file)
         config["dtype"] = dtype
