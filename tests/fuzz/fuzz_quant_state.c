@@ -10,6 +10,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "train/model/quant_state.h"
 #include "train/model/quantized_config.h"
 
@@ -43,6 +44,13 @@ static void read_config(const char *text, size_t len)
         FUZZ_HOLDS(is.enabled || is.skipped_count == 0);
         for (size_t i = 0; i < is.skipped_count; i++)
             FUZZ_HOLDS(quantized_config_skips(&is, is.skipped[i]));
+        for (size_t i = 0; i < is.only_count; i++)
+            FUZZ_HOLDS(quantized_config_skips(&is, is.only[i]) ==
+                       text_ends(is.only[i], ".weight"));
+        FUZZ_HOLDS(is.enabled || is.affine.bits == 0);
+        FUZZ_HOLDS(is.affine.bits == 0 ||
+                   (is.bits >= 2 && is.bits <= is.affine.bits && is.affine.bits <= 8));
+        FUZZ_HOLDS(is.affine.group <= INT32_MAX);
     }
     json_decref(root);
     arena_free(arena);
