@@ -193,10 +193,10 @@ static void rule_single_feedback(struct rule_context *context)
         &(struct finding) {
             .rule = "TS911",
             .severity = SEVERITY_WARNING,
-            .message = "each micro-batch has one sample, from which stage kto estimates "
-                       "the divergence from the reference",
-            .note = "set per_device_train_batch_size to 2 or more, and "
-                    "gradient_accumulation_steps to less: TRL requires it" },
+            .message = "stage kto estimates the divergence from the reference from the "
+                       "samples of a micro-batch, and each has only one",
+            .note = "set per_device_train_batch_size to 2 or more, as TRL requires, and "
+                    "lower gradient_accumulation_steps as much" },
         rule_entry(context, "per_device_train_batch_size") ? "per_device_train_batch_size"
                                                            : "stage");
 }
