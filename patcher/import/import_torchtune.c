@@ -18,6 +18,12 @@
     "is not supported; supported stages are sft, pt, distill, dpo, kto and grpo, all " \
     "on text"
 
+/* torchtune/dev/grpo/rewards.py, dev/rl/rewards.py */
+#define REWARDS                                                                           \
+    "the rewards of this recipe are functions in Python, which are not supported; a job " \
+    "with stage: grpo has the rewards answer, format, pattern and length, which `man "    \
+    "trainspool-job` describes under REINFORCEMENT"
+
 static const struct import_copy copies[] = {
     { "batch_size", "per_device_train_batch_size", NULL },
     { "gradient_accumulation_steps", "gradient_accumulation_steps", NULL },
@@ -107,9 +113,11 @@ static bool refuse_any(struct importing *im, const struct kind *kinds, size_t co
         const struct entry *entry = import_find(im, kinds[i].key);
 
         if (entry && (!kinds[i].word[0] || has_word(im, kinds[i].key, kinds[i].word)))
-            return import_refuse(im, kinds[i].code, entry->key, "%s: %s%s", kinds[i].key,
-                                 kinds[i].what,
-                                 kinds[i].code == ERROR_JOB ? " " UNSUPPORTED : "");
+            return import_refuse(
+                im, kinds[i].code, entry->key, "%s: %s%s", kinds[i].key, kinds[i].what,
+                kinds[i].code == ERROR_JOB && strcmp(kinds[i].what, REWARDS) != 0
+                    ? " " UNSUPPORTED
+                    : "");
     }
     return true;
 }
@@ -122,8 +130,8 @@ static bool refuse_kinds(struct importing *im)
         { "prompt", "", "this generates text and trains nothing", ERROR_DATA },
         { "reward_checkpointer", "", "training on rewards", ERROR_JOB },
         { "policy_model", "", "training on rewards", ERROR_JOB },
-        { "orchestration", "", "training on rewards", ERROR_JOB },
-        { "loss._component_", "GRPO", "training on rewards", ERROR_JOB },
+        { "orchestration", "", REWARDS, ERROR_JOB },
+        { "loss._component_", "GRPO", REWARDS, ERROR_JOB },
         { "dataset._component_", "multimodal", "training on images", ERROR_JOB },
         { "collate_fn", "images", "training on images", ERROR_JOB },
         { "model._component_", "vision", "training on images", ERROR_JOB },
