@@ -196,6 +196,19 @@ expect_status "import makes a job of KTOTrainer" 0 "$trainspool" import kto.py
 expect_output "with its stage" '^stage: kto$'
 expect_output "its beta" '^pref_beta: 0.2$'
 expect_output "its weights" '^kto_chosen_weight: 1.5$'
+cat >reward.py <<'END'
+from transformers import AutoModelForSequenceClassification
+from trl import RewardConfig, RewardTrainer
+model = AutoModelForSequenceClassification.from_pretrained("./qwen", num_labels=1)
+args = RewardConfig(output_dir="out", center_rewards_coefficient=0.01, max_length=512)
+RewardTrainer(model=model, args=args, train_dataset=pairs).train()
+END
+expect_status "import makes a job of RewardTrainer" 0 "$trainspool" import reward.py
+expect_output "with the stage of reward models" '^stage: rm$'
+expect_output "the coefficient of their scores" '^center_rewards_coefficient: 0.01$'
+expect_output "and the head of that class" '^trainspool: {reward_head: score}$'
+sed 's/RewardTrainer/SFTTrainer/' reward.py >classifier.py
+expect_status "import refuses a classifier" 1 "$trainspool" import classifier.py
 for program in DPO ORPO CPO; do
     sed "s/SFT/$program/; s/SFTTrainer/${program}Trainer/; s/loss_type=\"dft\"/beta=0.3/" sft.py >$program.py
     expect_status "import makes a job of ${program}Trainer" 0 "$trainspool" import $program.py
