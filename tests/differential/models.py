@@ -453,6 +453,15 @@ def glm_moe(rng):
     return values
 
 
+def ernie_moe(rng):
+    values = ernie(rng)
+    values.pop("head_dim")
+    values["num_hidden_layers"] = max(3, values["num_hidden_layers"])
+    return values | {"moe_intermediate_size": rng.choice([8, 20]), "moe_num_experts": 6, "moe_k": rng.choice([1, 3]),
+                     "moe_num_shared_experts": rng.choice([1, 2]), "moe_layer_start_index": rng.choice([0, 1]),
+                     "moe_layer_interval": rng.choice([1, 2])}
+
+
 def latent(rng):
     """The settings of multi-head latent attention."""
     values = llama_like(rng)
@@ -505,7 +514,8 @@ KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi
          "hunyuan_v1_dense": hunyuan,
          "olmo3": olmo3,
          "mixtral": mixtral, "qwen2_moe": qwen2_moe, "qwen3_moe": qwen_moe, "olmoe": olmoe,
-         "glm4_moe": glm_moe, "phimoe": phimoe, "gpt_oss": gpt_oss, "qwen3_next": qwen3_next,
+         "glm4_moe": glm_moe, "ernie4_5_moe": ernie_moe, "phimoe": phimoe, "gpt_oss": gpt_oss,
+         "qwen3_next": qwen3_next,
          "deepseek_v2": deepseek_v2, "deepseek_v3": deepseek_v3, "glm4_moe_lite": glm_lite, "youtu": latent,
          "llama4_text": llama4,
          "granitemoe": granite_moe, "granitemoeshared": granite_moe_shared}

@@ -280,6 +280,12 @@ CASES |= {
         rms_norm_eps=1e-3, attention_dropout=0.2)),
     "youtu": ("youtu", dict({k: v for k, v in DEEPSEEK.items() if k in LATENT},
                             rope_parameters={"rope_type": "default", "rope_theta": 100.0})),
+    "ernie4_5_moe": ("ernie4_5_moe", dict(
+        LLAMA, num_hidden_layers=4, moe_intermediate_size=16, moe_num_experts=6, moe_k=3,
+        moe_num_shared_experts=2, moe_layer_start_index=1, moe_layer_end_index=2, pad_token_id=None)),
+    "ernie4_5_moe-biased": ("ernie4_5_moe", dict(
+        LLAMA, moe_intermediate_size=20, moe_num_experts=5, moe_k=2, moe_num_shared_experts=1,
+        moe_layer_interval=2, use_bias=True, tie_word_embeddings=False, pad_token_id=5)),
     "glm4_moe": ("glm4_moe", dict(ROUTED, num_hidden_layers=3, head_dim=8, use_qk_norm=True,
                                   attention_bias=True, n_group=4, topk_group=2, n_shared_experts=2,
                                   routed_scaling_factor=1.5)),
@@ -342,6 +348,7 @@ ADAPTERS = {
     "deepseek_v3-lora": ("deepseek_v3", ["q_a_proj", "kv_b_proj", "o_proj"], {}),
     "youtu-lora": ("youtu", "all-linear", {}),
     "gpt_oss-lora": ("gpt_oss", "all-linear", {}),
+    "ernie4_5_moe-lora": ("ernie4_5_moe", "all-linear", {}),
     "glm4_moe-lora": ("glm4_moe", "all-linear", {}),
     "qwen3_next-lora": ("qwen3_next", ["in_proj_qkvz", "in_proj_ba", "out_proj", "q_proj"], {}),
     "qwen3_moe-lora": ("qwen3_moe", "all-linear", {}),
@@ -596,7 +603,9 @@ def split_experts(model):
 
 def train(model, batch, decayed, label):
     """Return the loss before each step, and the gradient norms of the first step by name."""
-    trained = [(label(n), p) for n, p in model.named_parameters() if p.requires_grad]
+    # ERNIE's correction of routers is a parameter, which gets no gradient
+    trained = [(label(n), p) for n, p in model.named_parameters()
+               if p.requires_grad and not n.endswith("e_score_correction_bias")]
     optimizer = torch.optim.AdamW(
         [{"params": [p for n, p in trained if n in decayed], "weight_decay": DECAY},
          {"params": [p for n, p in trained if n not in decayed], "weight_decay": 0.0}],

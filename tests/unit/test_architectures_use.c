@@ -50,6 +50,10 @@ static void check_initial(const json_t *one)
         for (size_t j = 0; p->rank == 1 && j < p->cols; j++)
             assert_true(is_initial(p->name, (double)w[j], middle));
         /* the deviation of n values is known to 1 / sqrt(2 n); allow 4 of that */
+        for (size_t j = 0; text_ends(p->name, "_correction_bias") && j < p->cols; j++)
+            assert_true(w[j] == 0);
+        if (text_ends(p->name, "_correction_bias"))
+            continue;
         if (p->rank == 2 && text_ends(p->name, "embed_tokens.weight"))
             unit_assert_near(p->name, deviation(p), u.config.embedding_range,
                              4 / sqrt(2 * (double)(p->rows * p->cols)));

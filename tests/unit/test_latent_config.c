@@ -8,6 +8,7 @@
 
 #include "train/model/expert_config.h"
 #include "train/model/model_config.h"
+#include "train/model/shapes.h"
 
 /* deepseek-ai/DeepSeek-V2-Lite */
 #define V2_LITE                                                                        \
@@ -43,6 +44,17 @@
     "\"mscale\": 1.0, \"mscale_all_dim\": 1.0, "                                        \
     "\"original_max_position_embeddings\": 4096, \"type\": \"yarn\"}, "                 \
     "\"max_position_embeddings\": 163840, \"attention_bias\": false"
+
+/* baidu/ERNIE-4.5-21B-A3B-PT */
+#define ERNIE                                                                           \
+    "\"model_type\": \"ernie4_5_moe\", \"vocab_size\": 103424, \"hidden_size\": 2560, " \
+    "\"intermediate_size\": 12288, \"num_hidden_layers\": 28, "                         \
+    "\"num_attention_heads\": 20, \"num_key_value_heads\": 4, \"pad_token_id\": 0, "    \
+    "\"max_position_embeddings\": 131072, \"rms_norm_eps\": 1e-05, "                    \
+    "\"rope_theta\": 500000, \"use_bias\": false, \"tie_word_embeddings\": true, "      \
+    "\"moe_num_experts\": 64, \"moe_num_shared_experts\": 2, "                          \
+    "\"moe_layer_start_index\": 1, \"moe_layer_end_index\": 27, "                       \
+    "\"moe_layer_interval\": 1, \"moe_k\": 6, \"moe_intermediate_size\": 1536"
 
 static struct arena *arena;
 
@@ -130,6 +142,10 @@ static void test_other_settings_are_refused(void **state)
           "\"quantization_config\": {\"quant_method\": \"fp8\", \"fmt\": \"e4m3\", "
           "\"weight_block_size\": [128, 128]}",
           "or a copy of it, in 16 bits" },
+        { ERNIE, "\"use_bias\": false", "\"output_router_logits\": true",
+          "output_router_logits must be false" },
+        { ERNIE, "\"moe_layer_end_index\": 27", "\"moe_layer_end_index\": 0",
+          "moe_layer_start_index to moe_layer_end_index must leave" },
     };
 
     (void)state;
@@ -141,6 +157,32 @@ static void test_other_settings_are_refused(void **state)
         if (ok || !strstr(err.text, cases[i].says))
             fail_msg("%s: %s", cases[i].by, ok ? "accepted" : err.text);
     }
+}
+
+static void test_ernie_has_experts_in_a_range_and_no_balance(void **state)
+{
+    struct plan plan = { .method = METHOD_FULL,
+                         .precision = { .compute = FORMAT_FP32,
+                                        .trainable = FORMAT_FP32,
+                                        .frozen = FORMAT_FP32 },
+                         .per_device_train_batch_size = 1,
+                         .cutoff_len = 1 };
+    struct model_config c;
+    struct error err;
+    struct lora lora;
+
+    (void)state;
+    assert_true(parse(ERNIE, &c, &err));
+    assert_int_equal(c.sparse_layers, 27);
+    assert_int_equal(c.chosen_experts, 6);
+    assert_int_equal(c.shared_size, 2 * 1536);
+    assert_true(shapes_check(&plan, &c, &lora, &err));
+    plan.moe_aux_loss_coef = 0.001;
+    assert_false(shapes_check(&plan, &c, &lora, &err));
+    assert_non_null(strstr(err.text, "moe_aux_loss_coef is not supported"));
+    plan.external = true;
+    err = (struct error) { 0 };
+    assert_true(shapes_check(&plan, &c, &lora, &err));
 }
 
 /* Only the method that is named limits the choice to groups. */
@@ -183,6 +225,7 @@ int main(void)
         cmocka_unit_test(test_v2_lite_has_queries_without_a_latent),
         cmocka_unit_test(test_v3_has_groups_and_a_block_that_predicts),
         cmocka_unit_test(test_other_settings_are_refused),
+        cmocka_unit_test(test_ernie_has_experts_in_a_range_and_no_balance),
         cmocka_unit_test(test_v2_chooses_within_groups_by_one_method),
     };
 

@@ -74,6 +74,7 @@ static void test_unsupported_names(void **state)
     assert_null(model_name_unsupported("Qwen/Qwen3.5-27B"));
     assert_null(model_name_unsupported("Qwen/Qwen3.5-35B-A3B"));
     assert_null(model_name_unsupported("zai-org/GLM-4.5-Air"));
+    assert_null(model_name_unsupported("baidu/ERNIE-4.5-21B-A3B-PT"));
     assert_null(model_name_unsupported("microsoft/Phi-3.5-MoE-instruct"));
     assert_null(model_name_unsupported("zai-org/GLM-4.7-Flash"));
     assert_null(model_name_unsupported("deepseek-ai/deepseek-moe-16b-base"));

@@ -172,8 +172,9 @@ struct factor_keys {
  * star for the number of the expert.
  */
 struct expert_columns {
-    const char *count_key; /* NULL: there are no experts */
-    const char *size_key;  /* of their MLPs */
+    const char *count_key;  /* NULL: there are no experts */
+    const char *size_key;   /* of their MLPs */
+    const char *chosen_key; /* NULL: num_experts_per_tok */
     /* of the MLP that all rows pass through, too; NULL: none */
     const char *shared_size_key;
     const char
@@ -203,6 +204,14 @@ struct expert_columns {
     const char *first_dense_key;
     size_t first_dense;
     const char *types_key; /* of a list that says dense or sparse for each block */
+    /* moe_layer_start_index, moe_layer_end_index and moe_layer_interval say which blocks have
+     * experts */
+    bool layer_range;
+    /* the correction of the choice is a row, [1][E], in files */
+    bool bias_is_row;
+    /* the load balancing loss counts the experts that would be chosen without the
+     * correction, which is not supported */
+    bool counts_uncorrected;
     /* end of the name of a tensor that holds gate and up of all experts of a block, and of
      * that of down, in files that have them: "mlp.experts.gate_up_proj" */
     const char *gate_up_tensor, *down_tensor;

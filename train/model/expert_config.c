@@ -73,32 +73,75 @@ static const json_t *read_types(const struct reader *r, const char *key, size_t 
     return NULL;
 }
 
-/* transformers: Qwen2MoeDecoderLayer, Glm4MoeDecoderLayer */
+/* Which blocks have experts: those in a range, or each of an interval, that are not listed;
+ * or those that a list says. */
+struct sparse_layers {
+    size_t first, last, step;
+    const json_t *dense, *types, *listed; /* NULL: there is no such list */
+};
+
+/* ERNIE 4.5: -1 is the last block. */
+static void read_range(const struct reader *r, size_t layers, struct sparse_layers *out)
+{
+    int64_t last = json_get_int(r->root, "moe_layer_end_index", -1, r->file, r->err);
+
+    out->first = read_size(r, "moe_layer_start_index", 1, 0);
+    out->step = read_size(r, "moe_layer_interval", 1, 1);
+    if (last >= 0)
+        out->last = (size_t)last;
+    else if (last == -1)
+        out->last = layers - 1;
+    else
+        error_set(r->err, ERROR_DATA, "%s: moe_layer_end_index must be -1 or more",
+                  r->file);
+}
+
+static struct sparse_layers read_choice(const struct reader *r,
+                                        const struct expert_columns *row, size_t layers)
+{
+    struct sparse_layers s = { .first = row->first_dense,
+                               .last = layers,
+                               .step = 1,
+                               .types = row->types_key
+                                            ? read_types(r, row->types_key, layers)
+                                            : NULL };
+
+    if (row->first_dense_key)
+        s.first = read_size(r, row->first_dense_key, row->first_dense, 0);
+    if (row->layer_range)
+        read_range(r, layers, &s);
+    if (row->listed && json_is_array(json_object_get(r->root, "moe_layers")))
+        s.listed = json_object_get(r->root, "moe_layers");
+    else if (row->listed)
+        s.step = read_size(r, "interleave_moe_layer_step", 1, 1);
+    if (!row->some_dense)
+        return s;
+    s.step = read_size(r, "decoder_sparse_step", 1, 1);
+    s.dense = json_object_get(r->root, "mlp_only_layers");
+    return s;
+}
+
+/* transformers: Qwen2MoeDecoderLayer, Glm4MoeDecoderLayer, Ernie4_5_MoeDecoderLayer,
+ * Llama4TextDecoderLayer */
+static bool is_sparse(const struct sparse_layers *s, size_t layer)
+{
+    if (s->listed)
+        return is_listed(s->listed, layer);
+    if (s->types)
+        return strcmp(json_string_value(json_array_get(s->types, layer)), "sparse") == 0;
+    return layer >= s->first && layer <= s->last && (layer + 1) % s->step == 0 &&
+           !is_listed(s->dense, layer);
+}
+
 static void read_layers(const struct reader *r, const struct expert_columns *row,
                         struct arena *arena, struct model_config *out)
 {
-    const json_t *dense = json_object_get(r->root, "mlp_only_layers");
-    const json_t *listed = json_object_get(r->root, "moe_layers");
-    const bool some_dense = row->some_dense;
-    const bool has_list = row->listed && json_is_array(listed);
-    size_t step = some_dense ? read_size(r, "decoder_sparse_step", 1, 1) : 1, sparse = 0;
-    size_t first = row->first_dense_key
-                       ? read_size(r, row->first_dense_key, row->first_dense, 0)
-                       : row->first_dense;
-    const json_t *types =
-        row->types_key ? read_types(r, row->types_key, out->layers) : NULL;
+    const struct sparse_layers choice = read_choice(r, row, out->layers);
     bool *layers = arena_array(arena, out->layers, sizeof(*layers));
+    size_t sparse = 0;
 
-    if (row->listed && !has_list)
-        step = read_size(r, "interleave_moe_layer_step", 1, 1);
     for (size_t l = 0; l < out->layers; l++) {
-        layers[l] =
-            l >= first && (l + 1) % step == 0 && !(some_dense && is_listed(dense, l));
-        if (types)
-            layers[l] =
-                strcmp(json_string_value(json_array_get(types, l)), "sparse") == 0;
-        if (has_list)
-            layers[l] = is_listed(listed, l);
+        layers[l] = is_sparse(&choice, l);
         sparse += layers[l];
     }
     out->sparse = layers;
@@ -113,6 +156,7 @@ static void read_layers(const struct reader *r, const struct expert_columns *row
                   "another model_type",
                   r->file,
                   row->types_key         ? row->types_key
+                  : row->layer_range     ? "moe_layer_start_index to moe_layer_end_index"
                   : row->first_dense_key ? row->first_dense_key
                                          : "mlp_only_layers and decoder_sparse_step");
 }
@@ -254,6 +298,14 @@ static void check_routing(const struct reader *r, const struct expert_columns *r
         error_set(r->err, ERROR_DATA, "%s: scoring_func must be %s", r->file, expected);
     if (json_is_integer(step) && json_integer_value(step) != 1)
         error_set(r->err, ERROR_DATA, "%s: moe_layer_freq must be 1", r->file);
+    if (row->counts_uncorrected &&
+        json_is_true(json_object_get(r->root, "output_router_logits")))
+        error_set(
+            r->err, ERROR_DATA,
+            "%s: output_router_logits must be false: the load balancing loss of this "
+            "model_type, which counts other experts than those chosen, is not "
+            "supported",
+            r->file);
     if (row->never_normalizes && normalizes)
         error_set(r->err, ERROR_DATA,
                   "%s: %s is not supported: transformers ignores it, and the model's own "
@@ -270,7 +322,8 @@ void expert_config_read(const json_t *root, const char *file, struct arena *aren
     if (!row->count_key || err->code)
         return;
     out->experts = read_size(&r, count_key(&r, row->count_key), row->count, 1);
-    out->chosen_experts = read_size(&r, "num_experts_per_tok", row->chosen, 1);
+    out->chosen_experts = read_size(
+        &r, row->chosen_key ? row->chosen_key : "num_experts_per_tok", row->chosen, 1);
     out->expert_size = read_size(&r, row->size_key, row->size, 1);
     if (row->shared_size_key)
         out->shared_size = read_size(&r, row->shared_size_key, row->shared_size, 0);

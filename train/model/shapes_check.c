@@ -137,6 +137,12 @@ static bool check_plan(const struct plan *plan, const struct architecture *a,
                          "weights that it updates together",
                          optimizer_has_key(plan->optimizer) ? "use_" : "optim: ",
                          optimizer_name(plan->optimizer));
+    if (a->experts.counts_uncorrected && plan->moe_aux_loss_coef > 0 && !plan->external)
+        return error_set(
+            err, ERROR_JOB,
+            "moe_aux_loss_coef is not supported for model_type %s, whose load "
+            "balancing loss counts other experts than those chosen; remove it",
+            a->model_type);
     return plan->method != METHOD_FREEZE || check_freeze(plan, a, err);
 }
 

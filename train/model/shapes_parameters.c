@@ -156,6 +156,8 @@ static void shape_of(const struct shapes_builder *m, struct shape_parameter *p)
         row->rows == DIM_ONE || p->part == PART_BIAS || p->part == PART_LORA_MAGNITUDE ? 1
         : p->module == MODULE_CONV                                                     ? 3
                                    : 2;
+    if (p->module == MODULE_ROUTER_BIAS && m->config->architecture->experts.bias_is_row)
+        p->rank = 2;
 }
 
 /* B has the rows of its layer; it is [out][in] even for Conv1D. */
@@ -182,6 +184,7 @@ static void formats_of(const struct shapes_builder *m, struct shape_parameter *p
 {
     const struct shapes *s = m->out;
     enum format frozen = shapes_stored(m->plan->precision.frozen);
+    bool buffer = module_is_buffer(p->module);
     bool looked_up = p->module == MODULE_EMBED || p->module == MODULE_POSITIONS;
     bool multiplied =
         p->rank == 2 && (!looked_up || (p->module == MODULE_EMBED && m->config->tied));
@@ -190,10 +193,12 @@ static void formats_of(const struct shapes_builder *m, struct shape_parameter *p
     /* was trained before, may be trained now */
     if (s->lora.saved[p->module] || p->part >= PART_LORA_A)
         frozen = FORMAT_FP32;
-    p->format = p->trainable ? s->trainable : p->rank != 2 ? FORMAT_FP32 : frozen;
+    p->format = p->trainable             ? s->trainable
+                : p->rank != 2 || buffer ? FORMAT_FP32
+                                         : frozen;
     if (p->gathered && p->trainable && !p->folded) /* in a window */
         p->copy = p->format;
-    if (p->folded || p->quantized || !multiplied || s->compute == FORMAT_FP32 ||
+    if (p->folded || p->quantized || !multiplied || buffer || s->compute == FORMAT_FP32 ||
         p->format == s->compute)
         return;
     if (p->trainable && s->rounds_in_matmul)
