@@ -759,6 +759,31 @@ def renamed_case(name, model_type, values, llama_values, batch):
             "undecayed": sorted(n for n in norms if n not in decayed)}
 
 
+def linearized_case(name, base, batch):
+    """Llama 4 whose files have a layer for each expert, as Axolotl publishes them."""
+    model_type, values = CASES[base]
+    config = transformers.CONFIG_MAPPING[model_type](**values)
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    tensors = {}
+    for n, p in model.named_parameters():
+        for part, view in by_expert(n, p.data, expert_names(model_type)).items():
+            tensors[part] = list(view.shape)
+            view.copy_(elements(part, tensors[part], 0))
+    logits = logits_of(model, batch)
+    decayed = decayed_names(model, str)
+    losses, norms = train(model, batch, decayed, str)
+    with tempfile.TemporaryDirectory() as folder:
+        config.save_pretrained(folder)
+        with open(os.path.join(folder, "config.json")) as file:
+            saved = json.load(file)
+    return {"name": name, "config": saved, "offset": 0, "tensors": dict(sorted(tensors.items())),
+            "logits": logits, "losses": losses, "norms": norms,
+            "undecayed": sorted(n for n in norms if n not in decayed and ".experts." not in n)}
+
+
+LINEARIZED = {"llama4-linearized": "llama4"}
+
+
 def composed_case(name, model_type, values, batch):
     kept = LLAMA | values | {"pad_token_id": None}
     latent = {k: LATENT[k] for k in ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")}
@@ -826,7 +851,7 @@ def main():
     torch.set_num_threads(1)
     path = os.path.join(os.path.dirname(__file__), "architectures.json")
     batch = [tokens(count, i) for i, count in enumerate(LENGTHS)]
-    names = sys.argv[1:] or [*CASES, *RENAMED, *COMPOSED, *ADAPTERS]
+    names = sys.argv[1:] or [*CASES, *RENAMED, *COMPOSED, *LINEARIZED, *ADAPTERS]
     results = {"made_with": f"transformers {transformers.__version__}, torch "
                             f"{torch.__version__.split('+')[0]}",
                "batch": batch, "lr": LR, "weight_decay": DECAY, "models": [], "adapters": []}
@@ -840,6 +865,8 @@ def main():
             results["models"].append(case(name, *CASES[name], batch))
         elif name in COMPOSED:
             results["models"].append(composed_case(name, *COMPOSED[name], batch))
+        elif name in LINEARIZED:
+            results["models"].append(linearized_case(name, LINEARIZED[name], batch))
         elif name in RENAMED:
             results["models"].append(renamed_case(name, *RENAMED[name], batch))
         else:

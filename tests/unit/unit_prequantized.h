@@ -77,10 +77,15 @@ static inline enum module unit_module_in_4_bits(const struct unit_saving *s,
 {
     const struct architecture *a = s->config.architecture;
     size_t len = strlen(name) - strlen(".weight");
+    const char *of_layers[] = { "experts.gate_projs.", "experts.up_projs.",
+                                "experts.down_projs." };
 
     if (!text_starts(name, a->blocks) || !text_ends(name, ".weight") ||
         (s->how->plain && strstr(name, s->how->plain)))
         return MODULES;
+    for (size_t i = 0; i < 3; i++)
+        if (strstr(name, of_layers[i]))
+            return MODULE_EXPERT_GATE + i;
     for (enum module i = 0; i < MODULES; i++)
         if (a->paths[i] && module_is_linear(i) &&
             (architecture_is_named(a, i, name, len) ||

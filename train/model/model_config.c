@@ -15,6 +15,7 @@
 #include "train/model/latent_config.h"
 #include "train/model/layer_rotation.h"
 #include "train/model/linear_layers.h"
+#include "train/model/weights.h"
 #include "train/model/rope_config.h"
 
 /* transformers/activations.py; gelu_fast is gelu_new with its factors in another order */
@@ -629,6 +630,7 @@ bool model_config_read(const char *dir, struct arena *arena, struct model_config
     text_init(&text, CONFIG_BYTES_MAX);
     ok = file_read(name, CONFIG_BYTES_MAX, &text, NULL, err) &&
          model_config_parse(text.data, text.len, name, arena, out, err);
+    out->expert_layers = ok && weights_have_expert_layers(dir, out);
     text_clear(&text);
     free(name);
     return ok;

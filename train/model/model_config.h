@@ -54,6 +54,7 @@ struct model_config {
     double score_softcap, logit_softcap; /* 0: none */
     /* columns of a head that are rotated; 0: none, positions are learned */
     size_t rotary;
+    bool expert_layers;  /* weights_have_expert_layers */
     const bool *rotated; /* by layer, whether they are; NULL: in all */
     /* rows of a sequence up to which attention in chunks, and queries that are scaled by
      * their positions, are like others; 0: any number */

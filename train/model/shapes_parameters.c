@@ -312,12 +312,12 @@ static void add_parameter(struct shapes_builder *m, const struct module_place *a
     p->trainable = is_trainable(m, module, part, at->layer);
     p->folded = part == PART_LORA_A && m->out->folded[shapes_stack(module)];
     /* files have layers in few bits, not tensors of all experts */
-    p->quantized = m->out->quantized &&
-                   !(m->config->quantized.enabled && module_is_of_experts(module) &&
-                     m->config->architecture->experts.only_tensors) &&
-                   part == PART_WEIGHT && module_is_linear(module) && !p->trainable &&
-                   !m->out->lora.saved[module] &&
-                   !weights_skip_quantization(m->config, p->name);
+    p->quantized =
+        m->out->quantized &&
+        !(m->config->quantized.enabled && module_is_of_experts(module) &&
+          m->config->architecture->experts.only_tensors && !m->config->expert_layers) &&
+        part == PART_WEIGHT && module_is_linear(module) && !p->trainable &&
+        !m->out->lora.saved[module] && !weights_skip_quantization(m->config, p->name);
     /* like transformers' get_decay_parameter_names: not if a name has "norm" or "bias",
      * which magnitudes have not */
     p->decays = p->trainable && (p->rank >= 2 || module == MODULE_A_LOG ||

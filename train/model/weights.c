@@ -204,6 +204,29 @@ static void add_matrix_name(const void *context, const char *tensor, size_t inde
               text_ends(tensor, "_bias") ? ".bias" : ".weight");
 }
 
+bool weights_have_expert_layers(const char *dir, const struct model_config *config)
+{
+    const struct architecture *a = config->architecture;
+    struct error ignored = { 0 };
+    struct safetensors *files;
+    const char *path, *star;
+    bool found = false;
+    struct text end;
+
+    if (config->experts == 0 || !a->experts.only_tensors)
+        return false;
+    path = a->paths[MODULE_EXPERT_DOWN];
+    star = strchr(path, '*');
+    text_init(&end, 0);
+    text_addf(&end, "%.*s0%s.weight", (int)(star - path), path, star + 1);
+    files = safetensors_open(dir, "model", true, &ignored);
+    for (size_t i = 0; files && !found && i < safetensors_count(files); i++)
+        found = text_ends(safetensors_at(files, i)->name, end.data);
+    safetensors_close(files);
+    text_clear(&end);
+    return found;
+}
+
 /* Return whether the matrices of such a tensor are [in][out], which one of the two tensors
  * of a block shows. */
 static bool is_transposed(const struct safetensors *files,

@@ -46,6 +46,10 @@ bool weights_skip_quantization(const struct model_config *config, const char *na
  */
 bool weights_check(const char *dir, const struct model_config *config, struct error *err);
 
+/* Return whether the files in a folder have a layer for each expert although those of its
+ * architecture have tensors of all: "experts.down_projs.0.weight". */
+bool weights_have_expert_layers(const char *dir, const struct model_config *config);
+
 /* How files have the matrices of experts: in tensors of all experts of a block, and then
  * each transposed. */
 struct expert_files {
