@@ -278,6 +278,7 @@ static const struct format_row {
     { "gguf", "GGUF" },
     { "exl2", "EXL2" },
     { "mlx", "MLX" },
+    { "aqlm", "AQLM" },
 };
 
 /* Copy the part after the owner to `out`, in lower case.  Return false if this is not
