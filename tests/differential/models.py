@@ -391,6 +391,12 @@ def gpt_oss(rng):
                      "swiglu_limit": rng.choice([0.3, 7.0])}
 
 
+def hunyuan_moe(rng):
+    values = with_experts(rng, "num_experts") | {"head_dim": rng.choice([4, 8]), "pad_token_id": None}
+    values["moe_topk"] = values.pop("num_experts_per_tok")
+    return values | {"attention_bias": rng.random() < 0.5}
+
+
 def granite_moe(rng):
     values = with_experts(rng, "num_local_experts")
     values.pop("head_dim", None)
@@ -514,7 +520,7 @@ KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi
          "hunyuan_v1_dense": hunyuan,
          "olmo3": olmo3,
          "mixtral": mixtral, "qwen2_moe": qwen2_moe, "qwen3_moe": qwen_moe, "olmoe": olmoe,
-         "glm4_moe": glm_moe, "ernie4_5_moe": ernie_moe, "phimoe": phimoe, "gpt_oss": gpt_oss,
+         "glm4_moe": glm_moe, "ernie4_5_moe": ernie_moe, "phimoe": phimoe, "gpt_oss": gpt_oss, "hunyuan_v1_moe": hunyuan_moe,
          "qwen3_next": qwen3_next,
          "deepseek_v2": deepseek_v2, "deepseek_v3": deepseek_v3, "glm4_moe_lite": glm_lite, "youtu": latent,
          "llama4_text": llama4,

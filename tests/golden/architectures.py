@@ -289,6 +289,10 @@ CASES |= {
     "glm4_moe": ("glm4_moe", dict(ROUTED, num_hidden_layers=3, head_dim=8, use_qk_norm=True,
                                   attention_bias=True, n_group=4, topk_group=2, n_shared_experts=2,
                                   routed_scaling_factor=1.5)),
+    "hunyuan_v1_moe": ("hunyuan_v1_moe", dict(
+        LLAMA, head_dim=8, num_experts=5, moe_topk=[2, 2], attention_bias=True, pad_token_id=None,
+        rope_parameters={"rope_type": "dynamic", "rope_theta": 100.0, "factor": 1.0,
+                         "alpha": 50.0})),
     "gpt_oss": ("gpt_oss", dict(
         LLAMA, num_hidden_layers=3, head_dim=8, num_local_experts=6, num_experts_per_tok=3,
         sliding_window=4, swiglu_limit=0.3, output_router_logits=True, router_aux_loss_coef=0.3,
@@ -347,6 +351,8 @@ ADAPTERS = {
     "deepseek_v2-lite-lora": ("deepseek_v2-lite", "all-linear", {}),
     "deepseek_v3-lora": ("deepseek_v3", ["q_a_proj", "kv_b_proj", "o_proj"], {}),
     "youtu-lora": ("youtu", "all-linear", {}),
+    "hunyuan_v1_moe-lora": ("hunyuan_v1_moe", ["q_proj", "v_proj", "gate_proj", "up_proj",
+                                               "down_proj"], {}),
     "gpt_oss-lora": ("gpt_oss", "all-linear", {}),
     "ernie4_5_moe-lora": ("ernie4_5_moe", "all-linear", {}),
     "glm4_moe-lora": ("glm4_moe", "all-linear", {}),
@@ -579,7 +585,7 @@ class Experts(torch.nn.ModuleList):
 EXPERT_NAMES = {"mixtral": ("w1", "w3", "w2"), "phimoe": ("w1", "w3", "w2")}
 
 
-INTERLEAVED = ("gate_proj", "up_proj", "down_proj")
+INTERLEAVED = ["gate_proj", "up_proj", "down_proj"] # a list: equal tuples may be one object
 
 
 def expert_names(model_type):

@@ -42,7 +42,8 @@ static void test_config_has_the_default_key_heads_of_its_class(void **state)
         { "smollm3", 4 },          { "glm", 2 },        { "glm4", 2 },
         { "glm4_moe", 8 },         { "ernie4_5", 2 },   { "exaone4", 32 },
         { "seed_oss", 8 },         { "olmo2", 32 },     { "qwen3_5_text", 4 },
-        { "qwen3_5_moe_text", 2 }, { "ministral3", 8 }, { "qwen3_vl_moe_text", 16 },
+        { "qwen3_5_moe_text", 2 }, { "phimoe", 8 },     { "gpt_oss", 8 },
+        { "hunyuan_v1_moe", 32 },  { "ministral3", 8 }, { "qwen3_vl_moe_text", 16 },
     };
     struct arena *arena = arena_new();
     struct model_config config;
@@ -50,10 +51,11 @@ static void test_config_has_the_default_key_heads_of_its_class(void **state)
     (void)state;
     for (size_t i = 0; i < TS_COUNT(cases); i++) {
         const char *name = cases[i].model_type;
-        const char *scaling = strcmp(name, "ministral3") == 0
-                                  ? ", \"rope_parameters\": {\"rope_type\": \"default\", "
-                                    "\"rope_theta\": 1e6}"
-                                  : "";
+        const char *scaling =
+            strcmp(name, "ministral3") == 0 || strcmp(name, "gpt_oss") == 0
+                ? ", \"rope_parameters\": {\"rope_type\": \"default\", "
+                  "\"rope_theta\": 1e6}"
+                : "";
         struct text more;
 
         read_config(name, scaling, arena, &config);
@@ -69,10 +71,43 @@ static void test_config_has_the_default_key_heads_of_its_class(void **state)
     arena_free(arena);
 }
 
+/* Hunyuan-A13B has a list with the experts of each layer. */
+static void test_config_has_one_number_of_chosen_experts(void **state)
+{
+    static const char base[] =
+        "{\"model_type\": \"hunyuan_v1_moe\", \"vocab_size\": 100, \"hidden_size\": "
+        "256, \"intermediate_size\": 64, \"num_hidden_layers\": 2, "
+        "\"num_attention_heads\": 4, \"num_experts\": 6, \"moe_topk\": %s}";
+    static const struct {
+        const char *list;
+        size_t chosen; /* 0: rejected */
+    } cases[] = { { "3", 3 },  { "[2, 2]", 2 }, { "[2, 3]", 0 },
+                  { "[]", 0 }, { "[7, 7]", 0 }, { "[\"2\", \"2\"]", 0 } };
+    struct arena *arena = arena_new();
+    struct model_config config;
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct error err = { 0 };
+        struct text text;
+        bool ok;
+
+        text_init(&text, 0);
+        text_addf(&text, base, cases[i].list);
+        ok = model_config_parse(text.data, text.len, "config.json", arena, &config, &err);
+        assert_true(ok == (cases[i].chosen > 0));
+        if (ok)
+            assert_int_equal(config.chosen_experts, cases[i].chosen);
+        text_clear(&text);
+    }
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_config_has_the_default_key_heads_of_its_class),
+        cmocka_unit_test(test_config_has_one_number_of_chosen_experts),
     };
 
     cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -86,6 +86,7 @@ static void test_unsupported_names(void **state)
     assert_string_equal(model_name_unsupported("deepseek-ai/DeepSeek-V3.2-Exp"),
                         "deepseek_v32");
     assert_null(model_name_unsupported("openai/gpt-oss-20b"));
+    assert_null(model_name_unsupported("tencent/Hunyuan-A13B-Instruct"));
     assert_null(model_name_unsupported("Qwen/Qwen3-VL-30B-A3B-Instruct"));
     assert_null(model_name_unsupported("Qwen/Qwen3-Next-80B-A3B-Instruct"));
     assert_null(model_name_unsupported("Qwen/Qwen3-Coder-Next"));

@@ -172,9 +172,11 @@ struct factor_keys {
  * star for the number of the expert.
  */
 struct expert_columns {
-    const char *count_key;  /* NULL: there are no experts */
-    const char *size_key;   /* of their MLPs */
-    const char *chosen_key; /* NULL: num_experts_per_tok */
+    const char *count_key; /* NULL: there are no experts */
+    /* of those that are chosen for a row, or a list with one number for each layer, all
+     * equal; NULL: num_experts_per_tok */
+    const char *chosen_key;
+    const char *size_key; /* of their MLPs */
     /* of the MLP that all rows pass through, too; NULL: none */
     const char *shared_size_key;
     const char

@@ -44,6 +44,28 @@ static const char *count_key(const struct reader *r, const char *key)
     return key;
 }
 
+/* Return the experts of a row; a list has them for each layer. */
+static size_t read_chosen(const struct reader *r, const struct expert_columns *row)
+{
+    static const char usual[] = "num_experts_per_tok";
+    const char *key = row->chosen_key && json_object_get(r->root, row->chosen_key)
+                          ? row->chosen_key
+                          : usual;
+    const json_t *list = json_object_get(r->root, key), *first = json_array_get(list, 0);
+    json_int_t value = json_integer_value(first);
+
+    if (!row->chosen_key || !json_is_array(list))
+        return read_size(r, key, row->chosen, 1);
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (json_integer_value(json_array_get(list, i)) != value)
+            value = 0;
+    if (value > 0 && value <= SIZE_VALUE_MAX)
+        return (size_t)value;
+    error_set(r->err, ERROR_DATA,
+              "%s: %s must be a number, or the same number for each layer", r->file, key);
+    return 1;
+}
+
 static bool is_listed(const json_t *list, size_t layer)
 {
     for (size_t i = 0; i < json_array_size(list); i++)
@@ -322,8 +344,7 @@ void expert_config_read(const json_t *root, const char *file, struct arena *aren
     if (!row->count_key || err->code)
         return;
     out->experts = read_size(&r, count_key(&r, row->count_key), row->count, 1);
-    out->chosen_experts = read_size(
-        &r, row->chosen_key ? row->chosen_key : "num_experts_per_tok", row->chosen, 1);
+    out->chosen_experts = read_chosen(&r, row);
     out->expert_size = read_size(&r, row->size_key, row->size, 1);
     if (row->shared_size_key)
         out->shared_size = read_size(&r, row->shared_size_key, row->shared_size, 0);
