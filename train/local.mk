@@ -140,6 +140,7 @@ libtrain_a_SOURCES += %D%/model/adapter_targets.c %D%/model/adapter_targets.h
 libtrain_a_SOURCES += %D%/model/architecture_latent.c
 libtrain_a_SOURCES += %D%/model/rope_config.c %D%/model/rope_config.h
 libtrain_a_SOURCES += %D%/model/latent_config.c %D%/model/latent_config.h
+libtrain_a_SOURCES += %D%/model/model_attention.c
 libtrain_a_SOURCES += %D%/model/model_latent.c
 libtrain_a_SOURCES += %D%/model/shapes_latent.c
 libtrain_a_SOURCES += %D%/model/architecture_fit.c %D%/model/architecture_fit.h

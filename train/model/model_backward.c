@@ -320,79 +320,6 @@ static bool gate_up_backward(const struct pass *pass, size_t layer)
     return sublayer_index(layer, SUBLAYER_NORM2) > m->first_trained;
 }
 
-static void head_norm_backward(const struct pass *pass, const struct norm *norm,
-                               struct tensor d, struct tensor x, struct tensor rstd)
-{
-    pass->ops->headnorm_backward(
-        pass->be,
-        &(struct op_headnorm_backward) { .dx = d,
-                                         .dweight = norm->weight ? norm->weight->grad
-                                                                 : (struct tensor) { 0 },
-                                         .dout = d,
-                                         .x = x,
-                                         .weight = model_norm_weight(pass, norm),
-                                         .rstd = rstd,
-                                         .offset = model_norm_offset(pass->model),
-                                         .heads = rstd.cols });
-}
-
-/* Back through the rotation and the norms of q and k, in place. */
-static void prepare_qk_backward(const struct pass *pass, size_t layer, struct tensor dqkv)
-{
-    const struct block *b = &pass->model->blocks[layer];
-    struct tensor qkv = pass_buffer(pass, BUFFER_QKV, layer);
-
-    bool rotated_first = pass->model->config->architecture->qk_norms_after_rope;
-
-    if (!rotated_first)
-        model_rotate(pass, layer, dqkv, true);
-    if (model_has_qk_norms(pass, layer)) {
-        head_norm_backward(pass, &b->q_norm, model_queries(pass, dqkv),
-                           model_queries(pass, qkv),
-                           pass_buffer(pass, BUFFER_RSTD_Q, layer));
-        head_norm_backward(pass, &b->k_norm, model_keys(pass, dqkv),
-                           model_keys(pass, qkv),
-                           pass_buffer(pass, BUFFER_RSTD_K, layer));
-    }
-    if (rotated_first)
-        model_rotate(pass, layer, dqkv, true);
-}
-
-/* Return the gradients of q, k and v: of whole heads, or in those of the first layers. */
-static struct attention_heads heads_gradient(const struct pass *pass, struct tensor dqkv)
-{
-    const struct model_config *c = pass->model->config;
-    size_t q = c->heads * c->head_size, kv = c->kv_heads * c->head_size;
-    size_t gate = c->architecture->gated_attention ? q : 0;
-
-    if (model_config_is_latent(c))
-        return model_latent_heads(pass, BUFFER_DHEADS, 0);
-    return (struct attention_heads) { .q = model_queries(pass, dqkv),
-                                      .k = model_keys(pass, dqkv),
-                                      .v = tensor_columns(dqkv, q + gate + kv, kv) };
-}
-
-static void attention_backward(const struct pass *pass, size_t layer, struct tensor datt)
-{
-    struct tensor dqkv = pass_buffer(pass, BUFFER_DQKV, 0);
-    const struct attention_heads d = heads_gradient(pass, dqkv);
-    const struct op_attention_backward op = {
-        .dq = d.q,
-        .dk = d.k,
-        .dv = d.v,
-        .delta = pass_buffer(pass, BUFFER_DLSE, 0),
-        .dout = datt,
-        .forward = model_attention_op(pass, layer),
-    };
-
-    model_sink_backward(pass, layer, &op);
-    pass->ops->attention_backward(pass->be, &op);
-    if (model_config_is_latent(pass->model->config))
-        model_latent_backward(pass, layer);
-    else
-        prepare_qk_backward(pass, layer, dqkv);
-}
-
 static bool o_backward(const struct pass *pass, size_t layer)
 {
     const struct block *b = &pass->model->blocks[layer];
@@ -414,7 +341,7 @@ static bool o_backward(const struct pass *pass, size_t layer)
     if (linear)
         model_delta_backward(pass, layer, dout);
     else
-        attention_backward(pass, layer, dout);
+        model_attention_backward(pass, layer, dout);
     return true;
 }
 

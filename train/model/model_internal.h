@@ -422,6 +422,10 @@ void model_run_attention(const struct pass *pass, size_t layer);
 /* Add the gradient of its sinks, if they are trained. */
 void model_sink_backward(const struct pass *pass, size_t layer,
                          const struct op_attention_backward *op);
+/* model_attention.c.  Rotate and normalize q and k, or make heads of latents; from the
+ * gradient of the output of attention to BUFFER_DQKV. */
+void model_prepare_heads(const struct pass *pass, size_t layer);
+void model_attention_backward(const struct pass *pass, size_t layer, struct tensor datt);
 /* Return the operands of a block's attention. */
 struct op_attention model_attention_op(const struct pass *pass, size_t layer);
 /* model_delta.c.  Run linear attention, from BUFFER_QKV to BUFFER_ATT. */
