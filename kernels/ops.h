@@ -265,7 +265,7 @@ struct attention_dropout {
 };
 
 /* Largest head size, D, that attention supports. */
-#define HEAD_SIZE_MAX 256
+#define HEAD_SIZE_MAX 512
 
 /*
  * Causal attention within each of `sequences` sequences of rows, offsets (sequences + 1)
@@ -531,10 +531,12 @@ struct op_add {
     struct tensor out, a, b;
 };
 
-/* out = factor * x, any of the three formats each, same shape; out may be x */
+/* out = factor * x, any of the three formats each, same shape; out may be x.  by (1, 1)
+ * fp32: one more factor, unless it is absent */
 struct op_scale {
     struct tensor out, x;
     float factor;
+    struct tensor by;
 };
 
 /* out = x converted to another format, or copied if the format is the same */

@@ -119,6 +119,8 @@ void CPU_OP(scale)(struct backend *be, const struct op_scale *op)
 {
     struct scale scale = { .op = *op };
 
+    if (op->by.data)
+        scale.op.factor *= *(const float *)op->by.data;
     elementwise_flatten(&scale.op.out, &scale.op.x);
     scale.cells = cells_of(scale.op.out.rows, scale.op.out.cols);
     cpu_backend_run(be, scale.cells.tasks, scale_task, &scale);

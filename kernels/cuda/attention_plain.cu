@@ -121,8 +121,9 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R,
             sums[i][j] /= divisor;
 #pragma unroll
         for (int j = 0; j < N; j += 4)
-            plain_write(out, at.start + row, j * PLAIN_ACROSS + x * 4, &sums[i][j]);
-        if (x == 0)
+            plain_write(out, at.start + row, plain_part<D>() + j * PLAIN_ACROSS + x * 4,
+                        &sums[i][j]);
+        if (x == 0 && blockIdx.y == 0)
             ((float *)op.lse.data)[head * op.lse.stride + at.start + row] =
                 soft.most[i] + logf(total);
     }
@@ -133,7 +134,7 @@ static cudaError_t launch_size(const struct cuda_launch *to,
                                const struct op_attention *op)
 {
     return launch(to->stream, attention_plain<R, D>,
-                  dim3(plain_slots(op) * (unsigned)op->heads),
+                  dim3(plain_slots(op) * (unsigned)op->heads, plain_parts<D>(op)),
                   dim3(PLAIN_ACROSS * PLAIN_TILE / R), PLAIN_SHARED, *op,
                   plain_window(op), dropout_bits_of(&op->dropout));
 }
@@ -141,8 +142,8 @@ static cudaError_t launch_size(const struct cuda_launch *to,
 cudaError_t launch_attention_plain(const struct cuda_launch *to,
                                    const struct op_attention *op)
 {
-    return op->head_size <= 64    ? launch_size<8, 64>(to, op)
-           : op->head_size <= 128 ? launch_size<8, 128>(to, op)
-           : op->head_size <= 256 ? launch_size<4, 256>(to, op)
-                                  : cudaErrorNotSupported;
+    return op->head_size <= 64              ? launch_size<8, 64>(to, op)
+           : op->head_size <= 128           ? launch_size<8, 128>(to, op)
+           : op->head_size <= HEAD_SIZE_MAX ? launch_size<4, 256>(to, op)
+                                            : cudaErrorNotSupported;
 }

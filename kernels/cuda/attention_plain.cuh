@@ -15,7 +15,9 @@
  *            a time as fill 16 KiB; the weights go through shared memory
  *
  * A block uses 32 KiB of shared memory for every head size. D is the head size rounded up
- * to 64, 128 or 256: columns past the head size are zero and not stored.
+ * to 64, 128 or 256: columns past the head size are zero and not stored. Of longer heads,
+ * a block computes the scores over all columns, but only a part of D columns of the sums:
+ * blockIdx.y says which.
  */
 #ifndef KERNELS_CUDA_ATTENTION_PLAIN_CUH
 #define KERNELS_CUDA_ATTENTION_PLAIN_CUH
@@ -281,6 +283,12 @@ __device__ inline void plain_along_staged(float sums[R][D / PLAIN_ACROSS],
     }
 }
 
+/* Return the first column of the head whose sums this block computes. */
+template <int D> __device__ inline int plain_part()
+{
+    return (int)blockIdx.y * D;
+}
+
 /*
  * sums[i][] += the weights (in shared memory) of the 64 others times the columns of b.
  * masked: others that a row does not see are skipped, even if they are inf or NaN. Has a
@@ -292,12 +300,14 @@ __device__ inline void plain_along(float sums[R][D / PLAIN_ACROSS], const float 
                                    struct plain_visibility sight, bool masked,
                                    float *staged)
 {
+    const int part = plain_part<D>();
+
     enum { AT_ONCE = PLAIN_STAGED / D, HALF = PLAIN_STAGED / 2 };
     int lag = first + (int)threadIdx.x / PLAIN_ACROSS * R - b_first;
 
     for (int from = 0; from < PLAIN_TILE && b_first + from < b.end; from += AT_ONCE) {
-        plain_stage<R, false>(staged, b, b_first + from, 0, D / 4);
-        plain_stage<R, false>(staged + HALF, b, b_first + from + HALF / D, 0, D / 4);
+        plain_stage<R, false>(staged, b, b_first + from, part, D / 4);
+        plain_stage<R, false>(staged + HALF, b, b_first + from + HALF / D, part, D / 4);
         __syncthreads();
         if (masked)
             plain_along_staged<R, D, true>(sums, weights, staged, from, AT_ONCE, lag,
@@ -442,6 +452,12 @@ __device__ inline struct plain_rows plain_rows_of(const struct plain_tile &at,
 static inline unsigned plain_slots(const struct op_attention *op)
 {
     return (unsigned)(op->q.rows / PLAIN_TILE + op->sequences);
+}
+
+/* Return how many blocks share the sums of a head. */
+template <int D> static inline unsigned plain_parts(const struct op_attention *op)
+{
+    return (unsigned)((op->head_size + D - 1) / D);
 }
 
 static inline unsigned plain_window(const struct op_attention *op)

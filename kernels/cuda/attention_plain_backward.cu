@@ -59,8 +59,8 @@ __device__ inline void plain_store(const struct plain_head &to,
             sums[i][j] *= factor;
 #pragma unroll
         for (int j = 0; j < N; j += 4)
-            plain_write(to, at.start + at.first + y + i, j * PLAIN_ACROSS + x * 4,
-                        &sums[i][j]);
+            plain_write(to, at.start + at.first + y + i,
+                        plain_part<D>() + j * PLAIN_ACROSS + x * 4, &sums[i][j]);
     }
 }
 
@@ -251,12 +251,12 @@ static cudaError_t launch_size(const struct cuda_launch *to,
     if (status == cudaSuccess)
         status =
             launch(to->stream, attention_plain_keys<R, D>,
-                   dim3(slots * (unsigned)forward->kv_heads),
+                   dim3(slots * (unsigned)forward->kv_heads, plain_parts<D>(forward)),
                    dim3(PLAIN_ACROSS * PLAIN_TILE / R), PLAIN_SHARED, *op, window, drops);
     if (status == cudaSuccess)
         status =
             launch(to->stream, attention_plain_queries<S, D>,
-                   dim3(slots * (unsigned)forward->heads),
+                   dim3(slots * (unsigned)forward->heads, plain_parts<D>(forward)),
                    dim3(PLAIN_ACROSS * PLAIN_TILE / S), PLAIN_SHARED, *op, window, drops);
     return status;
 }
@@ -266,8 +266,8 @@ cudaError_t launch_attention_backward_plain(const struct cuda_launch *to,
 {
     size_t size = op->forward.head_size;
 
-    return size <= 64    ? launch_size<8, 8, 64>(to, op)
-           : size <= 128 ? launch_size<4, 8, 128>(to, op)
-           : size <= 256 ? launch_size<4, 4, 256>(to, op)
-                         : cudaErrorNotSupported;
+    return size <= 64              ? launch_size<8, 8, 64>(to, op)
+           : size <= 128           ? launch_size<4, 8, 128>(to, op)
+           : size <= HEAD_SIZE_MAX ? launch_size<4, 4, 256>(to, op)
+                                   : cudaErrorNotSupported;
 }

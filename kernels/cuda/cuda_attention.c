@@ -31,6 +31,8 @@
  * supports packed sequences before Hopper (sdpa_support_surface.h of cudnn-frontend).
  */
 enum { PLANS = 256, PIECE = 256, HOLES = 8, SHORTEST = 64, DEFAULT_FROM = 90 };
+/* of cuDNN's backward pass */
+enum { LONGEST_HEAD = 256 };
 enum { OLDEST = 91002, OLDEST_BEFORE_HOPPER = 91801 };
 
 struct kept {
@@ -237,8 +239,8 @@ static bool fits(const struct cuda_backend *cuda, const struct op_attention *op)
 
     return packs && (format == FORMAT_FP16 || format == FORMAT_BF16) &&
            op->dropout.p <= 0 && op->softcap <= 0 && op->head_size % 8 == 0 &&
-           op->sequences > 0 && is_dense(op) && in_pieces(op->q) && in_pieces(op->k) &&
-           in_pieces(op->v) && in_pieces(op->out);
+           op->head_size <= LONGEST_HEAD && op->sequences > 0 && is_dense(op) &&
+           in_pieces(op->q) && in_pieces(op->k) && in_pieces(op->v) && in_pieces(op->out);
 }
 
 /* Our kernels for 9.0 are as fast where they exist, and have nothing to start. */

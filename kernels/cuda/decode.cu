@@ -102,9 +102,11 @@ __device__ inline void decode_keep(const struct op_decode &op, struct tensor cac
         to[i] = from[i];
 }
 
-/* Allow three blocks per multiprocessor: more would spill registers. */
+/* Allow three blocks per multiprocessor: more would spill registers; two for the longest
+ * heads. */
 template <typename T, int N>
-__global__ void __launch_bounds__(DECODE_WARPS *WARP, 3) decode(struct op_decode op)
+__global__ void __launch_bounds__(DECODE_WARPS *WARP, N > 8 ? 2 : 3)
+    decode(struct op_decode op)
 {
     int heads = (int)op.heads, sharing = heads / (int)op.kv_heads;
     int head = (int)(blockIdx.x % heads), size = (int)op.head_size;
@@ -156,6 +158,7 @@ static cudaError_t launch_typed(const struct cuda_launch *to, const struct op_de
     return op->head_size <= 64    ? launch_size<T, 2>(to, op)
            : op->head_size <= 128 ? launch_size<T, 4>(to, op)
            : op->head_size <= 256 ? launch_size<T, 8>(to, op)
+           : op->head_size <= 512 ? launch_size<T, 16>(to, op)
                                   : cudaErrorNotSupported;
 }
 

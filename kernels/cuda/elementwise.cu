@@ -108,6 +108,7 @@ template <typename O, typename X> struct scale_cells {
     view<O> out;
     view<X> x;
     float factor;
+    const float *by;
 
     template <int n> struct input {
         pack<X, n> x;
@@ -121,11 +122,11 @@ template <typename O, typename X> struct scale_cells {
     template <int n>
     __device__ void store(const input<n> &in, size_t row, size_t col) const
     {
-        float value[n];
+        float value[n], all = by ? factor * *by : factor;
 
 #pragma unroll
         for (int i = 0; i < n; i++)
-            value[i] = factor * to_float(in.x.at[i]);
+            value[i] = all * to_float(in.x.at[i]);
         ::store<n>(out.at(row, col), value);
     }
 };
@@ -134,7 +135,8 @@ template <typename O, typename X>
 static cudaError_t scale_typed(const struct cuda_launch *to, const struct op_scale *op)
 {
     constexpr int n = wide<O, X>::n;
-    scale_cells<O, X> cells = { view_of<O>(op->out), view_of<X>(op->x), op->factor };
+    scale_cells<O, X> cells = { view_of<O>(op->out), view_of<X>(op->x), op->factor,
+                                (const float *)op->by.data };
 
     if (elementwise_is_aligned(op->out, n) && elementwise_is_aligned(op->x, n))
         return elementwise_launch<n, AT_ONCE>(to, cells, op->out.rows, op->out.cols);
@@ -146,8 +148,8 @@ cudaError_t launch_scale(const struct cuda_launch *to, const struct op_scale *op
     struct op_scale flat = *op;
 
     if (elementwise_is_contiguous(op->out) && elementwise_is_contiguous(op->x))
-        flat = { elementwise_flat_view(op->out), elementwise_flat_view(op->x),
-                 op->factor };
+        flat = { elementwise_flat_view(op->out), elementwise_flat_view(op->x), op->factor,
+                 op->by };
     return BY_FORMAT(op->out.format, O,
                      BY_FORMAT(op->x.format, X, scale_typed<O, X>(to, &flat)));
 }

@@ -464,10 +464,10 @@ void double_add(struct backend *be, const struct op_add *op)
 
 void double_scale(struct backend *be, const struct op_scale *op)
 {
-    double *x = take(be, op->x);
+    double *x = take(be, op->x), *by = op->by.data ? take(be, op->by) : NULL;
 
     for (size_t i = 0; i < numbers_of(op->out); i++)
-        x[i] *= (double)op->factor;
+        x[i] *= (double)op->factor * (by ? *by : 1);
     put(be, op->out, x);
     done(be);
 }

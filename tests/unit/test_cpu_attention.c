@@ -45,6 +45,20 @@ static const struct shape shapes[] = {
     { FORMAT_FP16, 1, 1, 128, 20, { 0, 0, 64, 64, 128, 128, 128, 128 } },
 };
 
+/* Heads of more than 256 columns, which a GPU divides among blocks. */
+static const struct shape long_shapes[] = {
+    { FORMAT_FP32, 2, 1, 512, 0, { 0, 3, 70 } },
+    { FORMAT_FP32, 1, 1, 300, 20, { 0, 66 } },
+    { FORMAT_BF16, 2, 1, 512, 0, { 0, 67 } },
+    { FORMAT_FP16, 2, 2, 264, 5, { 0, 33, 33, 66 } },
+};
+
+/* The sum in a score is up to twice as long as in other heads, and so is its error. */
+static double length_factor(const struct shape *shape)
+{
+    return shape->head_size > 256 ? 2 : 1;
+}
+
 /* Return whether weights are rounded to the operands' format.  The CPU does so for
  * bf16. */
 static bool rounds(const struct machines *machines, enum format format)
@@ -64,14 +78,15 @@ static void try_forward(struct machines *machines, const struct shape *shape,
                         struct extra extra)
 {
     struct attention_case c;
+    double longer = length_factor(shape);
 
     case_open_with(&c, shape, extra);
-    machines_try(
-        machines, run_attention, &c.op,
-        (struct outcome[]) { { &c.out, c.real[0], forward_units(machines, shape->format),
-                               extra.p > 0 ? 1 / (1 - (double)extra.p) : 0 },
-                             { &c.lse, c.real[1], 8, 1 } },
-        2);
+    machines_try(machines, run_attention, &c.op,
+                 (struct outcome[]) { { &c.out, c.real[0],
+                                        longer * forward_units(machines, shape->format),
+                                        extra.p > 0 ? 1 / (1 - (double)extra.p) : 0 },
+                                      { &c.lse, c.real[1], longer * 8, 1 } },
+                 2);
     case_close(&c);
 }
 
@@ -148,7 +163,7 @@ static void try_backward(struct machines *machines, const struct shape *shape,
 {
     struct attention_case c;
     struct op_attention_backward op;
-    double units = backward_units(machines, shape->format);
+    double units = length_factor(shape) * backward_units(machines, shape->format);
 
     case_open_with(&c, shape, extra);
     memcpy(c.out.real, c.real[0], c.out.numbers * sizeof(double));
@@ -170,6 +185,14 @@ static void test_attention_backward_is_the_gradient(void **state)
 {
     for (size_t i = 0; i < TS_COUNT(shapes); i++)
         try_backward(*state, &shapes[i], (struct extra) { 0 });
+}
+
+static void test_attention_of_long_heads(void **state)
+{
+    for (size_t i = 0; i < TS_COUNT(long_shapes); i++) {
+        try_forward(*state, &long_shapes[i], (struct extra) { .p = i % 2 ? 0.1f : 0 });
+        try_backward(*state, &long_shapes[i], (struct extra) { .p = i % 2 ? 0.1f : 0 });
+    }
 }
 
 static void test_attention_backward_of_capped_scores(void **state)
@@ -240,6 +263,7 @@ int main(void)
         cmocka_unit_test(test_attention_caps_scores),
         cmocka_unit_test(test_attention_drops_weights),
         cmocka_unit_test(test_attention_backward_is_the_gradient),
+        cmocka_unit_test(test_attention_of_long_heads),
         cmocka_unit_test(test_attention_backward_of_capped_scores),
         cmocka_unit_test(test_attention_backward_of_dropped_weights),
         cmocka_unit_test(test_attention_uses_cudnn_if_requested),

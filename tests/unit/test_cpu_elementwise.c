@@ -57,14 +57,24 @@ static void try_scale(struct machines *machines, size_t mix, const size_t size[2
 {
     struct operand x = operand_random(formats[mix % 3], size[0], size[1], 1, 1);
     struct operand out = operand_filled(formats[mix / 3], size[0], size[1], 7);
+    struct operand by = operand_random(FORMAT_FP32, 1, 1, 1, 2);
     double *wanted = calloc(x.numbers, sizeof(double));
 
     for (size_t i = 0; i < x.numbers; i++)
+        wanted[i] = (double)0.22f * x.real[i] * by.real[0];
+    machines_try(machines, run_scale,
+                 &(struct op_scale) { out.tensor, x.tensor, 0.22f, by.tensor },
+                 (struct outcome[]) { { &out, wanted, 2, 0 } }, 1);
+    by.tensor.data = NULL;
+    for (size_t i = 0; i < x.numbers; i++)
         wanted[i] = (double)0.22f * x.real[i];
-    machines_try(machines, run_scale, &(struct op_scale) { out.tensor, x.tensor, 0.22f },
+    machines_try(machines, run_scale,
+                 &(struct op_scale) { out.tensor, x.tensor, 0.22f, by.tensor },
                  (struct outcome[]) { { &out, wanted, 1, 0 } }, 1);
-    machines_try(machines, run_scale, &(struct op_scale) { x.tensor, x.tensor, 0.22f },
+    machines_try(machines, run_scale,
+                 &(struct op_scale) { x.tensor, x.tensor, 0.22f, by.tensor },
                  (struct outcome[]) { { &x, wanted, 1, 0 } }, 1); /* in place */
+    operand_clear(&by);
     operand_clear(&x);
     operand_clear(&out);
     free(wanted);

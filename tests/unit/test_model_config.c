@@ -643,8 +643,8 @@ static void test_model_config_rejects(void **state)
         { "{\"model_type\": \"llama\", " SIZES ", \"num_key_value_heads\": \"2\"}",
           "num_key_value_heads" },
         { "{\"model_type\": \"llama\", " SIZES ", \"head_dim\": 7}", "even" },
-        { "{\"model_type\": \"llama\", " SIZES ", \"head_dim\": 258}",
-          "a head size of 258 is not supported, only up to 256" },
+        { "{\"model_type\": \"llama\", " SIZES ", \"head_dim\": 514}",
+          "a head size of 514 is not supported, only up to 512" },
         { "{\"model_type\": \"llama\", " SIZES ", \"rope_theta\": -1}", "rope_theta" },
         { "{\"model_type\": \"llama\", " SIZES
           ", \"rope_scaling\": {\"type\": \"axial\"}}",
