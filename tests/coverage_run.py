@@ -29,6 +29,8 @@ EXTRA = {
     "gemma2": {"query_pre_attn_scalar": 16, "sliding_window": 32, "attn_logit_softcapping": 50.0,
                "final_logit_softcapping": 30.0},
     "gemma3_text": {"query_pre_attn_scalar": 16, "sliding_window": 32, "sliding_window_pattern": 2},
+    "gemma4_text": {"sliding_window": 32, "sliding_window_pattern": 2, "global_head_dim": 32,
+                    "hidden_size_per_layer_input": 0},
     "gpt2": LAYER_NORM, "gptj": LAYER_NORM,
     "gpt_neo": {"num_layers": 2, "num_heads": 4, "window_size": 32},
     "phi3": {"pad_token_id": 0},
@@ -36,7 +38,8 @@ EXTRA = {
     "falcon": {"new_decoder_architecture": False, "multi_query": True, "parallel_attn": True},
     "mistral": {"sliding_window": None},
 }
-TEXT_OF = {"gemma3": "gemma3_text", "mistral3": "mistral", "qwen2_vl": "qwen2", "qwen2_5_vl": "qwen2",
+TEXT_OF = {"gemma3": "gemma3_text", "gemma4": "gemma4_text",
+           "gemma4_unified": "gemma4_text", "mistral3": "mistral", "qwen2_vl": "qwen2", "qwen2_5_vl": "qwen2",
            "qwen3_vl": "qwen3", "llava": "llama", "llava_next": "llama"}
 SETTINGS = ("trainspool.device=cpu", "trainspool.threads=1", "max_steps=1", "per_device_train_batch_size=1",
             "gradient_accumulation_steps=1", "per_device_eval_batch_size=1", "cutoff_len=64", "max_samples=8",

@@ -65,13 +65,16 @@ static double matmuls(const struct work *w)
 static double attention(const struct work *w)
 {
     const struct model_config *c = w->config;
-    double width = (double)(c->heads * c->head_size);
+    double width = 0; /* of all layers */
     /* a CPU computes attention in float32, whatever the stored format */
     enum format format =
         w->plan->device.kind == DEVICE_CPU ? FORMAT_FP32 : w->shapes.compute;
-    double operations = 4 * w->step->tokens * w->step->length / 2 * width;
+    double operations;
 
-    return operations * (w->passes + 2.5) * (double)c->layers /
+    for (size_t l = 0; l < c->layers; l++)
+        width += (double)model_config_queries(c, l);
+    operations = 4 * w->step->tokens * w->step->length / 2 * width;
+    return operations * (w->passes + 2.5) /
            calibration_rate(w->calibration, format, (double)c->head_size);
 }
 
@@ -91,8 +94,9 @@ static double traffic(const struct work *w)
 {
     const struct model_config *c = w->config;
     double item = (double)format_info(w->shapes.compute)->bytes;
-    double width = (double)c->hidden_size, queries = (double)(c->heads * c->head_size);
-    double keys = (double)(c->kv_heads * c->head_size),
+    double width = (double)c->hidden_size;
+    double queries = (double)model_config_most_queries(c);
+    double keys = (double)model_config_most_keys(c),
            mlp = (double)model_config_active_size(c);
     double forward =
         2 * (8 + 2 * item) * width + 2 * item * (queries + keys) + 3 * item * mlp;

@@ -129,6 +129,25 @@ def gemma3(rng):
     return values
 
 
+def gemma4(rng):
+    values = llama_like(rng) | {"hidden_size_per_layer_input": 0, "head_dim": rng.choice([4, 8, 10]),
+                                "global_head_dim": rng.choice([8, 12]),
+                                "sliding_window": rng.randrange(1, 9)}
+    for key, choices in (("attention_bias", [True]), ("attention_k_eq_v", [True]),
+                         ("num_global_key_value_heads", [1, 2, 4]),
+                         ("final_logit_softcapping", [5.0, None]),
+                         ("hidden_activation", ACTIVATIONS),
+                         ("layer_types", [layer_types(rng, values["num_hidden_layers"])])):
+        if rng.random() < 0.5:
+            values[key] = rng.choice(choices)
+    if rng.random() < 0.5:
+        values["rope_parameters"] = {
+            "full_attention": {"rope_type": "proportional", "rope_theta": rng.choice([50.0, 1e6]),
+                               "partial_rotary_factor": rng.choice([0.25, 0.5, 1.0])},
+            "sliding_attention": {"rope_type": "default", "rope_theta": rng.choice([50.0, 1e4])}}
+    return values
+
+
 def gpt2(rng):
     values = {"vocab_size": 40, "n_embd": rng.choice([16, 24]), "n_layer": rng.randrange(1, 4),
               "n_head": 4, "n_positions": 32, "attn_pdrop": 0.0, "embd_pdrop": 0.0,
@@ -505,7 +524,8 @@ def glm_lite(rng):
 
 
 KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi3": phi3,
-         "gemma": gemma, "gemma2": gemma2, "gemma3_text": gemma3, "gpt2": gpt2,
+         "gemma": gemma, "gemma2": gemma2, "gemma3_text": gemma3, "gemma4_text": gemma4,
+         "gpt2": gpt2,
          "gpt_neo": gpt_neo, "gpt_neox": gpt_neox, "cohere": cohere, "cohere2": cohere2, "falcon": falcon, "gpt_bigcode": gpt_bigcode, "gptj": gptj, "nemotron": nemotron, "opt": opt, "phi": phi,
          "stablelm": stablelm, "starcoder2": starcoder2,
          "granite": granite,
@@ -597,6 +617,9 @@ TOWERS = {
     "gemma3": lambda rng: with_tower(gemma3(rng) | {"model_type": "gemma3_text"}, vit(rng),
                                      mm_tokens_per_image=1, image_token_index=260,
                                      boi_token_index=261, eoi_token_index=262),
+    "gemma4": lambda rng: with_tower(gemma4(rng), vit(
+        rng, num_key_value_heads=2, head_dim=4, patch_size=2, position_embedding_size=16),
+                                     image_token_id=260, video_token_id=261, audio_token_id=262),
     "internvl": lambda rng: with_tower(qwen(rng) | {"model_type": "qwen2"},
                                        vit(rng, image_size=[8, 8], patch_size=[4, 4]),
                                        image_token_id=260),

@@ -193,6 +193,19 @@ CASES |= {
         linear_value_head_dim=8, linear_conv_kernel_dim=3,
         layer_types=["full_attention", "linear_attention"], rope_parameters={
             "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5})),
+    "gemma4": ("gemma4_text", dict(
+        GEMMA, sliding_window=4, hidden_size_per_layer_input=0, global_head_dim=16,
+        attention_k_eq_v=True, num_global_key_value_heads=1, final_logit_softcapping=8.0,
+        layer_types=["full_attention", "sliding_attention", "full_attention"])),
+    "gemma4-biased": ("gemma4_text", dict(
+        GEMMA, sliding_window=5, hidden_size_per_layer_input=0, global_head_dim=12,
+        attention_bias=True, num_global_key_value_heads=1, pad_token_id=5, num_hidden_layers=4,
+        tie_word_embeddings=False, attention_dropout=0.2, rope_parameters={
+            "full_attention": {"rope_type": "proportional", "rope_theta": 100.0,
+                               "partial_rotary_factor": 0.5, "factor": 2.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 50.0}},
+        layer_types=["sliding_attention", "full_attention", "sliding_attention",
+                     "sliding_attention"])),
     "minicpm": ("minicpm", dict(LLAMA, scale_emb=3, scale_depth=1.4, dim_model_base=10)),
 }
 # Models with experts.  With output_router_logits, the load balancing loss is part of the loss.
@@ -323,6 +336,7 @@ ADAPTERS = {
     "gpt2-lora-on-some": ("gpt2", ["c_attn", "attn.c_proj"], {"use_rslora": True}),
     "gpt_neo-lora": ("gpt_neo", "all-linear", {}),
     "gpt_neox-lora": ("gpt_neox", "all-linear", {}),
+    "gemma4-lora": ("gemma4", "all-linear", {}),
     "gemma2-lora": ("gemma2", "all-linear", {}),
     "qwen3_5-lora": ("qwen3_5", "all-linear", {}),
     "qwen3_5-lora-on-some": ("qwen3_5", ["in_proj_qkv", "out_proj", "q_proj"], {}),
@@ -372,6 +386,12 @@ RENAMED = {
                   {"attention_bias": True, "mlp_bias": True, "head_dim": 8}),
     "mimo": ("mimo", {"attention_bias": True, "head_dim": 6, "num_nextn_predict_layers": 1}, {}),
 }
+
+
+def has_offset(model_type):
+    """Return whether the weights of the norms are added to 1."""
+    return (model_type.startswith(("gemma", "nemotron", "qwen3_5", "qwen3_next"))
+            and not model_type.startswith("gemma4"))
 
 
 def elements(name, shape, offset):
@@ -656,7 +676,7 @@ def make(model_type, values, folder):
     fresh.save_pretrained(folder)
     path = os.path.join(folder, "model.safetensors")
     shapes = {name: list(t.shape) for name, t in sorted(load_file(path).items())}
-    offset = 1 if model_type.startswith(("gemma", "nemotron", "qwen3_5", "qwen3_next")) else 0
+    offset = 1 if has_offset(model_type) else 0
     save_file({n: elements(n, s, offset) for n, s in shapes.items()}, path, {"format": "pt"})
     with open(os.path.join(folder, "config.json")) as file:
         saved = json.load(file)

@@ -40,6 +40,21 @@ CASES = {
                                                    "rope_theta": 1000000.0}}),
         "vision_config": dict(VIT, image_size=8), "mm_tokens_per_image": 1, "image_token_index": 39,
         "boi_token_index": 38, "eoi_token_index": 37},
+    "gemma4": {
+        "text_config": dict(TEXT, num_hidden_layers=3, sliding_window=4, global_head_dim=16,
+                            attention_k_eq_v=True, num_global_key_value_heads=1,
+                            hidden_size_per_layer_input=0, final_logit_softcapping=4.0,
+                            layer_types=["sliding_attention"] * 2 + ["full_attention"]),
+        "vision_config": {"hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 1,
+                          "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 4,
+                          "patch_size": 2, "position_embedding_size": 16},
+        "image_token_id": 39, "video_token_id": 38, "audio_token_id": 36},
+    "gemma4_unified": {
+        "text_config": dict(TEXT, num_hidden_layers=2, sliding_window=6, global_head_dim=12,
+                            layer_types=["sliding_attention", "full_attention"]),
+        "vision_config": {"mm_embed_dim": 8, "pooling_kernel_size": 1, "mm_posemb_size": 4,
+                          "patch_size": 2, "output_proj_dims": 8},
+        "image_token_id": 39, "video_token_id": 38, "audio_token_id": 36},
     "mistral3": {
         "text_config": dict(TEXT, model_type="mistral", sliding_window=None,
                             tie_word_embeddings=False),
@@ -151,9 +166,19 @@ def sparse(config):
     config.pop("tie_word_embeddings")
 
 
+def published(config):
+    """Make a config.json as Gemma 4 was published with."""
+    text = config["text_config"]
+    text.pop("per_layer_config")
+    text |= {"global_head_dim": 16, "num_global_key_value_heads": 1}
+    for key in ("rope_parameters", "hidden_activation", "pad_token_id", "tie_word_embeddings"):
+        text.pop(key)
+
+
 # Cases in which config.json or the names of tensors are others than transformers 5 writes.
 OTHERS = {
     "gemma3-sparse": ("gemma3", sparse, []),
+    "gemma4-published": ("gemma4", published, []),
     "gemma3-new-names": ("gemma3", None, [
         ("language_model.model.", "model.language_model."),
         ("vision_tower.", "model.vision_tower."),
@@ -172,7 +197,7 @@ TRANSPOSED = ("qwen3_vl_moe-published",)
 OTHERS |= {"qwen3_vl_moe-published": ("qwen3_vl_moe", None, [])}
 LAYERS = "self_attn.q_proj|self_attn.v_proj|mlp.up_proj|mlp.down_proj"
 TARGETS = r"model\.language_model\.layers\.\d+\.(?:" + LAYERS.replace(".", r"\.") + ")"
-ADAPTERS = {f"towers-{base}-lora": base for base in ("gemma3", "mistral3", "qwen2_vl", "qwen3_vl")}
+ADAPTERS = {f"towers-{base}-lora": base for base in ("gemma3", "gemma4", "mistral3", "qwen2_vl", "qwen3_vl")}
 
 
 def class_of(config):
@@ -212,7 +237,7 @@ def make(case, folder):
     for name, shape in shapes.items():
         if case in TRANSPOSED and ".experts." in name:
             shapes[name] = [shape[0], shape[2], shape[1]]
-    offset = 1 if model_type.startswith(("gemma", "qwen3_5")) else 0
+    offset = 1 if architectures.has_offset(model_type) else 0
     save_file({n: elements(n, s, offset) for n, s in shapes.items()}, path, {"format": "pt"})
     path = os.path.join(folder, "config.json")
     with open(path) as file:

@@ -392,6 +392,9 @@ static void test_model_config_phi3(void **state)
     assert_true(c.rotary == 12 && c.sliding_window == 7 && c.windowed[2]);
 }
 
+#define GEMMA4 \
+    "{\"model_type\": \"gemma4_text\", " SIZES ", \"hidden_size_per_layer_input\": 0"
+
 static void test_model_config_gemma(void **state)
 {
     struct model_config c = parsed("{\"model_type\": \"gemma\", " SIZES "}");
@@ -405,6 +408,44 @@ static void test_model_config_gemma(void **state)
     /* as Google's files mean it */
     assert_int_equal(c.activation, ACTIVATION_GELU_TANH);
     assert_int_equal(c.head_size, 16);
+}
+
+/* Layers without a window have heads of their own: by default, and as transformers 5.24
+ * writes them. */
+static void test_model_config_gemma4(void **state)
+{
+    struct model_config c = parsed(GEMMA4 "}");
+
+    (void)state;
+    assert_true(c.head_size == 256 && c.full_head_size == 512 && !c.shares_values);
+    assert_true(c.full_kv_heads == c.kv_heads && c.score_scale == 1 && c.tied);
+    assert_true(c.windowed[0] && !c.windowed[2] && c.sliding_window == 512);
+    assert_true(c.rotary == 512 && c.rotary_local == 256 && c.has_local);
+    assert_true(c.rope.kind == ROPE_PROPORTIONAL && c.rope.turning == 64);
+    assert_true(c.rope.theta == 1e6 && c.rope_local.theta == 1e4);
+    assert_true(c.logit_softcap == 0 && c.embed_scale == 8);
+    assert_true(model_config_queries(&c, 0) == 4 * 256 &&
+                model_config_queries(&c, 2) == 4 * 512);
+    c = parsed(GEMMA4 ", \"head_dim\": 8, \"global_head_dim\": 12, \"attention_k_eq_v\": "
+                      "true, \"num_global_key_value_heads\": 1, "
+                      "\"final_logit_softcapping\": 30, \"layer_types\": "
+                      "[\"full_attention\", \"sliding_attention\", "
+                      "\"sliding_attention\"]}");
+    assert_true(model_config_head_size(&c, 0) == 12 && model_config_kv_heads(&c, 0) == 1);
+    assert_true(model_config_head_size(&c, 1) == 8 && model_config_kv_heads(&c, 1) == 4);
+    assert_true(!c.windowed[2] && c.logit_softcap == 30);
+    assert_false(model_config_has(&c, MODULE_V, 0));
+    assert_true(model_config_has(&c, MODULE_V, 1) && model_config_has(&c, MODULE_K, 0));
+    assert_true(model_config_rotary(&c, 0) == 12 && model_config_rotary(&c, 1) == 8);
+    c = parsed(GEMMA4 ", \"head_dim\": 8, \"sliding_window_pattern\": 2, "
+                      "\"per_layer_config\": {\"1\": {\"head_dim\": 12, "
+                      "\"num_key_value_heads\": 2}, \"2\": {\"head_dim\": 12, "
+                      "\"num_key_value_heads\": 2}}}");
+    assert_true(c.full_head_size == 12 && c.full_kv_heads == 2);
+    c = parsed(GEMMA4 ", \"head_dim\": 8, \"per_layer_config\": {}}");
+    assert_true(c.full_head_size == 8 && c.full_kv_heads == 4);
+    c = parsed("{\"model_type\": \"gemma4_unified_text\", " SIZES "}");
+    assert_true(c.full_head_size == 512 && c.sliding_window == 1024);
 }
 
 static void test_model_config_gemma2(void **state)
@@ -645,6 +686,30 @@ static void test_model_config_rejects(void **state)
         { "{\"model_type\": \"llama\", " SIZES ", \"head_dim\": 7}", "even" },
         { "{\"model_type\": \"llama\", " SIZES ", \"head_dim\": 514}",
           "a head size of 514 is not supported, only up to 512" },
+        { "{\"model_type\": \"gemma4_text\", " SIZES "}",
+          "hidden_size_per_layer_input is not supported" },
+        { GEMMA4 ", \"num_kv_shared_layers\": 2}",
+          "num_kv_shared_layers is not supported" },
+        { GEMMA4 ", \"global_head_dim\": 514}", "a head size of 514" },
+        { GEMMA4 ", \"global_head_dim\": 7}", "even number, not 7" },
+        { GEMMA4 ", \"sliding_window\": 0}", "sliding_window must be" },
+        { GEMMA4 ", \"attention_k_eq_v\": true, \"num_global_key_value_heads\": 3}",
+          "multiple of the key heads 3" },
+        { GEMMA4 ", \"use_bidirectional_attention\": \"all\"}",
+          "use_bidirectional_attention: all" },
+        { GEMMA4 ", \"sliding_window_pattern\": 2, \"per_layer_config\": {\"1\": "
+                 "{\"head_dim\": 8}, \"2\": {\"head_dim\": 8, \"hidden_size\": 9}}}",
+          "layer 2 differs" },
+        { GEMMA4 ", \"sliding_window_pattern\": 2, \"per_layer_config\": {\"1\": "
+                 "{\"head_dim\": 8}, \"2\": {\"head_dim\": 6}}}",
+          "layer 2 differs" },
+        { GEMMA4 ", \"sliding_window_pattern\": 2, \"per_layer_config\": {\"0\": "
+                 "{\"head_dim\": 8}, \"2\": {\"head_dim\": 8}}}",
+          "layer 0 differs" },
+        { "{\"model_type\": \"gemma4_text\", " SIZES
+          ", \"hidden_size_per_layer_input\": 0, \"rope_parameters\": {\"full_attention\": "
+          "{\"rope_type\": \"proportional\", \"partial_rotary_factor\": 2}}}",
+          "partial_rotary_factor must be at most 1" },
         { "{\"model_type\": \"llama\", " SIZES ", \"rope_theta\": -1}", "rope_theta" },
         { "{\"model_type\": \"llama\", " SIZES
           ", \"rope_scaling\": {\"type\": \"axial\"}}",
@@ -725,6 +790,7 @@ int main(void)
         cmocka_unit_test(test_model_config_phi3),
         cmocka_unit_test(test_model_config_gemma),
         cmocka_unit_test(test_model_config_gemma2),
+        cmocka_unit_test(test_model_config_gemma4),
         cmocka_unit_test(test_model_config_gemma3),
         cmocka_unit_test(test_model_config_padding),
         cmocka_unit_test(test_model_config_unrotated_layers),

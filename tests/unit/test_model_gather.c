@@ -274,6 +274,7 @@ static struct gathered cases[] = {
     { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, qwen3_moe, 3 } },
     { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, glm4_moe, 3 } },
     { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, deepseek_v3, 3 } },
+    { .kind = { METHOD_FULL, "sgd", FORMAT_BF16, gemma4, 3 }, .checkpointing = true },
 };
 
 #define CASE(name, i)                                             \
@@ -304,6 +305,9 @@ int main(int argc, char **argv)
         CASE("olmo2, 16 bits", 17),
         CASE("experts, 16 bits", 18),
         CASE("experts", 19),
+        CASE("experts in groups", 20),
+        CASE("latent attention", 21),
+        CASE("gemma4, 16 bits", 22),
         unit_ranks_test(test_model_gather_shares_the_weights),
     };
 

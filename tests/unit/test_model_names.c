@@ -95,6 +95,10 @@ static void test_unsupported_names(void **state)
     assert_null(model_name_unsupported("google/gemma-3-4b-it"));
     assert_null(model_name_unsupported("Qwen/Qwen2.5-VL-7B-Instruct"));
     assert_string_equal(model_name_unsupported("google/gemma-3n-E2B-it"), "gemma3n");
+    assert_null(model_name_unsupported("google/gemma-4-31B"));
+    assert_null(model_name_unsupported("unsloth/gemma-4-12B-it"));
+    assert_string_equal(model_name_unsupported("google/gemma-4-E4B-it"),
+                        "gemma4 with embeddings for each layer");
     assert_null(model_name_unsupported("google/gemma-3-4b-it"));
     assert_null(model_name_unsupported("someone/my-own-model"));
     assert_string_equal(model_name_unsupported("ai21labs/Jamba-v0.1"), "jamba");

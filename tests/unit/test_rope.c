@@ -48,6 +48,20 @@ static void test_rope_llama3_bands(void **state)
     near(rope_frequency(&rope, 4, 1, 1), 1e-5 / 8);
 }
 
+/* Columns have the frequencies of the whole head, of which only the first turn. */
+static void test_rope_proportional_stops(void **state)
+{
+    const struct rope rope = {
+        .kind = ROPE_PROPORTIONAL, .theta = 1e8, .factor = 2, .turning = 2
+    };
+
+    (void)state;
+    near(rope_frequency(&rope, 8, 1, 0), 0.5);
+    near(rope_frequency(&rope, 8, 1, 1), 1e-2 / 2);
+    assert_true(rope_frequency(&rope, 8, 1, 2) == 0);
+    assert_true(rope_frequency(&rope, 8, 1, 3) == 0);
+}
+
 /* Base e^4 of 16 columns: column i turns 1000 e^(-i / 2) / 2 pi times in the original
  * positions; 159 e^-1 times is column 2, 159 e^-3 times is column 6. */
 static void test_rope_yarn_ramp(void **state)
@@ -249,6 +263,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rope_frequencies),
         cmocka_unit_test(test_rope_llama3_bands),
+        cmocka_unit_test(test_rope_proportional_stops),
         cmocka_unit_test(test_rope_yarn_ramp),
         cmocka_unit_test(test_rope_dynamic_grows_with_the_length),
         cmocka_unit_test(test_rope_longrope_switches_once),

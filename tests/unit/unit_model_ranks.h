@@ -49,6 +49,15 @@ static const char gemma3[] =
     "2,\"num_key_value_heads\": 1, \"head_dim\": 8, \"sliding_window\": "
     "4,\"sliding_window_pattern\": 2}";
 
+/* Heads whose size depends on the layer, and layers without v. */
+static const char gemma4[] =
+    "{\"model_type\": \"gemma4_text\", \"vocab_size\": 40, \"hidden_size\": "
+    "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": "
+    "2,\"num_key_value_heads\": 2, \"head_dim\": 8, \"global_head_dim\": 12, "
+    "\"attention_k_eq_v\": true, \"num_global_key_value_heads\": 1, "
+    "\"hidden_size_per_layer_input\": 0, \"sliding_window\": 4, "
+    "\"sliding_window_pattern\": 2}";
+
 static const char phi3[] =
     "{\"model_type\": \"phi3\", \"vocab_size\": 40, \"hidden_size\": "
     "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 2}";

@@ -97,7 +97,7 @@ bool module_is_bare(enum module module)
 
 bool module_is_buffer(enum module module)
 {
-    return module == MODULE_ROUTER_BIAS;
+    return module == MODULE_ROUTER_BIAS || module == MODULE_FACTOR;
 }
 
 bool architecture_has_kept(const struct architecture *a)

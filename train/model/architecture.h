@@ -64,7 +64,10 @@ enum module {
     MODULE_EXPERT_UP,
     MODULE_EXPERT_DOWN,
     MODULE_POST2, /* norm of the MLP output */
-    MODULE_NORM,  /* after the last block */
+    /* factor of the residual after the block: one element without a suffix in its name,
+     * which is never trained */
+    MODULE_FACTOR,
+    MODULE_NORM, /* after the last block */
     MODULE_HEAD,
     MODULES
 };
@@ -307,6 +310,10 @@ struct architecture {
     size_t unrotated_interval; /* default of no_rope_layer_interval */
     size_t head_size;          /* 0: hidden size / heads */
     size_t kv_heads;           /* default of keys->kv_heads; 0: as many as heads */
+    /* layers without a window have heads of their own: default of global_head_dim.  Their
+     * keys are also their values if attention_k_eq_v says so.  0: like the others */
+    size_t full_head_size;
+    bool per_layer_inputs; /* by default, hidden_size_per_layer_input is not 0 */
     /* default of original_max_position_embeddings, which has precedence over that of
      * rope_parameters; 0: none */
     size_t original_positions;
@@ -321,8 +328,11 @@ struct architecture {
     size_t rotary_size; /* default of rotary_dim, its columns; 0: there is no such key */
     double theta;       /* default of rope_theta; 0: 10000 */
     double local_theta; /* of layers with a window; 0: like the others */
-    bool rope_alpha;    /* `alpha` of dynamic scaling applies, which stretches theta */
-    bool rope_mscales;  /* short_mscale and long_mscale apply */
+    /* without rope_parameters, layers without a window rotate the pairs of columns of this
+     * share, which have the frequencies that they have in a whole head; 0: all */
+    double proportional;
+    bool rope_alpha;   /* `alpha` of dynamic scaling applies, which stretches theta */
+    bool rope_mscales; /* short_mscale and long_mscale apply */
     /* columns 2 i and 2 i + 1 of a head turn together, not i and i + half of them; by
      * default of the key, if there is one */
     bool rotary_interleaved;
@@ -331,6 +341,7 @@ struct architecture {
      * head size */
     double score_scalar;
     double score_softcap, logit_softcap; /* ..._logit_softcapping; 0: none */
+    bool caps_logits; /* final_logit_softcapping applies, by default none */
 
     /* layers have linear attention, as layer_types says; by default all but each of this
      * interval, which is the default of full_attention_interval.  0: none has */
@@ -340,6 +351,7 @@ struct architecture {
     bool gated_attention;
     const char *qk_norms_key; /* says whether q and k have norms; NULL: no such key */
     bool whole_qk_norms;      /* of q and k: of all heads at once, not of each */
+    bool value_norms;         /* v has norms, too, of each head and without parameters */
     bool qk_norms_after_rope; /* of q and k: after their rotation, not before */
     /* use_qk_norm, by default true: heads of q and k have norms without weights in the
      * layers that rotate them */

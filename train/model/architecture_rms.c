@@ -91,6 +91,13 @@ static const enum module qwen3_5_order[] = { MODULE_DT_BIAS, MODULE_A_LOG,  MODU
     .output_bias = BIASES_FROM_CONFIG, .tied = true, .head_size = 256,                   \
     .embed_scaled = true, .uses_padding = true
 
+/* Order of the modules of a block in Gemma 4. */
+static const enum module gemma4_order[] = { MODULE_Q,     MODULE_Q_NORM, MODULE_K_NORM,
+                                            MODULE_K,     MODULE_V,      MODULE_O,
+                                            MODULE_GATE,  MODULE_UP,     MODULE_DOWN,
+                                            MODULE_NORM1, MODULE_POST1,  MODULE_NORM2,
+                                            MODULE_POST2, MODULES };
+
 /* Sources: transformers/models/NAME/configuration_NAME.py and modeling_NAME.py. */
 const struct architecture rms_architectures[] = {
     { .model_type = "llama",
@@ -410,6 +417,21 @@ const struct architecture rms_architectures[] = {
       .theta = 1e6,
       .local_theta = 1e4,
       .score_scalar = 256 },
+    { .model_type = "gemma4_text",
+      GEMMA4_LIKE,
+      .per_layer_inputs = true,
+      .window = 512,
+      .keys = &gemma2_keys,
+      .order = gemma4_order,
+      .paths = { LLAMA_PATHS, GEMMA2_NORMS,
+                 HEAD_NORMS, [MODULE_FACTOR] = "layer_scalar" } },
+    { .model_type = "gemma4_unified_text",
+      GEMMA4_LIKE,
+      .window = 1024,
+      .keys = &gemma2_keys,
+      .order = gemma4_order,
+      .paths = { LLAMA_PATHS, GEMMA2_NORMS,
+                 HEAD_NORMS, [MODULE_FACTOR] = "layer_scalar" } },
 };
 
 const size_t rms_architecture_count = TS_COUNT(rms_architectures);

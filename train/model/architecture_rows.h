@@ -51,6 +51,16 @@ extern const enum module llama_order[];
     [MODULE_SHARED_UP] = "mlp.shared_experts.up_proj",     \
     [MODULE_SHARED_DOWN] = "mlp.shared_experts.down_proj"
 #define LLAMA_PATHS LLAMA_FRAME, LLAMA_QKV, LLAMA_O, LLAMA_MLP
+/* Gemma 4: with experts or without. */
+#define GEMMA4_LIKE                                                                    \
+    .base = "model.", .blocks = "model.layers.", .ignored = llama_ignored,             \
+    .dropouts.attention = "attention_dropout", .norm_eps = 1e-6,                       \
+    .activation = "gelu_pytorch_tanh", .qkv_bias = BIASES_FROM_CONFIG,                 \
+    .output_bias = BIASES_FROM_CONFIG, .tied = true, .head_size = 256,                 \
+    .full_head_size = 512, .embed_scaled = true, .uses_padding = true,                 \
+    .windows = WINDOWS_PATTERN, .window_pattern = 6, .theta = 1e6, .local_theta = 1e4, \
+    .proportional = 0.25, .unscaled_scores = true, .value_norms = true,                \
+    .caps_logits = true
 #define LLAMA_NORM2 [MODULE_NORM2] = "post_attention_layernorm"
 
 #endif

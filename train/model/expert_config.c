@@ -392,6 +392,9 @@ bool model_config_has(const struct model_config *config, enum module module, siz
         (module_in_block(module) &&
          !module_in_mixer(module, model_config_is_linear(config, layer))))
         return false;
+    if (module == MODULE_V && config->shares_values &&
+        model_config_is_wide(config, layer))
+        return false;
     return !(sparse ? module_is_dense(module) : module_is_sparse(module));
 }
 

@@ -6,22 +6,37 @@
 
 #include "train/model/model_internal.h"
 
-struct tensor model_queries(const struct pass *pass, struct tensor qkv)
+struct tensor model_queries(const struct pass *pass, size_t layer, struct tensor qkv)
 {
-    const struct model_config *c = pass->model->config;
-
-    return tensor_columns(qkv, 0, c->heads * c->head_size);
+    return tensor_columns(qkv, 0, model_config_queries(pass->model->config, layer));
 }
 
-struct tensor model_keys(const struct pass *pass, struct tensor qkv)
+struct tensor model_keys(const struct pass *pass, size_t layer, struct tensor qkv)
 {
     const struct model_config *c = pass->model->config;
-
-    size_t q = c->heads * c->head_size, kv = c->kv_heads * c->head_size;
+    size_t q = model_config_queries(c, layer), kv = model_config_keys(c, layer);
 
     if (c->architecture->gated_attention && qkv.cols > q + kv) /* not after their norms */
         q *= 2;
     return tensor_columns(qkv, q, kv);
+}
+
+struct tensor model_values(const struct pass *pass, size_t layer, struct tensor qkv)
+{
+    const struct model_config *c = pass->model->config;
+    size_t q = model_config_queries(c, layer), kv = model_config_keys(c, layer);
+
+    return tensor_columns(qkv, (c->architecture->gated_attention ? 2 : 1) * q + kv, kv);
+}
+
+struct tensor model_values_before_norm(const struct pass *pass, size_t layer,
+                                       struct tensor qkv)
+{
+    const struct model_config *c = pass->model->config;
+
+    return c->shares_values && model_config_is_wide(c, layer)
+               ? model_keys(pass, layer, qkv)
+               : model_values(pass, layer, qkv);
 }
 
 static void rotate_heads(const struct pass *pass, size_t layer, struct tensor x,
@@ -32,8 +47,8 @@ static void rotate_heads(const struct pass *pass, size_t layer, struct tensor x,
         .x = x,
         .table = pass_buffer(pass, pass->model->blocks[layer].rope, 0),
         .positions = pass_buffer(pass, BUFFER_POSITIONS, 0).data,
-        .heads = x.cols / c->head_size,
-        .rotary = c->rotary,
+        .heads = x.cols / model_config_head_size(c, layer),
+        .rotary = model_config_rotary(c, layer),
         .interleaved = c->architecture->rotary_interleaved,
         .inverse = inverse,
     };
@@ -44,8 +59,7 @@ static void rotate_heads(const struct pass *pass, size_t layer, struct tensor x,
 /* Unless there is a gate between them, q and k are adjacent: one call rotates both. */
 void model_rotate(const struct pass *pass, size_t layer, struct tensor qkv, bool inverse)
 {
-    const struct model_config *c = pass->model->config;
-    struct tensor q = model_queries(pass, qkv), k = model_keys(pass, qkv);
+    struct tensor q = model_queries(pass, layer, qkv), k = model_keys(pass, layer, qkv);
 
     if (!pass->model->blocks[layer].rotates)
         return;
@@ -54,22 +68,46 @@ void model_rotate(const struct pass *pass, size_t layer, struct tensor qkv, bool
         rotate_heads(pass, layer, k, inverse);
         return;
     }
-    rotate_heads(pass, layer,
-                 tensor_columns(qkv, 0, (c->heads + c->kv_heads) * c->head_size),
-                 inverse);
+    rotate_heads(pass, layer, tensor_columns(qkv, 0, q.cols + k.cols), inverse);
 }
 
-static void head_norm(const struct pass *pass, const struct norm *norm, struct tensor x,
-                      struct tensor out, struct tensor rstd)
+struct head_norm model_head_norm(const struct pass *pass, size_t layer,
+                                 const struct norm *norm)
 {
+    const struct model_config *c = pass->model->config;
+    const struct block *b = &pass->model->blocks[layer];
+    enum buffer buffer = norm == &b->q_norm   ? BUFFER_RSTD_Q
+                         : norm == &b->k_norm ? BUFFER_RSTD_K
+                                              : BUFFER_RSTD_VALUES;
+    size_t heads = buffer == BUFFER_RSTD_Q ? c->heads : model_config_kv_heads(c, layer);
+    struct head_norm out = { .rstd = pass_buffer(pass, buffer, layer) };
+
+    if (!norm || !norm->weight) {
+        out.weight = tensor_columns(pass_buffer(pass, BUFFER_ONES, 0), 0,
+                                    model_config_head_size(c, layer));
+    } else {
+        out.weight = norm->weight->weight;
+        out.grad = norm->weight->grad;
+        out.offset = model_norm_offset(pass->model);
+    }
+    if (!c->architecture->whole_qk_norms)
+        out.rstd = tensor_columns(out.rstd, 0, heads);
+    return out;
+}
+
+static void head_norm(const struct pass *pass, size_t layer, const struct norm *norm,
+                      struct tensor x, struct tensor out)
+{
+    const struct head_norm n = model_head_norm(pass, layer, norm);
+
     pass->ops->headnorm(
         pass->be, &(struct op_headnorm) { .out = out,
-                                          .rstd = rstd,
+                                          .rstd = n.rstd,
                                           .x = x,
-                                          .weight = model_norm_weight(pass, norm),
+                                          .weight = n.weight,
                                           .eps = (float)pass->model->config->norm_eps,
-                                          .offset = model_norm_offset(pass->model),
-                                          .heads = rstd.cols });
+                                          .offset = n.offset,
+                                          .heads = n.rstd.cols });
 }
 
 bool model_has_qk_norms(const struct pass *pass, size_t layer)
@@ -97,11 +135,14 @@ static void prepare_qk(const struct pass *pass, size_t layer, struct tensor qkv)
     if (!last)
         model_rotate(pass, layer, qkv, false);
     if (qk.data) {
-        head_norm(pass, &b->q_norm, model_queries(pass, qkv), model_queries(pass, qk),
-                  pass_buffer(pass, BUFFER_RSTD_Q, layer));
-        head_norm(pass, &b->k_norm, model_keys(pass, qkv), model_keys(pass, qk),
-                  pass_buffer(pass, BUFFER_RSTD_K, layer));
+        head_norm(pass, layer, &b->q_norm, model_queries(pass, layer, qkv),
+                  model_queries(pass, layer, qk));
+        head_norm(pass, layer, &b->k_norm, model_keys(pass, layer, qkv),
+                  model_keys(pass, layer, qk));
     }
+    if (pass->model->config->architecture->value_norms)
+        head_norm(pass, layer, NULL, model_values_before_norm(pass, layer, qkv),
+                  model_values(pass, layer, qk));
     if (last)
         model_rotate(pass, layer, qk.data ? qk : qkv, false);
 }
@@ -135,8 +176,8 @@ static struct op_attention attention_of(const struct pass *pass, size_t layer,
         .sequences = pass->sequences,
         .longest = pass->longest,
         .heads = c->heads,
-        .kv_heads = c->kv_heads,
-        .head_size = c->head_size,
+        .kv_heads = model_config_kv_heads(c, layer),
+        .head_size = model_config_head_size(c, layer),
         .window = b->window,
         .scale = b->scale,
         .softcap = (float)c->score_softcap,
@@ -148,8 +189,6 @@ struct op_attention model_attention_op(const struct pass *pass, size_t layer)
     const struct model_config *c = pass->model->config;
     struct tensor qkv = pass_buffer(pass, BUFFER_QKV, layer);
     struct tensor qk = normed_qk(pass, layer);
-    size_t q = c->heads * c->head_size, kv = c->kv_heads * c->head_size;
-    size_t gate = c->architecture->gated_attention ? q : 0;
 
     if (!qk.data)
         qk = qkv;
@@ -157,9 +196,10 @@ struct op_attention model_attention_op(const struct pass *pass, size_t layer)
         return attention_of(pass, layer, model_latent_heads(pass, BUFFER_HEADS, layer));
     return attention_of(
         pass, layer,
-        (struct attention_heads) { .q = model_queries(pass, qk),
-                                   .k = model_keys(pass, qk),
-                                   .v = tensor_columns(qkv, q + gate + kv, kv) });
+        (struct attention_heads) {
+            .q = model_queries(pass, layer, qk),
+            .k = model_keys(pass, layer, qk),
+            .v = model_values(pass, layer, c->architecture->value_norms ? qk : qkv) });
 }
 
 void model_prepare_heads(const struct pass *pass, size_t layer)
@@ -170,20 +210,32 @@ void model_prepare_heads(const struct pass *pass, size_t layer)
         prepare_qk(pass, layer, pass_buffer(pass, BUFFER_QKV, layer));
 }
 
-static void head_norm_backward(const struct pass *pass, const struct norm *norm,
-                               struct tensor d, struct tensor x, struct tensor rstd)
+static void head_norm_backward(const struct pass *pass, size_t layer,
+                               const struct norm *norm, struct tensor d, struct tensor x)
 {
-    pass->ops->headnorm_backward(
-        pass->be,
-        &(struct op_headnorm_backward) { .dx = d,
-                                         .dweight = norm->weight ? norm->weight->grad
-                                                                 : (struct tensor) { 0 },
-                                         .dout = d,
-                                         .x = x,
-                                         .weight = model_norm_weight(pass, norm),
-                                         .rstd = rstd,
-                                         .offset = model_norm_offset(pass->model),
-                                         .heads = rstd.cols });
+    const struct head_norm n = model_head_norm(pass, layer, norm);
+
+    pass->ops->headnorm_backward(pass->be,
+                                 &(struct op_headnorm_backward) { .dx = d,
+                                                                  .dweight = n.grad,
+                                                                  .dout = d,
+                                                                  .x = x,
+                                                                  .weight = n.weight,
+                                                                  .rstd = n.rstd,
+                                                                  .offset = n.offset,
+                                                                  .heads = n.rstd.cols });
+}
+
+/* Back through the norm of v.  Where v was k, its gradient is part of that of k. */
+static void values_backward(const struct pass *pass, size_t layer, struct tensor dqkv)
+{
+    struct tensor qkv = pass_buffer(pass, BUFFER_QKV, layer);
+    struct tensor dv = model_values(pass, layer, dqkv);
+    struct tensor to = model_values_before_norm(pass, layer, dqkv);
+
+    head_norm_backward(pass, layer, NULL, dv, model_values_before_norm(pass, layer, qkv));
+    if (to.data != dv.data)
+        pass->ops->add(pass->be, &(struct op_add) { .out = to, .a = to, .b = dv });
 }
 
 /* Back through the rotation and the norms of q and k, in place. */
@@ -197,35 +249,32 @@ static void prepare_qk_backward(const struct pass *pass, size_t layer, struct te
     if (!rotated_first)
         model_rotate(pass, layer, dqkv, true);
     if (model_has_qk_norms(pass, layer)) {
-        head_norm_backward(pass, &b->q_norm, model_queries(pass, dqkv),
-                           model_queries(pass, qkv),
-                           pass_buffer(pass, BUFFER_RSTD_Q, layer));
-        head_norm_backward(pass, &b->k_norm, model_keys(pass, dqkv),
-                           model_keys(pass, qkv),
-                           pass_buffer(pass, BUFFER_RSTD_K, layer));
+        head_norm_backward(pass, layer, &b->q_norm, model_queries(pass, layer, dqkv),
+                           model_queries(pass, layer, qkv));
+        head_norm_backward(pass, layer, &b->k_norm, model_keys(pass, layer, dqkv),
+                           model_keys(pass, layer, qkv));
     }
+    if (pass->model->config->architecture->value_norms)
+        values_backward(pass, layer, dqkv);
     if (rotated_first)
         model_rotate(pass, layer, dqkv, true);
 }
 
 /* Return the gradients of q, k and v: of whole heads, or in those of the first layers. */
-static struct attention_heads heads_gradient(const struct pass *pass, struct tensor dqkv)
+static struct attention_heads heads_gradient(const struct pass *pass, size_t layer,
+                                             struct tensor dqkv)
 {
-    const struct model_config *c = pass->model->config;
-    size_t q = c->heads * c->head_size, kv = c->kv_heads * c->head_size;
-    size_t gate = c->architecture->gated_attention ? q : 0;
-
-    if (model_config_is_latent(c))
+    if (model_config_is_latent(pass->model->config))
         return model_latent_heads(pass, BUFFER_DHEADS, 0);
-    return (struct attention_heads) { .q = model_queries(pass, dqkv),
-                                      .k = model_keys(pass, dqkv),
-                                      .v = tensor_columns(dqkv, q + gate + kv, kv) };
+    return (struct attention_heads) { .q = model_queries(pass, layer, dqkv),
+                                      .k = model_keys(pass, layer, dqkv),
+                                      .v = model_values(pass, layer, dqkv) };
 }
 
 void model_attention_backward(const struct pass *pass, size_t layer, struct tensor datt)
 {
     struct tensor dqkv = pass_buffer(pass, BUFFER_DQKV, 0);
-    const struct attention_heads d = heads_gradient(pass, dqkv);
+    const struct attention_heads d = heads_gradient(pass, layer, dqkv);
     const struct op_attention_backward op = {
         .dq = d.q,
         .dk = d.k,

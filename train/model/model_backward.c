@@ -374,6 +374,22 @@ static void zero_lane(const struct pass *pass, size_t layer)
                              FORMAT_FP32, 1, end - at));
 }
 
+/* Back through the factor of the residual after a block. */
+static void factor_backward(const struct pass *pass, size_t layer)
+{
+    const struct parameter *factor = pass->model->blocks[layer].factor;
+    struct tensor dx = residual_columns(pass, BUFFER_DX);
+    struct tensor copy = residual_columns(pass, BUFFER_DX_COPY);
+
+    if (!factor)
+        return;
+    pass->ops->scale(
+        pass->be,
+        &(struct op_scale) { .out = dx, .x = dx, .factor = 1, .by = factor->weight });
+    if (copy.data)
+        pass->ops->convert(pass->be, &(struct op_convert) { .out = copy, .x = dx });
+}
+
 /* In a parallel block, both parts read the gradient of the residual before either adds to
  * it. */
 static void block_backward(const struct pass *pass, size_t layer)
@@ -389,6 +405,7 @@ static void block_backward(const struct pass *pass, size_t layer)
     /* the buffers still hold the last block, even with checkpointing */
     if (m->shapes.checkpointing && layer + 1 < m->config->layers)
         model_forward_block(&again, layer, true);
+    factor_backward(pass, layer);
     if (m->blocks[layer].sparse)
         below = experts_backward(pass, layer) && o_backward(pass, layer);
     else

@@ -264,6 +264,7 @@ void model_make_block(const struct model *m, size_t layer, struct block *out)
         .v_norm = model_find(m, MODULE_V_NORM, PART_WEIGHT, layer),
         .post1 = model_norm_of(m, MODULE_POST1, layer),
         .post2 = model_norm_of(m, MODULE_POST2, layer),
+        .factor = model_find(m, MODULE_FACTOR, PART_WEIGHT, layer),
         .qkv = stack_of(m, STACK_QKV, BUFFER_U_QKV, BUFFER_QKV),
         .q_b = stack_of(m, STACK_Q_B, BUFFER_U_Q_B, BUFFER_U_Q_B),
         .kv_b = stack_of(m, STACK_KV_B, BUFFER_U_KV_B, BUFFER_U_KV_B),

@@ -12,6 +12,7 @@
 #include "base/size.h"
 #include "train/model/architecture_fit.h"
 #include "train/model/expert_config.h"
+#include "train/model/full_heads.h"
 #include "train/model/latent_config.h"
 #include "train/model/layer_rotation.h"
 #include "train/model/linear_layers.h"
@@ -258,6 +259,8 @@ static void read_window(const struct reader *r, struct model_config *out)
     windowed = arena_array(r->arena, out->layers, sizeof(*windowed));
     for (size_t l = 0; l < out->layers; l++)
         windowed[l] = is_windowed(r, out, types, l);
+    if (row->full_head_size > 0) /* as transformers does, whatever layer_types says */
+        windowed[out->layers - 1] = false;
     out->sliding_window = (size_t)window;
     out->windowed = windowed;
     if (row->unrotated == UNROTATED_FULL)
@@ -335,6 +338,13 @@ static void read_dtype(const struct reader *r, struct model_config *out)
         out->dtype = FORMAT_COUNT;
 }
 
+static bool is_text(const struct reader *r, const char *key, const char *value)
+{
+    const char *given = json_string_value(json_object_get(r->root, key));
+
+    return given && strcmp(given, value) == 0;
+}
+
 /* Reject settings that change the arithmetic and are not supported. */
 static void refuse_unsupported(const struct reader *r, const struct architecture *row)
 {
@@ -352,6 +362,9 @@ static void refuse_unsupported(const struct reader *r, const struct architecture
     for (size_t i = 0; i < TS_COUNT(off); i++)
         if (json_is_true(json_object_get(r->root, off[i])))
             error_set(r->err, ERROR_DATA, "%s: %s is not supported", r->file, off[i]);
+    if (is_text(r, "use_bidirectional_attention", "all"))
+        error_set(r->err, ERROR_DATA,
+                  "%s: use_bidirectional_attention: all is not supported", r->file);
     for (size_t i = 0; i < TS_COUNT(norms) && !has_norms; i++)
         if (json_is_true(json_object_get(r->root, norms[i])))
             error_set(r->err, ERROR_DATA, "%s: %s is not supported", r->file, norms[i]);
@@ -428,7 +441,7 @@ static void read_scores(const struct reader *r, struct model_config *out)
     if (row->score_softcap > 0)
         out->score_softcap =
             read_softcap(r, "attn_logit_softcapping", row->score_softcap);
-    if (row->score_scalar > 0)
+    if (row->score_scalar > 0 || row->caps_logits)
         out->logit_softcap =
             read_softcap(r, "final_logit_softcapping", row->logit_softcap);
     if (row->embed_scaled)
@@ -560,6 +573,7 @@ static void read_all(struct reader *r, struct model_config *out)
     if (!out->mxfp4)
         quantized_config_read(r->root, r->file, r->arena, &out->quantized, r->err);
     read_sizes(r, out);
+    full_heads_read(r->root, r->file, out, r->err);
     read_activation(r, out);
     read_scores(r, out);
     read_blocks(r, out);
@@ -578,6 +592,7 @@ static void read_all(struct reader *r, struct model_config *out)
     expert_config_read(r->root, r->file, r->arena, out, r->err);
     linear_layers_read(r->root, r->file, r->arena, out, r->err);
     read_window(r, out);
+    full_heads_check(r->root, r->file, out, r->err);
     read_dropouts(r, out);
 }
 
@@ -642,6 +657,29 @@ enum format model_config_weight_format(const struct model_config *config,
     if (config->mxfp4)
         return config->dtype < FORMAT_COUNT ? config->dtype : FORMAT_BF16;
     return config->quantized.enabled ? config->dtype : safetensors_format(files);
+}
+
+size_t model_config_most_queries(const struct model_config *config)
+{
+    const size_t full = config->heads * config->full_head_size,
+                 others = config->heads * config->head_size;
+
+    return full > others ? full : others;
+}
+
+size_t model_config_most_keys(const struct model_config *config)
+{
+    const size_t full = config->full_kv_heads * config->full_head_size,
+                 others = config->kv_heads * config->head_size;
+
+    return full > others ? full : others;
+}
+
+size_t model_config_rotary(const struct model_config *config, size_t layer)
+{
+    return config->has_local && config->windowed && config->windowed[layer]
+               ? config->rotary_local
+               : config->rotary;
 }
 
 /* Return the number of positions after which the model differs from what is computed, or

@@ -26,7 +26,10 @@ struct model_config {
     const uint32_t *new_tokens;
     bool adapter_tokens; /* the adapter has embeddings, for the tokens of its tokenizer */
     size_t layers, heads, kv_heads, head_size;
-    size_t experts;                                  /* 0: none */
+    /* of layers without a window; 0: like the others */
+    size_t full_kv_heads, full_head_size;
+    bool shares_values; /* these layers have no v: it is k before its norm */
+    size_t experts;     /* 0: none */
     size_t chosen_experts, expert_size, shared_size; /* of rows; of MLPs, 0: none */
     const bool *sparse;      /* by layer, whether it has experts; NULL: none has */
     size_t sparse_layers;    /* that have */
@@ -53,9 +56,9 @@ struct model_config {
     bool score_by_layer;   /* divide scores by the layer's number, from 1 */
     double score_softcap, logit_softcap; /* 0: none */
     /* columns of a head that are rotated; 0: none, positions are learned */
-    size_t rotary;
-    bool expert_layers;  /* weights_have_expert_layers */
-    const bool *rotated; /* by layer, whether they are; NULL: in all */
+    size_t rotary, rotary_local; /* the second with rope_local */
+    bool expert_layers;          /* weights_have_expert_layers */
+    const bool *rotated;         /* by layer, whether they are; NULL: in all */
     /* rows of a sequence up to which attention in chunks, and queries that are scaled by
      * their positions, are like others; 0: any number */
     size_t chunk_positions;
@@ -117,6 +120,41 @@ bool model_config_has(const struct model_config *config, enum module module,
 size_t model_config_mlp_size(const struct model_config *config);
 /* Return the columns of all MLPs that a row passes through in a block. */
 size_t model_config_active_size(const struct model_config *config);
+/* Return whether heads of a layer differ from those of most. */
+static inline bool model_config_is_wide(const struct model_config *config, size_t layer)
+{
+    return config->full_head_size > 0 && !(config->windowed && config->windowed[layer]);
+}
+
+/* Return the columns of a head of a layer, and the number of its key heads. */
+static inline size_t model_config_head_size(const struct model_config *config,
+                                            size_t layer)
+{
+    return model_config_is_wide(config, layer) ? config->full_head_size
+                                               : config->head_size;
+}
+
+static inline size_t model_config_kv_heads(const struct model_config *config,
+                                           size_t layer)
+{
+    return model_config_is_wide(config, layer) ? config->full_kv_heads : config->kv_heads;
+}
+
+/* Return the columns of q, and of k, of a layer; and the most of any layer. */
+static inline size_t model_config_queries(const struct model_config *config, size_t layer)
+{
+    return config->heads * model_config_head_size(config, layer);
+}
+
+static inline size_t model_config_keys(const struct model_config *config, size_t layer)
+{
+    return model_config_kv_heads(config, layer) * model_config_head_size(config, layer);
+}
+
+size_t model_config_most_queries(const struct model_config *config);
+size_t model_config_most_keys(const struct model_config *config);
+/* Return the columns of a head that a layer rotates. */
+size_t model_config_rotary(const struct model_config *config, size_t layer);
 /* Return whether a layer has linear attention. */
 static inline bool model_config_is_linear(const struct model_config *config, size_t layer)
 {

@@ -12,7 +12,7 @@ static void cache_rows(const struct pass *pass, enum buffer buffer, size_t layer
                        struct tensor x)
 {
     size_t first = pass->slot * pass->model->shapes.slot_rows;
-    struct tensor cache = pass_buffer(pass, buffer, layer);
+    struct tensor cache = tensor_columns(pass_buffer(pass, buffer, layer), 0, x.cols);
 
     pass->ops->convert(pass->be, &(struct op_convert) {
                                      .out = tensor_rows(cache, first, x.rows), .x = x });
@@ -27,8 +27,8 @@ static void run_decode(const struct pass *pass, size_t layer,
         .q = a->q,
         .k = a->k,
         .v = a->v,
-        .keys = pass_buffer(pass, BUFFER_KEYS, layer),
-        .values = pass_buffer(pass, BUFFER_VALUES, layer),
+        .keys = tensor_columns(pass_buffer(pass, BUFFER_KEYS, layer), 0, a->k.cols),
+        .values = tensor_columns(pass_buffer(pass, BUFFER_VALUES, layer), 0, a->v.cols),
         /* the position of a row is the number of rows before it */
         .lengths = pass_buffer(pass, BUFFER_POSITIONS, 0).data,
         .room = pass->model->shapes.slot_rows,

@@ -139,7 +139,7 @@ struct gate_of model_gate_of(const struct pass *pass, size_t layer, enum buffer 
 {
     const struct model_config *c = pass->model->config;
     struct tensor whole = pass_buffer(pass, buffer, buffer == BUFFER_QKV ? layer : 0);
-    size_t cols = c->heads * c->head_size;
+    size_t cols = model_config_queries(c, layer);
 
     if (model_config_is_linear(c, layer))
         return (struct gate_of) { inputs_of(pass, whole).z, ACTIVATION_SILU };
@@ -155,7 +155,8 @@ static bool is_gated(const struct pass *pass, size_t layer)
 struct tensor model_gate_attention(const struct pass *pass, size_t layer)
 {
     const struct model_config *c = pass->model->config;
-    struct tensor out = columns_of(pass, BUFFER_ATT, layer, c->heads * c->head_size);
+    struct tensor out =
+        columns_of(pass, BUFFER_ATT, layer, model_config_queries(c, layer));
 
     if (model_config_is_latent(c))
         return model_latent_output(pass, layer);

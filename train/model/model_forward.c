@@ -142,12 +142,15 @@ static void forward_attention(const struct pass *pass, size_t layer, bool recomp
     struct tensor h1 = pass_buffer(pass, BUFFER_H1, layer);
     struct tensor qkv = pass_buffer(pass, BUFFER_QKV, layer);
     struct tensor att;
+    bool below;
     struct op_rmsnorm norm1 = { .out = h1, .sum = x_in, .x = x_in };
 
     norm1.rstd = pass_buffer(pass, BUFFER_RSTD1, layer);
-    if (layer > 0 && !recompute) /* this norm adds the delta of the block below */
+    /* this norm adds the delta of the block below, unless that had a factor after it */
+    below = layer > 0 && !m->blocks[layer - 1].factor;
+    if (below && !recompute)
         norm1.x = residual_after_block(pass, layer - 1);
-    if ((layer > 0 || adds_positions(pass)) && !recompute)
+    if ((below || (layer == 0 && adds_positions(pass))) && !recompute)
         norm1.delta = residual_delta(pass);
     model_norm(pass, &b->norm1, norm1);
     stack_forward(pass, &b->qkv, layer, h1, qkv, 0);
@@ -320,11 +323,31 @@ static void embed(const struct pass *pass)
     pass_dropout(pass, m->config->embed_dropout, dropout_stream(0, DROP_EMBED), x, x);
 }
 
+/* Multiply the residual after a block, with its delta, by the block's factor. */
+static void apply_factor(const struct pass *pass, size_t layer)
+{
+    const struct model *m = pass->model;
+    bool last = layer + 1 == m->config->layers;
+    struct tensor out = last ? pass_buffer(pass, BUFFER_X_LAST, 0)
+                             : pass_buffer(pass, BUFFER_X_IN, layer + 1);
+
+    pass->ops->add(pass->be, &(struct op_add) { .out = out,
+                                                .a = residual_after_block(pass, layer),
+                                                .b = residual_delta(pass) });
+    pass->ops->scale(
+        pass->be,
+        &(struct op_scale) {
+            .out = out, .x = out, .factor = 1, .by = m->blocks[layer].factor->weight });
+}
+
 /* Run a block, with what comes before the first and after the last. */
 static void forward_level(const struct pass *pass, size_t layer)
 {
     const struct model *m = pass->model;
     size_t last = m->config->layers - 1;
+    struct op_rmsnorm norm = { .out = pass_buffer(pass, BUFFER_H_LAST, 0),
+                               .sum = pass_buffer(pass, BUFFER_X_LAST, 0),
+                               .rstd = pass_buffer(pass, BUFFER_RSTD, 0) };
     struct tensor h;
 
     if (layer == 0) {
@@ -334,14 +357,16 @@ static void forward_level(const struct pass *pass, size_t layer)
     model_fill_window(pass, layer);
     heartbeat_tick(m->heartbeat);
     model_forward_block(pass, layer, false);
+    if (m->blocks[layer].factor)
+        apply_factor(pass, layer);
     if (layer < last)
         return;
-    model_norm(pass, &m->norm,
-               (struct op_rmsnorm) { .out = pass_buffer(pass, BUFFER_H_LAST, 0),
-                                     .sum = pass_buffer(pass, BUFFER_X_LAST, 0),
-                                     .rstd = pass_buffer(pass, BUFFER_RSTD, 0),
-                                     .x = residual_after_block(pass, last),
-                                     .delta = residual_delta(pass) });
+    norm.x = norm.sum;
+    if (!m->blocks[layer].factor) {
+        norm.x = residual_after_block(pass, last);
+        norm.delta = residual_delta(pass);
+    }
+    model_norm(pass, &m->norm, norm);
     h = pass_buffer(pass, BUFFER_H_LAST, 0);
     pass_scale(pass, pass_logit_scale(pass), h, h); /* so it scales the logits */
 }

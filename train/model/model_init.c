@@ -14,7 +14,7 @@
 /* Return whether a norm's weight is added to 1, if the architecture's are. */
 static bool is_offset(enum module module)
 {
-    return module != MODULE_V_NORM && module != MODULE_DT_BIAS;
+    return module != MODULE_V_NORM && module != MODULE_DT_BIAS && module != MODULE_FACTOR;
 }
 
 /* As PyTorch initializes a linear layer, and TRL its value head: weight and bias are

@@ -9,12 +9,14 @@
  *     a = attention Wo^T [+ b] [, norm]      x_mid = x_in + a
  *     h2 = [norm2](x_mid)      gate, up = h2 Wgu^T [+ b], or up alone
  *     act = f(gate) up or f(up)
- *     d = act Wd^T [+ b] [, norm]            next x_in = x_mid + d
+ *     d = act Wd^T [+ b] [, norm]            next x_in = [factor] (x_mid + d)
  *
  * In a block with experts, each row passes through k of E such MLPs, and d is the sum of
  * their outputs times weights that a router computes of h2 (kernels/ops_experts.h); and
  * the output of one more MLP that all rows pass through, if there is one, which may have a
  * factor of its own: model_experts.c.
+ * Norms of v have no parameters.  Layers without a window may have heads of another size,
+ * and k in place of v before its norm.
  * A gated architecture multiplies attention by sigmoid(gate), whose columns are those of
  * Wqkv after q.  A block with linear attention has, in place of both,
  *
@@ -129,6 +131,7 @@ struct block {
     struct linear router, shared_router; /* weight absent: it has none */
     const struct parameter *router_bias; /* NULL: none */
     const struct parameter *sinks;       /* of attention; NULL: none */
+    const struct parameter *factor;      /* of the residual after the block; NULL: none */
     struct linear_stack expert_gate_up, expert_down;
     size_t window;
     bool rotates; /* q and k */
@@ -464,8 +467,20 @@ void model_latent_backward(const struct pass *pass, size_t layer);
 void model_expect_attention(struct model *m);
 /* Return the columns of q and k, or of their gradients, in a buffer that starts with
  * them. */
-struct tensor model_queries(const struct pass *pass, struct tensor qkv);
-struct tensor model_keys(const struct pass *pass, struct tensor qkv);
+struct tensor model_queries(const struct pass *pass, size_t layer, struct tensor qkv);
+struct tensor model_keys(const struct pass *pass, size_t layer, struct tensor qkv);
+/* The same of v, after its norm if it has one; and before that. */
+struct tensor model_values(const struct pass *pass, size_t layer, struct tensor qkv);
+struct tensor model_values_before_norm(const struct pass *pass, size_t layer,
+                                       struct tensor qkv);
+/* Operands of a norm of heads. */
+struct head_norm {
+    struct tensor weight, grad, rstd;
+    float offset;
+};
+/* Return those of q or k of a block, or, NULL, of v. */
+struct head_norm model_head_norm(const struct pass *pass, size_t layer,
+                                 const struct norm *norm);
 /* model_rope.c.  Fill and upload the tables of angles. */
 bool model_rope_open(struct model *m, struct error *err);
 /* Do it again if sequences of `length` have other angles than the last ones: 1 if they

@@ -40,6 +40,10 @@ static const char *const llava_towers[] = {
     "model.image_newline",
     NULL,
 };
+static const char *const gemma4_towers[] = {
+    "model.vision_tower.", "model.embed_vision.",    "model.audio_tower.",
+    "model.embed_audio.",  "model.vision_embedder.", NULL,
+};
 static const char *const audio_towers[] = {
     "audio_tower.",
     "multi_modal_projector.",
@@ -61,6 +65,18 @@ static const struct multimodal rows[] = {
       .tied = true,
       .names = llava_names,
       .towers = llava_towers },
+    { .model_type = "gemma4",
+      .text_type = "gemma4_text",
+      .fixed_text = true,
+      .tied = true,
+      .names = qwen3_vl_names,
+      .towers = gemma4_towers },
+    { .model_type = "gemma4_unified",
+      .text_type = "gemma4_unified_text",
+      .fixed_text = true,
+      .tied = true,
+      .names = qwen3_vl_names,
+      .towers = gemma4_towers },
     { .model_type = "glm4v",
       .text_type = "glm4v_text",
       .fixed_text = true,
@@ -147,6 +163,17 @@ static const struct text_type {
           "{\"vocab_size\": 262208, \"hidden_size\": 2304, \"intermediate_size\": 9216, "
           "\"num_hidden_layers\": 26, \"num_attention_heads\": 8, \"num_key_value_heads\": 4, "
           "\"max_position_embeddings\": 131072}" },
+#define GEMMA4                                                                     \
+    "\"vocab_size\": 262144, \"hidden_size\": 2304, \"intermediate_size\": 9216, " \
+    "\"num_hidden_layers\": 30, \"num_attention_heads\": 8, "                      \
+    "\"num_key_value_heads\": 4"
+    { .model_type = "gemma4_text",
+      .architecture = "gemma4_text",
+      .defaults = "{" GEMMA4 ", \"max_position_embeddings\": 131072}" },
+    { .model_type = "gemma4_unified_text",
+      .architecture = "gemma4_unified_text",
+      .defaults =
+          "{" GEMMA4 ", \"max_position_embeddings\": 262144, \"sliding_window\": 1024}" },
     { .model_type = "glm4v_text",
       .architecture = "glm4",
       .defaults =

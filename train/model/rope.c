@@ -17,9 +17,13 @@ static const struct rope_row {
     const char *name;
     enum rope_kind kind;
 } rope_rows[] = {
-    { "default", ROPE_DEFAULT },   { "linear", ROPE_LINEAR },
-    { "dynamic", ROPE_DYNAMIC },   { "yarn", ROPE_YARN },
-    { "longrope", ROPE_LONGROPE }, { "llama3", ROPE_LLAMA3 },
+    { "default", ROPE_DEFAULT },
+    { "linear", ROPE_LINEAR },
+    { "dynamic", ROPE_DYNAMIC },
+    { "yarn", ROPE_YARN },
+    { "longrope", ROPE_LONGROPE },
+    { "llama3", ROPE_LLAMA3 },
+    { "proportional", ROPE_PROPORTIONAL },
     { "su", ROPE_LONGROPE }, /* the first files of Phi-3 */
     { "mrope", ROPE_DEFAULT },
 };
@@ -103,6 +107,19 @@ static void read_yarn(const struct rope_source *s, const json_t *from, struct ro
         error_set(s->err, ERROR_DATA, "%s: rope_theta must be above 1 for yarn", s->file);
 }
 
+/* Gemma 4: of a whole head, the first pairs of columns turn, and the others do not. */
+static void read_proportional(const struct rope_source *s, const json_t *from,
+                              struct rope *out)
+{
+    double share = read_positive(s, from, "partial_rotary_factor", 1);
+
+    out->factor = read_positive(s, from, "factor", 1);
+    if (share > 1)
+        error_set(s->err, ERROR_DATA, "%s: partial_rotary_factor must be at most 1",
+                  s->file);
+    out->turning = (size_t)(share * (double)s->columns / 2);
+}
+
 static const double *read_factors(const struct rope_source *s, const json_t *from,
                                   const char *key)
 {
@@ -146,6 +163,10 @@ void rope_read(const struct rope_source *s, const json_t *from, struct rope *out
     if (!json_is_object(from) || !find_kind(s, from, &out->kind) ||
         out->kind == ROPE_DEFAULT)
         return;
+    if (out->kind == ROPE_PROPORTIONAL) {
+        read_proportional(s, from, out);
+        return;
+    }
     if (out->kind == ROPE_YARN && has(from, "long_factor"))
         out->kind = ROPE_LONGROPE; /* the name in some files of Phi-3 */
     if (original == 0)
@@ -258,6 +279,8 @@ double rope_frequency(const struct rope *rope, size_t columns, size_t length, si
                (rope_reach(rope, length) ? rope->long_factors : rope->short_factors)[i];
     case ROPE_LLAMA3:
         return scale_llama3(rope, f);
+    case ROPE_PROPORTIONAL:
+        return i < rope->turning ? f / rope->factor : 0;
     case ROPE_DYNAMIC:
     case ROPE_DEFAULT:
         break;

@@ -22,6 +22,7 @@ enum rope_kind {
     ROPE_YARN,
     ROPE_LONGROPE,
     ROPE_LLAMA3,
+    ROPE_PROPORTIONAL,
 };
 
 struct rope {
@@ -40,6 +41,8 @@ struct rope {
      * truncate: both bounds are rounded outwards to a whole column */
     double beta_fast, beta_slow;
     bool truncate;
+    /* proportional: only the first of the frequencies are not 0 */
+    size_t turning;
     /* longrope: divisors of the frequencies, columns / 2 of each, up to the original
      * positions and beyond */
     const double *short_factors, *long_factors;

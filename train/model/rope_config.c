@@ -57,7 +57,9 @@ static size_t read_rotary(const struct reader *r, const struct model_config *con
         return columns;
     }
     if (share == 0)
-        return config->latent.rotated > 0 ? config->latent.rotated : config->head_size;
+        return config->latent.rotated > 0   ? config->latent.rotated
+               : config->full_head_size > 0 ? config->full_head_size
+                                            : config->head_size;
     share = read_positive(r, r->root, "rotary_pct", share);
     share = read_positive(r, r->root, "partial_rotary_factor", share);
     if (json_is_object(both))
@@ -121,6 +123,7 @@ static void read_rope(const struct reader *r, struct model_config *out)
     if (full || local)
         both = full;
     out->rotary = source.columns = read_rotary(r, out, both);
+    out->rotary_local = out->full_head_size > 0 ? out->head_size : out->rotary;
     theta = read_positive(r, r->root, "rotary_emb_base", theta);
     out->rope.theta = read_positive(r, r->root, "rope_theta", theta);
     if (json_is_object(both))
@@ -132,6 +135,11 @@ static void read_rope(const struct reader *r, struct model_config *out)
         error_set(r->err, ERROR_DATA, "%s: rope_parameters is missing", r->file);
     scaling = json_object_size(scaling) > 0 ? scaling : both;
     rope_read(&source, scaling, &out->rope);
+    if (row->proportional > 0 && !json_is_object(scaling)) {
+        out->rope.kind = ROPE_PROPORTIONAL;
+        out->rope.factor = 1;
+        out->rope.turning = (size_t)(row->proportional * (double)source.columns / 2);
+    }
     if (row->rope_alpha)
         read_rope_alpha(r, scaling, out);
     if (row->rope_mscales)
@@ -144,6 +152,7 @@ static void read_rope(const struct reader *r, struct model_config *out)
     out->rope_local.theta = theta;
     if (json_is_object(local))
         out->rope_local.theta = read_positive(r, local, "rope_theta", theta);
+    source.columns = out->rotary_local;
     rope_read(&source, local, &out->rope_local);
 }
 

@@ -127,6 +127,11 @@ static bool check_model(const struct model_config *config, struct error *err)
                          "rope_scaling is not supported for model_type %s, for which "
                          "transformers reads only the type %s",
                          row->model_type, row->needs_rope_type ? "yarn" : "longrope");
+    if (row->proportional > 0)
+        return error_set(err, ERROR_JOB,
+                         "rope_scaling is not supported for model_type %s: it would "
+                         "replace the proportional rotation in its config.json",
+                         row->model_type);
     if (row->has_own_code)
         return error_set(
             err, ERROR_JOB,

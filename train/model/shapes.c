@@ -117,6 +117,22 @@ static void dims_experts(struct shapes_builder *m, const struct model_config *c)
     d[DIM_SHARED_4] = factors * 4;
 }
 
+/* Return the most columns of q, with a gate if there is one, k and v of a layer. */
+static size_t most_of_qkv(const struct shapes_builder *m, const struct model_config *c)
+{
+    size_t most = m->dims[DIM_Q_GATE] + 2 * m->dims[DIM_KV], q, kv;
+
+    if (c->full_head_size == 0)
+        return most;
+    most = 0;
+    for (size_t l = 0; l < c->layers; l++) {
+        q = model_config_queries(c, l);
+        kv = model_config_keys(c, l);
+        most = max(most, q + 2 * kv);
+    }
+    return most;
+}
+
 /* Of layers with linear attention; and of the gate of others. */
 static void dims_mixers(struct shapes_builder *m, const struct model_config *c)
 {
@@ -125,7 +141,7 @@ static void dims_mixers(struct shapes_builder *m, const struct model_config *c)
     size_t *d = m->dims;
 
     d[DIM_Q_GATE] = (c->architecture->gated_attention ? 2 : 1) * d[DIM_Q];
-    d[DIM_QKV] = d[DIM_Q_GATE] + 2 * d[DIM_KV];
+    d[DIM_QKV] = most_of_qkv(m, c);
     d[DIM_ATT] = d[DIM_Q];
     d[DIM_SINKS] = c->heads;
     d[DIM_GATED] = c->architecture->gated_attention ? d[DIM_Q] : 0;
@@ -172,8 +188,9 @@ static void dims_model(struct shapes_builder *m, const struct model_config *c)
     d[DIM_GATE_UP] = shapes_gate_up_columns(c, c->intermediate_size);
     dims_experts(m, c);
     d[DIM_H] = c->heads;
-    d[DIM_Q] = shapes_times(m, c->heads, c->head_size);
-    d[DIM_KV] = shapes_times(m, c->kv_heads, c->head_size);
+    d[DIM_Q] = shapes_times(m, c->heads, max(c->head_size, c->full_head_size));
+    d[DIM_KV] = max(shapes_times(m, c->kv_heads, c->head_size),
+                    shapes_times(m, c->full_kv_heads, c->full_head_size));
     dims_mixers(m, c);
     shapes_latent_dims(m);
     index_mixers(m, c);
@@ -184,7 +201,7 @@ static void dims_model(struct shapes_builder *m, const struct model_config *c)
     d[DIM_STATS_2] = c->one_norm ? 0 : d[DIM_STATS];
     d[DIM_BARE] = c->architecture->norm == NORM_LAYER_BARE ? d[DIM_C] : 0;
     d[DIM_ROTARY] = c->rotary;
-    d[DIM_ROTARY_LOCAL] = c->has_local ? c->rotary : 0;
+    d[DIM_ROTARY_LOCAL] = c->has_local ? c->rotary_local : 0;
     if (has[MODULE_POSITIONS])
         d[DIM_P] = c->max_positions + c->architecture->position_offset;
     if (has[MODULE_POST1]) {
@@ -196,8 +213,13 @@ static void dims_model(struct shapes_builder *m, const struct model_config *c)
     if ((has[MODULE_Q_NORM] && !model_config_is_latent(c)) ||
         c->architecture->bare_qk_norms) {
         d[DIM_QK] = d[DIM_Q] + d[DIM_KV];
+        if (c->architecture->value_norms) {
+            d[DIM_QK] = d[DIM_QKV];
+            d[DIM_VALUE_NORMS] = max(c->kv_heads, c->full_kv_heads);
+            d[DIM_BARE] = max(d[DIM_BARE], max(c->head_size, c->full_head_size));
+        }
         d[DIM_HEADS] = whole ? 1 : c->heads;
-        d[DIM_K] = whole ? 1 : c->kv_heads;
+        d[DIM_K] = whole ? 1 : max(c->kv_heads, c->full_kv_heads);
         d[DIM_Q_NORM] = d[DIM_Q] / d[DIM_HEADS];
         d[DIM_K_NORM] = d[DIM_KV] / d[DIM_K];
     }

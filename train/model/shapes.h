@@ -111,9 +111,10 @@ enum buffer {
     /* with head norms: q and k after norms and rotation (N, (H + K) D); those in QKV are
      * the inputs of the norms */
     BUFFER_QK,
-    BUFFER_RSTD_Q, /* (N, H) */
-    BUFFER_RSTD_K, /* (N, K) */
-    BUFFER_CONV,   /* linear attention: q, k and v after the convolution */
+    BUFFER_RSTD_Q,      /* (N, H) */
+    BUFFER_RSTD_K,      /* (N, K) */
+    BUFFER_RSTD_VALUES, /* the same of v, which then is in QK, too */
+    BUFFER_CONV,        /* linear attention: q, k and v after the convolution */
     BUFFER_DECAY,
     BUFFER_BETA,   /* of each head and row, fp32 */
     BUFFER_RSTD_V, /* of the norm of its output */
@@ -222,7 +223,7 @@ enum buffer {
     BUFFER_LOSSES,    /* of the micro-batches of a window, newest first */
     BUFFER_ROPE,      /* (positions, D): a position is below N or the rows of a slot */
     BUFFER_ROPE_LOCAL,
-    BUFFER_ONES, /* (1, C): the weight of norms that have none */
+    BUFFER_ONES, /* the weight of norms that have none */
     BUFFER_TOKENS,
     BUFFER_POSITIONS,
     BUFFER_TARGETS,

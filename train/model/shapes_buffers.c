@@ -42,6 +42,8 @@ static const struct buffer_row {
                         MIXERS_FULL },
     [BUFFER_RSTD_K] = { "norms of heads", KIND_FP32, DIM_N, DIM_K, LIFE_KEPT, true,
                         MIXERS_FULL },
+    [BUFFER_RSTD_VALUES] = { "norms of heads", KIND_FP32, DIM_N, DIM_VALUE_NORMS,
+                             LIFE_KEPT, true, MIXERS_FULL },
     [BUFFER_CONV] = { "convolution", KIND_COMPUTE, DIM_N, DIM_CONV, LIFE_KEPT, true,
                       MIXERS_LINEAR },
     [BUFFER_DECAY] = { "decays", KIND_FP32, DIM_N, DIM_VALUE_HEADS, LIFE_KEPT, true,

@@ -48,6 +48,7 @@ const struct module_dims shapes_module_dims[MODULES] = {
     [MODULE_EXPERT_UP] = { DIM_EXPERT_I, DIM_C },
     [MODULE_EXPERT_DOWN] = { DIM_C, DIM_EXPERT_I },
     [MODULE_POST2] = { DIM_ONE, DIM_C },
+    [MODULE_FACTOR] = { DIM_ONE, DIM_ONE },
     [MODULE_NORM] = { DIM_ONE, DIM_C },
     [MODULE_HEAD] = { DIM_HEAD, DIM_C },
 };
@@ -127,6 +128,7 @@ static const struct shape_group block_groups[] = {
     { PART_LORA_A, MODULE_EXPERT_DOWN, MODULE_EXPERT_DOWN },
     { PART_LORA_B, MODULE_EXPERT_DOWN, MODULE_EXPERT_DOWN },
     { PART_WEIGHT, MODULE_POST2, MODULE_POST2 },
+    { PART_WEIGHT, MODULE_FACTOR, MODULE_FACTOR },
 };
 
 static const struct shape_group after_blocks[] = {

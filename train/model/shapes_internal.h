@@ -41,11 +41,12 @@ enum dim {
     DIM_Q,
     DIM_KV,
     DIM_QKV,
-    DIM_QK,     /* q and k in a separate buffer; 0: no separate buffer */
-    DIM_K,      /* key heads, if QK exists; 1 if one norm is of all */
-    DIM_SINKS,  /* query heads, if attention has sinks */
-    DIM_HEADS,  /* query heads, if QK exists; 1 if one norm is of all */
-    DIM_Q_NORM, /* columns of a norm of q, and of one of k */
+    DIM_QK,          /* q and k, and v if it has norms, in a separate buffer; 0: none */
+    DIM_K,           /* key heads, if QK exists; 1 if one norm is of all */
+    DIM_SINKS,       /* query heads, if attention has sinks */
+    DIM_HEADS,       /* query heads, if QK exists; 1 if one norm is of all */
+    DIM_VALUE_NORMS, /* key heads, if v has norms */
+    DIM_Q_NORM,      /* columns of a norm of q, and of one of k */
     DIM_K_NORM,
     DIM_P,      /* learned positions */
     DIM_Q_GATE, /* H D, twice with a gate */
@@ -79,7 +80,7 @@ enum dim {
     DIM_MID,       /* C; 0 in parallel blocks */
     DIM_C_2,       /* C; 0 if blocks have one norm */
     DIM_STATS_2,   /* DIM_STATS; 0 if blocks have one norm */
-    DIM_BARE,      /* C, if norms have no parameters */
+    DIM_BARE,      /* the most columns of a norm without parameters */
     DIM_ROTARY,    /* columns of a head that are rotated */
     /* the same in layers with a window, if their rotation differs */
     DIM_ROTARY_LOCAL,

@@ -16,8 +16,7 @@ size_t shapes_fp8_bytes(const struct plan *plan, const struct model_config *conf
                         size_t rows)
 {
     size_t c = config->hidden_size, i = model_config_mlp_size(config);
-    size_t q = config->heads * config->head_size,
-           kv = config->kv_heads * config->head_size;
+    size_t q = model_config_most_queries(config), kv = model_config_most_keys(config);
     size_t gate = config->architecture->gated_attention ? q : 0;
     size_t values = config->linear ? linear_attention_values(&config->delta) : 0;
     size_t conv = config->linear ? linear_attention_columns(&config->delta) : 0;

@@ -136,12 +136,34 @@ static const char *name_of(const struct shapes_builder *m,
     return out;
 }
 
+/* Return a dimension of a parameter: that of heads depends on the layer. */
+static size_t dim_of(const struct shapes_builder *m, enum dim dim, size_t layer)
+{
+    const struct model_config *c = m->config;
+
+    if (c->full_head_size == 0)
+        return m->dims[dim];
+    switch (dim) {
+    case DIM_Q:
+    case DIM_O_IN:
+    case DIM_Q_GATE:
+        return model_config_queries(c, layer);
+    case DIM_KV:
+        return model_config_keys(c, layer);
+    case DIM_Q_NORM:
+    case DIM_K_NORM:
+        return model_config_head_size(c, layer);
+    default:
+        return m->dims[dim];
+    }
+}
+
 static void shape_of(const struct shapes_builder *m, struct shape_parameter *p)
 {
     const struct module_dims *row = &shapes_module_dims[p->module];
 
-    p->rows = m->dims[row->rows];
-    p->cols = m->dims[row->cols];
+    p->rows = dim_of(m, row->rows, p->layer);
+    p->cols = dim_of(m, row->cols, p->layer);
     if (p->part == PART_LORA_A)
         p->rows = m->out->lora.rank;
     if (p->part == PART_LORA_B)
