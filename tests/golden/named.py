@@ -65,7 +65,7 @@ zephyr
 aeva bailing bailing_v2 chatglm3 cpm4 dbrx ernie ernie_nothink exaone falcon falcon_h1 glm4 glm4_7 glm4_moe glmz1
 gpt_oss hunyuan hunyuan_small hy3 hy_dense_1_8b hy_dense_7b index intern2 lfm2 mimo mimo_v2 minimax1 minimax2
 moonlight olmo phi_small seed_oss starchat telechat2 youtu yuan
-dots_ocr ernie_vl gemma3n glm4_5v glm4v glm_ocr granite3_vision intern_s1 intern_vl keye_vl kimi_vl lfm2_vl llama4
+dots_ocr ernie_vl gemma3n gemma4 gemma4n glm4_5v glm4v glm_ocr granite3_vision intern_s1 intern_vl keye_vl kimi_vl lfm2_vl llama4
 llava llava_next llava_next_llama3 llava_next_mistral llava_next_qwen llava_next_video llava_next_video_mistral
 llava_next_video_yi llava_next_yi mimo_vl minicpm_o minicpm_v minicpm_v_4_6 ministral3 mllama moss_vl
 paligemma

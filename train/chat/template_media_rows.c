@@ -24,6 +24,8 @@ const struct chat_template media_templates[] = {
       .specials = { "<|end_of_sentence|>" },
       .reasons = true },
     { .name = "gemma3n", REPLACES_EOS("<end_of_turn>"), GEMMA_ROWS },
+    { .name = "gemma4", GEMMA4_ROWS },
+    { .name = "gemma4n", GEMMA4_ROWS },
     { .name = "glm4_5v",
       GLM4_ROWS,
       .tools = "glm4_moe",

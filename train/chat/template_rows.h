@@ -33,6 +33,16 @@
     .observation = GEMMA_TURN("tool"), .assistant = CONTENT "<end_of_turn>\n", \
     .system_in_question = true, .specials = { "<start_of_turn>", "<end_of_turn>" }
 
+#define GEMMA4_TURN(role) "<|turn>" role "\n" CONTENT "<turn|>\n<|turn>model\n"
+#define GEMMA4_ROWS                                                                \
+    REPLACES_EOS("<turn|>"),                                                       \
+        .prefix = BOS, .system = "<|turn>system\n<|think|>" CONTENT "<turn|>\n",   \
+        .user = GEMMA4_TURN("user"), .observation = GEMMA4_TURN("tool"),           \
+        .assistant = CONTENT "<turn|>\n", .function = "<|tool>" CONTENT "<tool|>", \
+        .tools = "gemma4", .default_system = "You are a helpful assistant.",       \
+        .thoughts = { "<|channel>thought\n", "<channel|>" },                       \
+        .specials = { "<|turn>", "<turn|>" }, .reasons = true
+
 #define LLAMA2_ROWS                                                     \
     .system = "<<SYS>>\n" CONTENT "\n<</SYS>>\n\n",                     \
     .user = BOS "[INST] " CONTENT " [/INST]", .assistant = CONTENT EOS, \

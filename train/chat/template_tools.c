@@ -17,6 +17,9 @@
 /* An argument as text, or as JSON if it is none. */
 #define VALUE "(v if v is string else v | tojson)"
 
+/* A text between Gemma 4's quotation marks. */
+#define QUOTED(text) "'<|\"|>' ~ (" text ") ~ '<|\"|>'"
+
 /* The calls of a format that writes each argument with tags of its own. */
 #define TAGGED_CALLS(begin, argument, end)                                          \
     "{% for f in calls %}{{ " begin                                                 \
@@ -65,6 +68,46 @@ static const struct template_tools {
           "kwargs (e.g. ```{{ '{\"input\": \"hello world\", \"num_beams\": 5}' }}```)\n"
           "```\n\n",
       .call = ACTIONS },
+    { .name = "gemma4",
+      .describe =
+          "{% for tool in tools %}{% set f = tool.function %}{% set p = f.parameters %}"
+          "{{ 'declaration:' ~ f.name ~ '{description:' ~ " QUOTED(
+              "f.description | default('')") " }}"
+                                             "{% if p %}{% set all = namespace(parts=[]) %}"
+                                             "{% if p.properties %}{% set of = namespace(list=[]) %}"
+                                             "{% for name, s in p.properties.items() %}"
+                                             "{% set parts = (['description:' ~ " QUOTED(
+                                                 "s.description") "] if "
+                                                                  "s.description else []) + (['type:' ~ " QUOTED(
+                                                                      "s.type | string | upper") "] if s.type else []) %}"
+                                                                                                 "{% set of.list = of.list + [name ~ ':{' ~ parts | join(',') ~ '}'] %}"
+                                                                                                 "{% endfor %}{% set all.parts = ['properties:{' ~ of.list | join(',') ~ '}'] %}"
+                                                                                                 "{% endif %}{% if p.required %}{% set all.parts = all.parts + ['required:[' ~ " QUOTED(
+                                                                                                     "p.required | join('<|\"|>,<|\"|>')") " ~ ']'] %}{% endif %}"
+                                                                                                                                           "{% if p.type %}{% set all.parts = all.parts + ['type:' ~ " QUOTED(
+                                                                                                                                               "p.type | string | upper") "] %}{% endif %}"
+                                                                                                                                                                          "{{ ',parameters:{' ~ all.parts | join(',') ~ '}' }}{% endif %}"
+                                                                                                                                                                          "{% set r = f.response %}{% if r %}"
+                                                                                                                                                                          "{% set parts = (['description:' ~ " QUOTED(
+                                                                                                                                                                              "r.description") "] if "
+                                                                                                                                                                                               "r.description else []) + (['type:' ~ " QUOTED(
+                                                                                                                                                                                                   "'OBJECT'") "] if r.type | default('') | string | upper == 'OBJECT' else []) %}"
+                                                                                                                                                                                                               "{{ ',response:{' ~ parts | join(',') ~ '}' }}{% endif %}"
+                                                                                                                                                                                                               "{{ '}' ~ ('\\n' if not loop.last) }}{% endfor %}",
+      .call = "{% macro write(v) %}{% if v is string %}{{ " QUOTED(
+          "v") " }}"
+               "{% elif v is mapping %}{{ '{' }}{% for k, x in v | dictsort(true) %}"
+               "{{ k ~ ':' ~ write(x) ~ (',' if not loop.last) }}{% endfor %}{{ '}' }}"
+               "{% elif v is sequence %}{{ '[' }}{% for x in v %}"
+               "{{ write(x) ~ (',' if not loop.last) }}{% endfor %}{{ ']' }}"
+               "{% else %}{{ v | tojson }}{% endif %}{% endmacro %}"
+               "{% for f in calls %}{{ '<|tool_call>call:' ~ f.name ~ '{' }}"
+               "{% if f.arguments is string %}{{ f.arguments }}"
+               "{% elif f.arguments is mapping %}"
+               "{% for k, v in f.arguments | dictsort(true) %}"
+               "{{ k ~ ':' ~ write(v) ~ (',' if not loop.last) }}{% endfor %}"
+               "{% else %}{{ write(f.arguments) }}{% endif %}"
+               "{{ '}<tool_call|>' }}{% endfor %}" },
     { .name = "glm4",
       .describe =
           "你是一个名为 ChatGLM 的人工智能助手。你是基于智谱 AI 公司训练的语言模型 GLM-4 "
