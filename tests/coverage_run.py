@@ -26,6 +26,8 @@ COMMON = {"vocab_size": 512, "hidden_size": 64, "intermediate_size": 128, "num_h
           "bos_token_id": 1, "eos_token_id": 2, "tie_word_embeddings": False}
 LAYER_NORM = {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 512, "n_inner": 128, "rotary_dim": 16}
 EXTRA = {
+    "gpt_oss": {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 16, "rope_scaling": {
+        "rope_type": "yarn", "factor": 4.0, "truncate": False, "original_max_position_embeddings": 128}},
     "gemma2": {"query_pre_attn_scalar": 16, "sliding_window": 32, "attn_logit_softcapping": 50.0,
                "final_logit_softcapping": 30.0},
     "gemma3_text": {"query_pre_attn_scalar": 16, "sliding_window": 32, "sliding_window_pattern": 2},
