@@ -226,6 +226,35 @@ static void test_mxfp4_base_of_an_adapter_is_exported_in_bf16(void **state)
     unit_dir_free(to);
 }
 
+/* Codes of NF4 are made from the dequantized values: the loss is close to theirs, and falls. */
+static void test_mxfp4_base_can_be_kept_in_nf4(void **state)
+{
+    const json_t *one = find_case("models", "mxfp4");
+    double loss = json_number_value(json_array_get(json_object_get(one, "losses"), 0));
+    char *dir = mxfp4_folder(one, NULL);
+    struct unit_model u = open_folder(dir);
+    double first;
+
+    (void)state;
+    u.plan.method = METHOD_LORA;
+    u.plan.lora_target = "all";
+    u.plan.lora_rank = 2;
+    u.plan.lora_alpha = 4;
+    u.plan.learning_rate = 0.01;
+    u.plan.quantization_bit = 4;
+    start(&u);
+    first = unit_train(&u, &batch);
+    unit_assert_near("loss", first, loss, 0.05);
+    assert_true(first != loss);
+    for (int64_t i = 1; i <= 5; i++) {
+        unit_train(&u, &batch);
+        unit_step(&u, i);
+    }
+    assert_true(unit_loss(&u, &batch) < first);
+    unit_model_stop(&u);
+    unit_dir_free(dir);
+}
+
 static void test_mxfp4_without_scales_is_rejected(void **state)
 {
     const json_t *one = find_case("models", "mxfp4");
@@ -343,6 +372,7 @@ int main(void)
         cmocka_unit_test(test_mxfp4_values_are_those_of_every_scale),
         cmocka_unit_test(test_mxfp4_model_is_the_dequantized_one),
         cmocka_unit_test(test_mxfp4_base_of_an_adapter_is_exported_in_bf16),
+        cmocka_unit_test(test_mxfp4_base_can_be_kept_in_nf4),
         cmocka_unit_test(test_mxfp4_without_scales_is_rejected),
         cmocka_unit_test(test_mxfp4_of_another_shape_is_rejected),
     };
