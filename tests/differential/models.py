@@ -661,6 +661,9 @@ def write(folder, kind, values, seed):
         for p in model.parameters():
             if p.dim() == 1:
                 p.add_(0.2 * torch.randn(p.shape))
+        for name, b in model.named_buffers():
+            if name.endswith("layer_scalar"):
+                b.add_(0.2 * torch.randn(b.shape))
     model.save_pretrained(folder)
     if "rope_theta" in values: # the keys of older files
         path = os.path.join(folder, "config.json")

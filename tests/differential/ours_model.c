@@ -58,7 +58,9 @@ static json_t *norms_json(struct model *model)
         const float *g = p->grad.data;
         double sum = 0;
 
-        for (size_t k = 0; p->trainable && k < p->rows * p->cols; k++)
+        if (!p->trainable)
+            continue;
+        for (size_t k = 0; k < p->rows * p->cols; k++)
             sum += (double)g[k] * g[k];
         json_object_set_new(norms, p->name, json_number(sqrt(sum)));
     }
