@@ -187,7 +187,7 @@ expect_output "-q --fail-on info prints the info" 'info.*ddp_timeout'
 # Unsupported stages and their replacements.
 printf '%s\n' "model_name_or_path: m" "dataset: x.json" "stage: orpo" "orpo_beta: 0.1" >odds.yaml
 expect_status "a stage of older LLaMA-Factory versions has an error" 1 "$trainspool" check odds.yaml
-expect_output "the message lists the supported stages" 'error\[TS707\]: stage must be sft, pt, distill, dpo, kto or grpo, not orpo'
+expect_output "the message lists the supported stages" 'error\[TS707\]: stage must be sft, pt, distill, dpo, kto, grpo or rm, not orpo'
 expect_output "the advice names the equivalent settings" '^    use stage: dpo with pref_loss: orpo$'
 printf '%s\n' "model_name_or_path: m" "dataset: x.json" "stage: dpo" "pref_loss: orpo" "orpo_beta: 0.1" >odds.yaml
 expect_status "the equivalent settings have no error" 0 "$trainspool" check --fail-on error odds.yaml

@@ -65,7 +65,7 @@ static void test_schema_reports_types_and_ranges(void **state)
           "inverse_sqrt, cosine_warmup_with_min_lr or reduce_lr_on_plateau, not 'cosin'; did you mean cosine?" },
         { "lr_scheduler_type: greedy\n", "TS707", NULL },
         { "stage: ppo\n", "TS707",
-          "stage must be sft, pt, distill, dpo, kto or grpo, not ppo" },
+          "stage must be sft, pt, distill, dpo, kto, grpo or rm, not ppo" },
         { "pref_loss: kto_pair\n", "TS707",
           "pref_loss must be sigmoid, hinge, ipo, orpo or simpo, not kto_pair" },
         { "pref_loss: dpo\n", "TS705",
