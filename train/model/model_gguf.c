@@ -149,8 +149,8 @@ bool model_gguf_check(const struct model_config *c, const char *dir, struct erro
                                        : c->architecture->model_type);
     if (c->scores)
         return error_set(err, ERROR_DATA,
-                         "export_gguf writes the head of the tokens, and a reward model "
-                         "(stage: rm) has none");
+                         "export_gguf: a reward model (stage: rm) has no head of tokens, "
+                         "which llama.cpp needs");
     if (c->activation != family->activation)
         return refuse(err, "this activation in models of this type");
     if ((c->qkv_bias && !family->qkv_bias) ||
