@@ -266,13 +266,38 @@ bool weights_split_experts(struct safetensors *files, const struct model_config 
     return ok;
 }
 
-/* Of experts that files only have in one tensor, name that. */
-static bool report_missing(const char *dir, const struct model_config *config,
-                           const struct shape_parameter *p, struct error *err)
-{
-    const struct architecture *a = config->architecture;
+/* What the check of a folder's tensors reads. */
+struct checked {
+    const char *dir;
+    const struct safetensors *files;
+    const struct model_config *config;
+    const struct shapes *shapes;
+    struct text_names names;
+};
 
-    if (!module_is_of_experts(p->module) || !a->experts.only_tensors)
+/* Return whether the files have this matrix of another expert of the block. */
+static bool other_expert_exists(const struct checked *c, const struct shape_parameter *p)
+{
+    for (size_t i = 0; i < c->shapes->count; i++) {
+        const struct shape_parameter *other = &c->shapes->parameters[i];
+
+        if (other->module == p->module && other->part == p->part &&
+            other->layer == p->layer &&
+            weights_find(c->files, &c->names, c->config, other->name))
+            return true;
+    }
+    return false;
+}
+
+/* Name the tensor of all experts where the files have no experts apart. */
+static bool report_missing(const struct checked *c, const struct shape_parameter *p,
+                           struct error *err)
+{
+    const struct architecture *a = c->config->architecture;
+    const char *dir = c->dir;
+
+    if (!module_is_of_experts(p->module) || !a->experts.only_tensors ||
+        other_expert_exists(c, p))
         return error_set(err, ERROR_DATA, "%s: the tensor %s is missing", dir, p->name);
     return error_set(err, ERROR_DATA, "%s: the tensor %s%zu.%s%s is missing", dir,
                      a->blocks, p->layer,
@@ -281,26 +306,25 @@ static bool report_missing(const char *dir, const struct model_config *config,
                      p->part == PART_BIAS ? "_bias" : "");
 }
 
-static bool check(const char *dir, const struct safetensors *files,
-                  const struct model_config *config, const struct shapes *shapes,
-                  struct error *err)
+static bool check(const struct checked *c, struct error *err)
 {
-    const struct text_names names = weights_names(files, config);
+    const struct model_config *config = c->config;
 
-    for (size_t i = 0; i < shapes->count; i++) {
-        const struct shape_parameter *p = &shapes->parameters[i];
+    for (size_t i = 0; i < c->shapes->count; i++) {
+        const struct shape_parameter *p = &c->shapes->parameters[i];
         bool grown =
             config->stored_vocab > 0 && p->part == PART_WEIGHT &&
             (p->module == MODULE_EMBED || (p->module == MODULE_HEAD && !config->scores));
         const struct weights_expected expected = { p->rank,
                                                    grown ? config->stored_vocab : p->rows,
                                                    p->cols, p->stored };
-        const struct stored_tensor *t = weights_find(files, &names, config, p->name);
+        const struct stored_tensor *t =
+            weights_find(c->files, &c->names, config, p->name);
 
         if (!t && p->module == MODULE_HEAD && config->scores)
             continue; /* in a file of its own, or new */
         if (!t)
-            return report_missing(dir, config, p, err);
+            return report_missing(c, p, err);
         if (!weights_fit(t, &expected, err))
             return false;
     }
@@ -328,7 +352,9 @@ bool weights_check(const char *dir, const struct model_config *config, struct er
     arena = arena_new();
     if (files && shapes_make(&plan, config, 0, 0, arena, &shapes, &ignored))
         ok = weights_split_experts(files, config, NULL, err) &&
-             check(dir, files, config, &shapes, err);
+             check(&(struct checked) { dir, files, config, &shapes,
+                                       weights_names(files, config) },
+                   err);
     arena_free(arena);
     safetensors_close(files);
     return ok;
