@@ -11,7 +11,7 @@
 
 /* Thoughts in the tags of every row, so that none adds empty ones; quotes and a
  * backslash. */
-#define TAGS   "<|channel|>analysis<|message|> ◁think▷ <seed:think>"
+#define TAGS   "<|channel|>analysis<|message|> ◁think▷ <seed:think> <channel|>"
 #define ANSWER "<think>\nit's \\n \"4\"\n</think>\n\n4" TAGS
 
 static const struct message conversation[] = {
