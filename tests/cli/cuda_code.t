@@ -23,7 +23,7 @@ spills='128 ^sm_90a .*flash_hopper_(forward|keys|queries)
 112 ^sm_75 .*flash_(forward|backward)
 16 ^sm_.* .*flash_(forward|backward)
 32 ^sm_.* .*grouped_kernel
-16 ^sm_.* .*(grouped_plain|delta_chunks|preference_pair|elementwise_kernel.*(dora_scale|swiglu_backward)_cells)'
+16 ^sm_.* .*(grouped_plain|delta_chunks|preference_pair|elementwise_kernel.*(dora_scale|swiglu_backward|nf4|integer)_cells)'
 [ "$release" = 12 ] && spills="$spills
 64 ^sm_.* .*(attention_plain|flash_backward_keys)
 32 ^sm_.* .*elementwise_kernel.*(swiglu|activation)_
