@@ -4,7 +4,7 @@
     coverage_run.py [--device NAME] [--only WORD] TRAINSPOOL SOURCE SHARED
 
 SOURCE is the source tree, whose table of names (train/model/model_names.c) gives the architecture of a model
-that a file names; a file whose model has no known name gets a Llama.  SHARED has the folders corpus and data.
+that a file names, and whose tests/golden/ has a tiny model of each; a file whose model has no known name gets a Llama.  SHARED has the folders corpus and data.
 The model, the data, the device and the sizes of a job are replaced, and it gets one step; everything else is
 the file's.  The weights of the tiny models are random.  Counts runs by architecture and lists failures.
 """
@@ -21,28 +21,13 @@ import tempfile
 
 from coverage import TOOLS, check_file, training_files
 
-COMMON = {"vocab_size": 512, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
-          "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 512,
-          "bos_token_id": 1, "eos_token_id": 2, "tie_word_embeddings": False}
-LAYER_NORM = {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 512, "n_inner": 128, "rotary_dim": 16}
-EXTRA = {
-    "gpt_oss": {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 16, "rope_scaling": {
-        "rope_type": "yarn", "factor": 4.0, "truncate": False, "original_max_position_embeddings": 128}},
-    "gemma2": {"query_pre_attn_scalar": 16, "sliding_window": 32, "attn_logit_softcapping": 50.0,
-               "final_logit_softcapping": 30.0},
-    "gemma3_text": {"query_pre_attn_scalar": 16, "sliding_window": 32, "sliding_window_pattern": 2},
-    "gemma4_text": {"sliding_window": 32, "sliding_window_pattern": 2, "global_head_dim": 32,
-                    "hidden_size_per_layer_input": 0},
-    "gpt2": LAYER_NORM, "gptj": LAYER_NORM,
-    "gpt_neo": {"num_layers": 2, "num_heads": 4, "window_size": 32},
-    "phi3": {"pad_token_id": 0},
-    "phi": {"partial_rotary_factor": 0.5},
-    "falcon": {"new_decoder_architecture": False, "multi_query": True, "parallel_attn": True},
-    "mistral": {"sliding_window": None},
-}
-TEXT_OF = {"gemma3": "gemma3_text", "gemma4": "gemma4_text",
-           "gemma4_unified": "gemma4_text", "mistral3": "mistral", "qwen2_vl": "qwen2", "qwen2_5_vl": "qwen2",
-           "qwen3_vl": "qwen3", "llava": "llama", "llava_next": "llama"}
+# Models of a folder with towers, where the text model is not the one that tests/golden/multimodal.json has.
+TEXT_OF = {"gemma4_unified": "gemma4_text", "glm4v_text": "glm4", "llama4": "llama4_text", "qwen2_5_vl_text": "qwen2",
+           "qwen2_vl_text": "qwen2", "qwen3_vl_text": "qwen3", "qwen3_vl_moe_text": "qwen3_moe"}
+# of all tiny models; the tokenizer has 512 tokens, and some files divide layers into groups
+SIZES = {"vocab_size": 512, "max_position_embeddings": 512, "n_positions": 512}
+CHANGES = {"llama": {"num_hidden_layers": 8},
+           "ministral3": {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}}
 SETTINGS = ("trainspool.device=cpu", "trainspool.threads=1", "max_steps=1", "per_device_train_batch_size=1",
             "gradient_accumulation_steps=1", "per_device_eval_batch_size=1", "cutoff_len=64", "max_samples=8",
             "eval_strategy=no", "eval_on_start=false", "load_best_model_at_end=false", "early_stopping_steps=null",
@@ -52,7 +37,25 @@ DATA = {
     "pt": [{"text": f"There was a number, and it was {i}."} for i in range(64)],
     "dpo": [{"prompt": f"Say {i}.", "chosen": f"It is {i}.", "rejected": "No."} for i in range(8)],
 }
-DATA |= {"distill": DATA["sft"], "grpo": DATA["sft"]}
+DATA |= {"distill": DATA["sft"], "grpo": DATA["sft"], "rm": DATA["dpo"],
+         "kto": [{"prompt": f"Say {i}.", "completion": f"It is {i}.", "label": i % 2 == 0} for i in range(8)]}
+
+
+def tiny_models(source):
+    """Return the configurations of tiny models by type, and the types of text models of folders with towers."""
+    golden = {}
+    for name in ("architectures", "multimodal"):
+        with open(os.path.join(source, f"tests/golden/{name}.json"), encoding="utf-8") as file:
+            golden[name] = [model["config"] for model in json.load(file)["models"]]
+    configs, texts = {}, {}
+    for config in golden["architectures"]:
+        configs.setdefault(config["model_type"], config)
+    for config in golden["multimodal"]:
+        kind = config.get("text_config", {}).get("model_type", config["model_type"])
+        texts.setdefault(config["model_type"], TEXT_OF.get(kind, kind))
+        if kind not in TEXT_OF and kind != config["model_type"]:
+            configs.setdefault(kind, config["text_config"])
+    return configs, texts | TEXT_OF
 
 
 def name_table(source):
@@ -61,11 +64,11 @@ def name_table(source):
     return re.findall(r'\{ "([^"]+)", "([^"]+)" \}', text.replace('" ACTIVE "', "-a[0-9]*b"))
 
 
-def type_of(table, name):
+def type_of(table, texts, name):
     name = name.strip("'\"/ ").split("/")[-1].lower()
     for pattern, kind in table:
         if fnmatch.fnmatchcase(name, pattern):
-            return TEXT_OF.get(kind, kind)
+            return texts.get(kind, kind)
     return "llama"
 
 
@@ -78,8 +81,9 @@ def run(program, *words, cwd):
     return subprocess.run([program, *words], capture_output=True, text=True, check=False, cwd=cwd, timeout=300)
 
 
-def make_model(program, shared, kind, folder):
+def make_model(program, shared, config, folder):
     """Write a random model of an architecture, by a step of almost no size; return the error."""
+    kind = config["model_type"]
     where = os.path.join(folder, kind)
     start = where + "-start"
     if os.path.isdir(where):
@@ -89,7 +93,7 @@ def make_model(program, shared, kind, folder):
     shutil.copytree(os.path.join(shared, "data/stories260K/hf"), start,
                     ignore=shutil.ignore_patterns("*.safetensors", "config.json", "generation_config.json"))
     with open(os.path.join(start, "config.json"), "w", encoding="utf-8") as out:
-        json.dump(COMMON | {"model_type": kind} | EXTRA.get(kind, {}), out)
+        json.dump(config | SIZES | CHANGES.get(kind, {}), out)
     with open(os.path.join(folder, f"{kind}.yaml"), "w", encoding="utf-8") as out:
         out.write(f"model_name_or_path: {start}\nstage: pt\nfinetuning_type: full\ntrain_from_scratch: true\n"
                   f"dataset: pt.jsonl\nlearning_rate: 1.0e-30\nmax_steps: 1\ncutoff_len: 32\nsave_strategy: 'no'\n"
@@ -104,7 +108,7 @@ def last_line(done):
     return (errors[:1] or lines[-1:] or [""])[0][:300]
 
 
-def train(program, shared, table, tool, path, folder):
+def train(program, shared, names, tool, path, folder):
     """Return the architecture and the error of one file."""
     job = os.path.join(folder, "job.yaml")
     shutil.rmtree(os.path.join(folder, "job.run"), ignore_errors=True)
@@ -121,8 +125,11 @@ def train(program, shared, table, tool, path, folder):
             return "none", "import: " + last_line(done)
     with open(job, encoding="utf-8") as file:
         text = file.read()
-    kind = type_of(table, value_of(text, "model_name_or_path"))
-    error = make_model(program, shared, kind, folder)
+    table, configs, texts = names
+    kind = type_of(table, texts, value_of(text, "model_name_or_path"))
+    if kind not in configs:
+        return kind, "tests/golden/architectures.json has no model of this type"
+    error = make_model(program, shared, configs[kind], folder)
     if error:
         return kind, error
     stage = value_of(text, "stage") or "sft"
@@ -131,6 +138,10 @@ def train(program, shared, table, tool, path, folder):
     for key, value in (("teacher_model_name_or_path", kind), ("ref_model", kind)):
         if value_of(text, key):
             sets.append(f"{key}={os.path.join(folder, value)}")
+    target = value_of(text, "lora_target")
+    if "language_model" in target:  # a pattern of names in a folder with towers, which the tiny model has not
+        target = re.sub(r"(model\.)?language_model\.(model\.)?", "model.", target)
+        sets.append(f"lora_target={json.dumps(target)}")
     words = [word for one in sets for word in ("--set", one)]
     shutil.rmtree(os.path.join(folder, "out"), ignore_errors=True)
     done = run(program, "run", *words, "job.yaml", cwd=folder)
@@ -146,7 +157,7 @@ def main():
     parser.add_argument("shared")
     args = parser.parse_args()
     program, shared = os.path.abspath(args.trainspool), os.path.abspath(args.shared)
-    corpus, table = os.path.join(shared, "corpus"), name_table(args.source)
+    corpus, names = os.path.join(shared, "corpus"), (name_table(args.source), *tiny_models(args.source))
     good, total = collections.Counter(), collections.Counter()
     with tempfile.TemporaryDirectory() as folder:
         for stage, records in DATA.items():
@@ -156,7 +167,7 @@ def main():
             for path in training_files(corpus, tool):
                 if args.only not in path or check_file(program, args.device, tool, path):
                     continue
-                kind, error = train(program, shared, table, tool, path, folder)
+                kind, error = train(program, shared, names, tool, path, folder)
                 total[kind] += 1
                 good[kind] += not error
                 if error:
