@@ -64,10 +64,10 @@ static const struct key rows[] = {
                 "bf16 rounds them to 8 bits of precision on their way. See RANKS." },
     { TS_USED("reward_head", KEY_ENUM, "auto"), .values = heads,
       .into = TS_FIELD(preference.head),
-      .help = "with stage: rm, the layer that computes scores, and its files: score, as "
-              "transformers' ...ForSequenceClassification has it; value_head, as TRL and "
-              "LLaMA-Factory have it; auto: the one that the model's folder has, else "
-              "value_head",
+      .help =
+          "with stage: rm, the layer that computes scores and the format of its files: "
+          "score is that of transformers' ...ForSequenceClassification, value_head that of "
+          "TRL and LLaMA-Factory, auto what the model's folder has, otherwise value_head",
       .manual = "See PREFERENCES." },
     { TS_USED("offload_optimizer", KEY_CHOICE, "auto"),
       .into = TS_FIELD(offload_optimizer),

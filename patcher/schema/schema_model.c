@@ -82,10 +82,11 @@ static const struct key rows[] = {
       .help =
           "with finetuning_type: freeze, train freeze_trainable_layers layers that are "
           "spread evenly, instead of the last ones",
-      .manual = "Of 40 layers and freeze_trainable_layers: 8, these are every fifth: the "
-                "copies that scripts/llama_pro.py of LLaMA-Factory adds to a model of 32 "
-                "layers (--num_expand 8), which start without an effect. trainspool does "
-                "not add them itself. The number must divide that of all layers." },
+      .manual =
+          "With 40 layers and freeze_trainable_layers: 8, every fifth layer is trained. "
+          "These are the copies that LLaMA-Factory's scripts/llama_pro.py adds to a model "
+          "of 32 layers (--num_expand 8), which have no effect at first. trainspool does "
+          "not add layers. freeze_trainable_layers must divide the number of layers." },
     { TS_USED("freeze_trainable_modules", KEY_LIST, "all"),
       .into = TS_FIELD(freeze_trainable_modules),
       .help = "with finetuning_type: freeze, the modules of these layers to train" },

@@ -177,69 +177,74 @@ static const struct key rows[] = {
                 "target modules of GaLore and APOLLO", NULL),
     { TS_USED("use_galore", KEY_BOOL, "false"), .into = TS_FIELD(use_galore),
       .help =
-          "update matrices by GaLore: AdamW whose moments are of gradients projected to "
-          "galore_rank rows or columns",
+          "update matrices by GaLore: AdamW computes its moments from gradients that are "
+          "projected to galore_rank rows or columns",
       .manual =
-          "As in galore_torch. The projection consists of the singular vectors of the "
-          "gradient with the largest singular values (Golub and Kahan's method, in double, "
-          "to 1e-6), computed on the host every galore_update_interval steps, which takes long "
-          "for large matrices; use_apollo does not need them. Other "
-          "parameters, such as embeddings and norms, are updated by AdamW. Requires "
+          "The numbers are those of galore_torch. The projection consists of the gradient's "
+          "singular vectors with the largest singular values, to 1e-6. The host computes them "
+          "every galore_update_interval steps, which takes minutes for large matrices; "
+          "use_apollo needs no singular vectors. AdamW updates all other parameters, such as "
+          "embeddings and norms. Requires "
           "finetuning_type: full or freeze, optim: adamw_torch and one rank." },
     { TS_USED("galore_target", KEY_LIST, "all"), .into = TS_FIELD(galore.target),
-      .help = "layers that GaLore updates: parts of their names, or all, which is every "
-              "linear layer but the head" },
+      .help = "layers that GaLore updates: parts of their names, or all for every linear "
+              "layer except the head" },
     { TS_USED("galore_rank", KEY_INT, "16"), .min = 1, .max = TS_NO_MAX,
       .into = TS_FIELD(galore.rank),
-      .help = "rows or columns that GaLore projects gradients to; at most those of the "
-              "matrix count" },
+      .help =
+          "number of rows or columns of a projected gradient; a matrix with fewer uses "
+          "all of them" },
     { TS_USED("galore_update_interval", KEY_INT, "200"), .min = 1, .max = TS_NO_MAX,
       .into = TS_FIELD(galore.interval),
-      .help = "optimizer steps after which GaLore computes the projections again" },
+      .help = "optimizer steps between two computations of the projections" },
     { TS_USED("galore_scale", KEY_REAL, "2.0"), .min = 0, .max = TS_NO_MAX,
-      .into = TS_FIELD(galore.scale), .help = "factor of GaLore's updates" },
+      .into = TS_FIELD(galore.scale),
+      .help = "factor by which GaLore's updates are multiplied" },
     { TS_USED("galore_proj_type", KEY_ENUM, "std"), .values = galore_projections,
       .into = TS_FIELD(galore.side),
-      .help = "side that GaLore projects: std the longer one's rows to the shorter one's "
-              "vectors, reverse_std the other, right, left, or full, both" },
+      .help = "dimension that GaLore reduces to galore_rank: std the shorter one, "
+              "reverse_std the longer one, right the columns, left the rows, full both" },
     TS_IGNORED("galore_layerwise", KEY_BOOL, "false", LAYERWISE),
     { TS_USED("use_apollo", KEY_BOOL, "false"), .into = TS_FIELD(use_apollo),
-      .help = "update matrices by APOLLO: the gradient, scaled as much as AdamW scales "
-              "its projection to apollo_rank rows or columns",
+      .help =
+          "update matrices by APOLLO: the gradient, scaled by the factor by which AdamW "
+          "scales its projection to apollo_rank rows or columns",
       .manual =
-          "As in apollo_torch, with its limit on the growth of the norm. The projections "
-          "are random numbers that depend on seed, or singular vectors (apollo_proj: "
-          "svd), and saved in checkpoints. APOLLO-Mini has apollo_rank: 1, "
-          "apollo_scale_type: tensor and apollo_scale: 128. Everything else is as with "
+          "The numbers are those of apollo_torch, with its limit on the growth of the norm. "
+          "The projections are random numbers that depend on seed, or singular vectors "
+          "(apollo_proj: svd); checkpoints contain them. For APOLLO-Mini, set apollo_rank: 1, "
+          "apollo_scale_type: tensor and apollo_scale: 128. The requirements are those of "
           "use_galore." },
     { TS_USED("apollo_target", KEY_LIST, "all"), .into = TS_FIELD(apollo.target),
-      .help = "layers that APOLLO updates, as galore_target" },
+      .help = "layers that APOLLO updates, in the form of galore_target" },
     { TS_USED("apollo_rank", KEY_INT, "16"), .min = 1, .max = TS_NO_MAX,
       .into = TS_FIELD(apollo.rank),
-      .help = "rows or columns that APOLLO projects gradients to" },
+      .help = "number of rows or columns of a projected gradient" },
     { TS_USED("apollo_update_interval", KEY_INT, "200"), .min = 1, .max = TS_NO_MAX,
       .into = TS_FIELD(apollo.interval),
-      .help = "optimizer steps after which APOLLO makes the projections again" },
+      .help = "optimizer steps between two new projections" },
     { TS_USED("apollo_scale", KEY_REAL, "32.0"), .min = 0, .max = TS_NO_MAX,
       .into = TS_FIELD(apollo.scale),
-      .help = "APOLLO's updates are multiplied by its square root" },
+      .help = "the square root of this factor multiplies APOLLO's updates" },
     { TS_USED("apollo_proj", KEY_ENUM, "random"), .values = apollo_projections,
       .into = TS_FIELD(apollo.random),
-      .help = "projections of APOLLO: random numbers, or singular vectors (svd)" },
+      .help = "what APOLLO projects with: random numbers, or singular vectors (svd)" },
     { TS_USED("apollo_proj_type", KEY_ENUM, "std"), .values = apollo_sides,
       .into = TS_FIELD(apollo.side),
       .help =
-          "side that APOLLO projects: std the longer one, right the columns, left the "
-          "rows",
-      .manual = "Factors are of the other side's channels, also where apollo_torch fails "
-                "with apollo_scale_type: channel." },
+          "dimension that APOLLO reduces to apollo_rank: std the shorter one, right the "
+          "columns, left the rows",
+      .manual =
+          "With apollo_scale_type: channel, each row or column of the other dimension "
+          "has a factor, also where apollo_torch fails." },
     { TS_USED("apollo_scale_type", KEY_ENUM, "channel"), .values = apollo_scales,
       .into = TS_FIELD(apollo.whole_scale),
-      .help = "APOLLO's factors: of each channel, or of a matrix (tensor)" },
+      .help =
+          "whether APOLLO has a factor for each channel, or one for the matrix (tensor)" },
     TS_IGNORED("apollo_layerwise", KEY_BOOL, "false", LAYERWISE),
     { TS_USED("apollo_scale_front", KEY_BOOL, "false"),
       .into = TS_FIELD(apollo.scale_front),
-      .help = "apply apollo_scale before APOLLO limits the norm, not after it" },
+      .help = "apply apollo_scale before the limit on the norm, not after it" },
     TS_REJECTED("use_badam", KEY_BOOL, "false", NULL, "the BAdam optimizer",
                 "use finetuning_type: freeze"),
     TS_IGNORED_ENUM("badam_mode", badam_modes, "layer", "BAdam setting"),
