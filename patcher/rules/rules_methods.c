@@ -11,6 +11,7 @@
 #include "patcher/schema/scalar.h"
 #include "patcher/schema/schema.h"
 #include "patcher/schema/schema_value.h"
+#include "train/model/model_config.h"
 
 #define GROUP_KEYS 20
 
@@ -340,6 +341,27 @@ static void report_unused_losses(struct rule_context *context)
                            "asft_alpha belongs to use_asft_loss, which is off");
 }
 
+/* Models without experts, and those whose class in transformers computes no such loss. */
+static void report_unused_balance(struct rule_context *context)
+{
+    const struct model_config *model = context->model;
+
+    if (!model || context->plan->external || context->plan->moe_aux_loss_coef == 0 ||
+        (model->experts > 0 && !model->architecture->experts.unbalanced))
+        return;
+    rule_report(context,
+                &(struct finding) {
+                    .rule = "TS712",
+                    .severity = SEVERITY_INFO,
+                    .message = arena_printf(
+                        context->arena, "moe_aux_loss_coef has no effect: %s",
+                        model->experts == 0
+                            ? "the model has no experts"
+                            : "models of this type have no load balancing loss, here or "
+                              "in transformers") },
+                "moe_aux_loss_coef");
+}
+
 static void rule_unused_method_keys(struct rule_context *context)
 {
     for (size_t i = 0; i < TS_COUNT(groups); i++)
@@ -349,6 +371,7 @@ static void rule_unused_method_keys(struct rule_context *context)
     report_unused_arguments(context);
     report_unused_losses(context);
     report_unused_logits(context);
+    report_unused_balance(context);
     optimizer_keys_check(context);
     report_contradictions(context);
 }
@@ -474,7 +497,9 @@ static const struct rule rows[] = {
           "defaults to lora, as in LLaMA-Factory. There is one finding per method; "
           "remove the lines, or select the method they belong to.\n\n"
           "An optimizer has such keys, too: adam_beta2 with adafactor, galore_rank without "
-          "use_galore, use_muon with LoRA+.\n\n"
+          "use_galore, use_muon with LoRA+. moe_aux_loss_coef has no effect on a model "
+          "without experts, or whose class in transformers has no load balancing loss, such "
+          "as GLM-4 MoE and DeepSeek.\n\n"
           "Each argument in lr_scheduler_kwargs belongs to certain schedules: min_lr is "
           "for cosine_with_min_lr and not for cosine, which decays to 0. A native run "
           "ignores an argument that does not belong to its schedule, with a warning; "
