@@ -355,7 +355,7 @@ static void refuse_gguf(struct rule_context *context)
     if (!plan->export_dir)
         refuse(context, "export_gguf",
                "export_gguf requires export_dir, the folder that it writes to",
-               "set export_dir, or remove it");
+               "set export_dir, or remove export_gguf");
     else if (context->model &&
              !model_gguf_check(context->model, plan->model_name_or_path, &why))
         refuse(context, "export_gguf", arena_strdup(context->arena, why.text),
