@@ -176,13 +176,12 @@ static const struct key rows[] = {
       .help = "relative error up to which a numeric answer is correct; 0 requires "
               "equality" },
     { TS_USED("reward_pattern", KEY_TEXT, NULL), .into = TS_FIELD(grpo.pattern),
-      .help =
-          "with stage: grpo, the regular expression of the reward pattern, which must "
-          "match a part of the answer" },
+      .help = "with stage: grpo, the regular expression of the reward named pattern, "
+              "which must match a part of the answer" },
     { TS_USED("soft_punish_cache", KEY_INT, "0"), .min = 0, .max = 1048576,
       .into = TS_FIELD(grpo.punish_cache),
-      .help = "with stage: grpo, the number of tokens before max_completion_length in "
-              "which the reward length falls from 0 to -1" },
+      .help = "with stage: grpo, the number of tokens before max_completion_length "
+              "over which the reward named length falls from 0 to -1" },
     { TS_USED("teacher_logits", KEY_PATH, NULL), .into = TS_FIELD(kd.logits),
       .written = true,
       .help = "with stage: distill, a .safetensors file of the teacher's kd_topk "

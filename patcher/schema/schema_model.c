@@ -56,11 +56,10 @@ static const struct key rows[] = {
                   "reward=rm reward_model=rm",
       .values = stages, .into = TS_FIELD(stage), .rejects = "ppo orpo",
       .advice = stage_advice,
-      .help =
-          "what the job trains on: answers (sft), plain text (pt), answers and "
-          "a teacher's logits (distill), pairs of answers (dpo), answers that are "
-          "marked as good or bad (kto), rewards of sampled answers (grpo) or pairs of "
-          "answers, to which the model learns to give scores (rm)",
+      .help = "what the job trains on: answers (sft), plain text (pt), answers and a "
+              "teacher's logits (distill), pairs of answers (dpo), answers marked as "
+              "good or bad (kto), sampled answers and their rewards (grpo), or pairs "
+              "of answers from which the model learns to give scores (rm)",
       .manual = "See DATA for the records of each stage, DISTILLATION for distill, "
                 "PREFERENCES for dpo, kto and rm, and REINFORCEMENT for grpo." },
     { TS_USED("finetuning_type", KEY_ENUM, "lora"),
@@ -101,34 +100,33 @@ static const struct key rows[] = {
     { TS_USED("lora_target", KEY_LIST, "all"), .into = TS_FIELD(lora_target),
       .help = "linear layers that get an adapter: all, module names separated by commas, "
               "or a regular expression",
-      .manual =
-          "The section MODELS describes the names.  A value with one of *()[]\\|^$+? "
-          "is a regular expression that must match the whole name of a layer, as "
-          "PEFT's target_modules: model\\.layers\\.\\d+\\.mlp\\.(up|down)_proj.  Each "
-          "layer must be matched in all blocks or in none." },
+      .manual = "The section MODELS describes the names. A value with one of "
+                "*()[]\\|^$+? is a regular expression that must match the whole name "
+                "of a layer, as in PEFT's target_modules: "
+                "model\\.layers\\.\\d+\\.mlp\\.(up|down)_proj. It must match a layer "
+                "in all blocks or in none." },
     { TS_USED("additional_target", KEY_LIST, NULL), .into = TS_FIELD(additional_target),
       .help = "modules, other than the adapters, whose weights are trained "
               "completely and saved with the adapter",
-      .manual =
-          "A head that the model shares with its embeddings becomes a matrix of its own "
-          "if it is named, as in PEFT; embed_tokens alone trains both as one." },
+      .manual = "A head that shares its matrix with the embeddings gets a separate "
+                "matrix if it is named, as in PEFT; embed_tokens alone trains both as "
+                "one." },
     { TS_USED("use_dora", KEY_BOOL, "false"), .into = TS_FIELD(use_dora),
       .help = "DoRA: also train the norm of each row of the adapted weights",
-      .manual =
-          "Each output of an adapted layer is divided by the norm of its row of W + "
-          "scale B A and multiplied by a trained magnitude, as in PEFT. It takes "
-          "more time and memory than plain LoRA, and is not available with fp8 or "
-          "zero_stage 3." },
+      .manual = "As in PEFT, each output of an adapted layer is divided by the norm "
+                "of its row of W + scale B A and multiplied by a trained magnitude. "
+                "DoRA takes more time and memory than plain LoRA. It is not available "
+                "with fp8 or zero_stage 3." },
     { TS_USED("pissa_init", KEY_BOOL, "false"), .into = TS_FIELD(pissa_init),
-      .help = "PiSSA: start the adapters as the largest singular values of the weights, "
-              "and train them over the rest",
-      .manual = "The saved adapter requires the same change of the base, which PEFT and "
-                "trainspool make when they read it; pissa_convert: true makes a plain "
-                "one.  It is not available with quantization_bit and zero_stage 3, and "
-                "with stage: dpo requires ref_model." },
+      .help = "PiSSA: initialize the adapters from the largest singular values of the "
+              "weights, and train them over a base that keeps the rest",
+      .manual = "The saved adapter requires the same change to the base, which PEFT "
+                "and trainspool make when they read it. To get a plain adapter, set "
+                "pissa_convert: true. PiSSA is not available with quantization_bit or "
+                "zero_stage 3. With stage: dpo, it requires ref_model." },
     { TS_USED("pissa_convert", KEY_BOOL, "false"), .into = TS_FIELD(pissa_convert),
-      .help = "with pissa_init, also write a plain adapter of twice the rank for the "
-              "unchanged model to pissa_converted in output_dir" },
+      .help = "with pissa_init, also write a plain adapter of twice the rank, which "
+              "fits the unchanged model, to pissa_converted in output_dir" },
     { TS_USED("use_rslora", KEY_BOOL, "false"), .into = TS_FIELD(use_rslora),
       .help = "scale the adapters by lora_alpha divided by the square root of "
               "lora_rank instead of by lora_rank" },
@@ -141,27 +139,26 @@ static const struct key rows[] = {
       .help = "merge the adapter of adapter_name_or_path into the model and train "
               "a new adapter" },
     { TS_USED("resize_vocab", KEY_BOOL, "false"), .into = TS_FIELD(resize_vocab),
-      .help =
-          "give the model as many embeddings as the tokenizer has tokens, in a multiple "
-          "of 64" },
+      .help = "resize the embeddings to the number of the tokenizer's tokens, rounded "
+              "up to a multiple of 64" },
     { TS_USED("add_tokens", KEY_LIST, NULL), .into = TS_FIELD(add_tokens),
-      .help = "new tokens, which implies resize_vocab",
-      .manual =
-          "The embedding of a new token, and its row of the head, start as the mean of "
-          "the others plus noise, as in LLaMA-Factory.  An adapter then also trains "
-          "and saves embeddings and head, unless additional_target names others. "
-          "The saved tokenizer.json has the tokens: a job that continues or merges such "
-          "an adapter, and trainspool generate, read them there, and need not repeat "
-          "add_tokens; names that the adapter does not have are an error.  It is not "
-          "available with "
-          "quantization, with models that have towers, and without a "
-          "tokenizer.json." },
+      .help = "tokens to add to the vocabulary; implies resize_vocab",
+      .manual = "The embedding of a new token, and its row of the head, start as the "
+                "mean of the others plus noise, as in LLaMA-Factory. An adapter then "
+                "also trains and saves embeddings and head, unless additional_target "
+                "names other modules. The saved tokenizer.json contains the tokens. A "
+                "job that continues or merges such an adapter reads them there, as "
+                "does trainspool generate, and need not repeat add_tokens. Names that "
+                "the adapter does not have are an error. New tokens are not available "
+                "with quantization, in models with towers, or without a "
+                "tokenizer.json." },
     { TS_USED("add_special_tokens", KEY_LIST, NULL), .into = TS_FIELD(add_special_tokens),
-      .help = "the same, but special: not part of the text of an answer" },
+      .help = "special tokens to add, as with add_tokens; they are not part of the "
+              "text of an answer" },
     { TS_USED("init_special_tokens", KEY_ENUM, "noise_init"), .values = specials,
       .rejects = "desc_init desc_init_w_noise", .advice = specials_advice,
-      .help = "how the rows of new tokens start: the mean of the others plus noise "
-              "(noise_init)" },
+      .help = "how the rows of new tokens are initialized: the mean of the others "
+              "plus noise (noise_init)" },
     { TS_USED("quantization_bit", KEY_INT, NULL), .min = 0, .max = 32,
       .into = TS_FIELD(quantization_bit),
       .help = "with finetuning_type: lora, 4 stores the linear layers of the blocks "
@@ -253,11 +250,11 @@ static const struct key rows[] = {
     TS_IGNORED("block_diag_attn", KEY_BOOL, "false", "derived from neat_packing"),
     { TS_USED("moe_aux_loss_coef", KEY_REAL, NULL), .min = 0, .max = 1e3,
       .into = TS_FIELD(moe_aux_loss_coef),
-      .help =
-          "weight of the load balancing loss of models with a mixture of experts, "
-          "which is added to the loss on the data (stages sft and pt); 0 or unset: "
-          "router_aux_loss_coef of config.json, if that has output_router_logits; "
-          "models whose class in transformers has no such loss (glm4_moe, deepseek_v3) have none" },
+      .help = "weight of the load balancing loss of models with a mixture of experts, "
+              "which is added to the loss on the data (stages sft and pt)",
+      .manual = "If it is 0 or unset, the weight is router_aux_loss_coef of "
+                "config.json, if that has output_router_logits. Models whose class in "
+                "transformers has no such loss (glm4_moe, deepseek_v3) have none." },
     TS_IGNORED("loraplus_lr_embedding", KEY_REAL, "1e-6",
                "LoRA+ learning rate of embeddings"),
     TS_IGNORED("pissa_iter", KEY_INT, "16",

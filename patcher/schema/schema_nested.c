@@ -53,25 +53,28 @@ static const struct key schedule_rows[] = {
               "the warm-up, or 10000 without one" },
     { TS_USED("factor", KEY_REAL, "0.1"), .into = TS_FIELD(plateau.factor), .min = 0,
       .max = 1,
-      .help = "what reduce_lr_on_plateau multiplies the learning rate by; 1 keeps it" },
+      .help = "factor by which reduce_lr_on_plateau multiplies the learning rate; 1 "
+              "keeps it" },
     { TS_USED("patience", KEY_INT, "10"), .into = TS_FIELD(plateau.patience), .min = 0,
       .max = TS_NO_MAX,
-      .help = "evaluations without improvement that reduce_lr_on_plateau tolerates; the "
-              "next one reduces the rate" },
+      .help = "number of evaluations without improvement that reduce_lr_on_plateau "
+              "tolerates; the next one reduces the rate" },
     { TS_USED("threshold", KEY_REAL, "1e-4"), .into = TS_FIELD(plateau.threshold),
       .min = 0, .max = TS_NO_MAX,
-      .help = "with reduce_lr_on_plateau, by how much a metric must be better than the "
+      .help = "with reduce_lr_on_plateau, by how much a metric must improve on the "
               "best one" },
     { TS_USED("threshold_mode", KEY_ENUM, "rel"), .values = threshold_modes,
       .into = TS_FIELD(plateau.threshold_mode),
-      .help = "whether threshold is a share of the best metric or a difference" },
+      .help = "whether threshold is a share of the best metric (rel) or a difference "
+              "(abs)" },
     { TS_USED("mode", KEY_ENUM, "min"), .values = plateau_modes,
       .into = TS_FIELD(plateau.mode),
       .help = "whether lower or higher metrics are better for reduce_lr_on_plateau, "
-              "which does not use greater_is_better" },
+              "which ignores greater_is_better" },
     { TS_USED("cooldown", KEY_INT, "0"), .into = TS_FIELD(plateau.cooldown), .min = 0,
       .max = TS_NO_MAX,
-      .help = "evaluations after a reduction that reduce_lr_on_plateau does not count" },
+      .help = "number of evaluations after a reduction that reduce_lr_on_plateau "
+              "ignores" },
     { TS_USED("eps", KEY_REAL, "1e-8"), .into = TS_FIELD(plateau.eps), .min = 0,
       .max = TS_NO_MAX,
       .help = "smallest change of the learning rate that reduce_lr_on_plateau makes" },

@@ -59,19 +59,20 @@ static const struct key rows[] = {
       .help =
           "the optimizer: SGD, Lion, Adafactor, schedule-free AdamW, or AdamW for every "
           "other supported name",
-      .manual =
-          "Moments are float32, 4 bytes each per trained weight: AdamW has two, Lion one. "
-          "Adafactor has a moment per row and column of a matrix; it is as in "
-          "transformers' Trainer, without relative steps, and requires one rank. "
-          "Names with 8bit store them in 8 bits and a float32 factor for each block of "
-          "256, as bitsandbytes does; parameters with fewer than 4096 elements and "
-          "embeddings keep float32. The moments of a paged optimizer move to host memory "
-          "if the job does not fit on a GPU. schedule_free_adamw has three, one of which is "
-          "the average of the weights: evaluations, checkpoints and the result have it. "
-          "Its own warm-up of warmup_steps is in addition to that of lr_scheduler_type, "
-          "which should be constant; it requires float32 weights and one rank. "
-          "adamw_torch_4bit and adamw_anyprecision "
-          "have float32 moments (TS307)." },
+      .manual = "Moments are float32, 4 bytes each per trained weight: AdamW has two, "
+                "Lion one. Adafactor has one moment per row and one per column of a "
+                "matrix. It follows transformers' Trainer, without relative steps, "
+                "and requires one rank. Names with 8bit store moments in 8 bits, with "
+                "a float32 factor for each block of 256, as bitsandbytes does. "
+                "Embeddings and parameters with fewer than 4096 elements keep "
+                "float32. The moments of a paged optimizer move to host memory if the "
+                "job does not fit on a GPU. With schedule_free_adamw there are three "
+                "moments, one of which is the average of the weights. Evaluations, "
+                "checkpoints and the result have this average. This optimizer has its "
+                "own warm-up of warmup_steps, in addition to that of "
+                "lr_scheduler_type, which should be constant. It requires float32 "
+                "weights and one rank. The moments of adamw_torch_4bit and "
+                "adamw_anyprecision are float32 (TS307)." },
     { TS_USED("learning_rate", KEY_REAL, "5e-5"), .into = TS_FIELD(learning_rate),
       .help = "highest learning rate of the run, above 0 and at most 1 (TS410)",
       .manual =
@@ -80,12 +81,11 @@ static const struct key rows[] = {
       .help = "weight decay of all weights other than norms and biases, 0 or more "
               "(TS410)" },
     { TS_USED("adam_beta1", KEY_REAL, "0.9"), .into = TS_FIELD(adam_beta1),
-      .help = "decay rate of AdamW's first moment, from 0 to below 1 (TS410); of Lion, "
-              "of the mean whose sign is the update" },
+      .help = "decay rate of AdamW's first moment, from 0 to below 1 (TS410); for "
+              "Lion, of the mean whose sign is the update" },
     { TS_USED("adam_beta2", KEY_REAL, "0.999"), .into = TS_FIELD(adam_beta2),
-      .help =
-          "decay rate of AdamW's second moment, and of Lion's moment, from 0 to below "
-          "1 (TS410)" },
+      .help = "decay rate of AdamW's second moment and of Lion's moment, from 0 to "
+              "below 1 (TS410)" },
     { TS_USED("adam_epsilon", KEY_REAL, "1e-8"), .into = TS_FIELD(adam_epsilon), .min = 0,
       .max = 1,
       .help = "term added to the denominator of AdamW, which keeps the step finite "
@@ -95,12 +95,12 @@ static const struct key rows[] = {
                   "cosine_min_lr=cosine_with_min_lr none=constant",
       .values = schedules, .rejects = "greedy", .into = TS_FIELD(schedule),
       .help = "how the learning rate changes after the warm-up",
-      .manual =
-          "reduce_lr_on_plateau has no warm-up: it begins with learning_rate, and after "
-          "each evaluation it takes over metric_for_best_model, as transformers' Trainer "
-          "does (ReduceLROnPlateau of torch). It requires evaluations "
-          "(TS514). A metric of which higher values are better requires mode: max. With "
-          "loraplus_lr_ratio, the ratio of both rates stays the same." },
+      .manual = "With reduce_lr_on_plateau, there is no warm-up: the rate starts at "
+                "learning_rate, and each evaluation updates it from "
+                "metric_for_best_model, as in transformers' Trainer "
+                "(ReduceLROnPlateau of torch). It requires evaluations (TS514). A "
+                "metric for which higher values are better requires mode: max. With "
+                "loraplus_lr_ratio, the ratio of both rates stays the same." },
     { TS_USED("lr_scheduler_kwargs", KEY_MAP, NULL), .members = &schema_schedule,
       .help = "arguments of the schedule" },
     { TS_USED("warmup_steps", KEY_REAL, "0"), .min = 0, .max = TS_NO_MAX,
@@ -121,15 +121,16 @@ static const struct key rows[] = {
     { TS_USED("use_dft_loss", KEY_BOOL, "false"), .into = TS_FIELD(use_dft_loss),
       .help = "with stage: sft, multiply the loss of each token by the probability that "
               "the model gives it (dynamic fine-tuning, DFT)",
-      .manual = "Tokens that the model finds unlikely then change it less. The "
-                "factor is a constant to the gradient. Losses in the log, and those of "
-                "evaluations, have the factor, as in LLaMA-Factory. "
-                "label_smoothing_factor has no effect with it." },
+      .manual = "Tokens that the model finds unlikely then change it less. No "
+                "gradient flows through the factor. As in LLaMA-Factory, the losses "
+                "of the log and of evaluations include the factor. With it, "
+                "label_smoothing_factor has no effect." },
     { TS_USED("use_eaft_loss", KEY_BOOL, "false"), .into = TS_FIELD(use_eaft_loss),
-      .help = "with stage: sft, multiply the loss of each token by (H / 3)^eaft_alpha; H "
-              "is the entropy over the 20 most likely tokens (EAFT)",
-      .manual = "Tokens of which the model is sure, but which the data contradict, then "
-                "change it less. Everything else is as with use_dft_loss, which takes "
+      .help = "with stage: sft, multiply the loss of each token by (H / "
+              "3)^eaft_alpha, where H is the entropy over the 20 most likely tokens "
+              "(EAFT)",
+      .manual = "Tokens on which the data contradict a confident model then change it "
+                "less. Everything else is as with use_dft_loss, which takes "
                 "precedence." },
     { TS_USED("eaft_alpha", KEY_REAL, "1.0"), .min = 0, .max = TS_NO_MAX,
       .into = TS_FIELD(eaft_alpha),
@@ -138,9 +139,10 @@ static const struct key rows[] = {
       .help = "with stage: sft, the loss of use_dft_loss plus asft_alpha times the "
               "divergence of the model from a reference (ASFT)",
       .manual = "The divergence is KL(reference || model) of each trained token. The "
-                "reference is ref_model, or a second copy of the model as it is before "
-                "training, with lora, too: the memory plan includes it. The loss is the "
-                "mean over the tokens of a step. Evaluations have the first part only." },
+                "reference is ref_model or, by default, a second copy of the model as "
+                "it is before training, even with lora; the memory plan includes it. "
+                "The loss is the mean over the tokens of a step. Evaluations compute "
+                "only the first part." },
     { TS_USED("asft_alpha", KEY_REAL, "0.1"), .min = 0, .max = TS_NO_MAX,
       .into = TS_FIELD(asft_alpha), .help = "weight of the divergence of use_asft_loss" },
     { TS_USED("label_smoothing_factor", KEY_REAL, "0.0"), .min = 0, .max = 0.999,
@@ -149,9 +151,8 @@ static const struct key rows[] = {
               "vocabulary" },
     { TS_USED("neftune_noise_alpha", KEY_REAL, NULL), .min = 0, .max = 1e6,
       .into = TS_FIELD(neftune_alpha),
-      .help =
-          "NEFTune: in training, add uniform noise to the embeddings, up to this number "
-          "divided by the square root of length times width",
+      .help = "NEFTune: during training, add uniform noise to the embeddings, up to "
+              "this number divided by the square root of length times width",
       .manual = "The length is that of the longest sequence of a batch, rounded up to a "
                 "multiple of 8, or cutoff_len with packing, as LLaMA-Factory pads." },
     TS_ALIAS("neft_alpha", "neftune_noise_alpha", NULL),
@@ -260,21 +261,20 @@ static const struct key rows[] = {
     TS_IGNORED_ENUM("switch_mode", badam_orders, "ascending", "BAdam setting"),
     { TS_USED("use_adam_mini", KEY_BOOL, "false"), .into = TS_FIELD(use_adam_mini),
       .help = "use Adam-mini instead of optim: AdamW with one second moment per block",
-      .manual =
-          "As in the package adam_mini: a block is a head of queries or keys, a row of "
-          "other matrices, or a whole vector; biases have a second moment per weight. "
-          "Queries and keys whose elements are no multiple of a head's, such as most "
-          "adapters, have blocks of rows. LoRA+ takes precedence; several ranks are not "
-          "supported." },
+      .manual = "As in the package adam_mini, a block is a head of queries or keys, a "
+                "row of another matrix, or a whole vector. Biases have a second "
+                "moment per weight. If the elements of queries or keys are not a "
+                "multiple of a head's, as in most adapters, their blocks are rows. "
+                "LoRA+ takes precedence. Several ranks are not supported." },
     { TS_USED("use_muon", KEY_BOOL, "false"), .into = TS_FIELD(use_muon),
-      .help =
-          "update matrices other than embeddings and the head by Muon instead of optim",
-      .manual =
-          "The momentum (0.95, Nesterov) of a matrix is made orthogonal in five steps of a "
-          "quintic iteration, in the format of the matmuls, and scaled by 0.2 times the "
-          "root of the longer side. Other parameters are updated by AdamW. weight_decay "
-          "applies to all. As in LLaMA-Factory, LoRA+ takes precedence; several ranks are "
-          "not supported." },
+      .help = "use Muon instead of optim for matrices other than embeddings and the "
+              "head",
+      .manual = "The momentum (0.95, Nesterov) of a matrix is orthogonalized by five "
+                "steps of a quintic iteration, in the format of the matmuls. It is "
+                "then scaled by 0.2 times the square root of the longer side. AdamW "
+                "updates other parameters. The value of weight_decay applies to all. "
+                "As in LLaMA-Factory, LoRA+ takes precedence. Several ranks are not "
+                "supported." },
 
     TS_ALIAS("use_adammini", "use_adam_mini", NULL),
 };

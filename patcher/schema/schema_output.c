@@ -26,8 +26,8 @@ static const struct key rows[] = {
     { TS_USED("save_strategy", KEY_ENUM, "steps"),
       .synonyms = "false=no none=no never=no step=steps epochs=epoch", .values = saves,
       .into = TS_FIELD(save_strategy), .help = "when checkpoints are saved",
-      .manual = "best saves one after each evaluation whose metric_for_best_model is "
-                "better than all before, and none at the end." },
+      .manual = "With best, a checkpoint is saved after each evaluation whose "
+                "metric_for_best_model is better than all before, and none at the end." },
     { TS_USED("save_steps", KEY_REAL, "500"), .min = 0, .max = TS_NO_MAX,
       .into = TS_FIELD(save_steps),
       .help = "optimizer steps between checkpoints; a value below 1 is a share of "
@@ -61,8 +61,8 @@ static const struct key rows[] = {
       .into = TS_FIELD(metric_for_best_model),
       .help = "metric that selects the best model: loss, accuracy or answer_rate; "
               "with stage: dpo also rewards/accuracies and rewards/margins; with "
-              "stage: grpo reward, accuracy or answer_rate; the default is loss, with "
-              "stage: grpo reward" },
+              "stage: grpo, reward, accuracy or answer_rate",
+      .manual = "The default is loss, or reward with stage: grpo." },
     { TS_USED("greater_is_better", KEY_CHOICE, "auto"),
       .into = TS_FIELD(greater_is_better),
       .help = "whether a larger value of metric_for_best_model is better; auto "
@@ -84,15 +84,14 @@ static const struct key rows[] = {
       .written = true,
       .help = "folder to which the merged model is written, in the format of the "
               "base model's files",
-      .manual =
-          "This also holds with quantization_bit. Existing files of other models in "
-          "that folder are kept as FILE.old-1. Without dataset, the job "
-          "trains nothing: it merges adapter_name_or_path, or writes the model as it is, "
-          "in the format of infer_dtype. See MODELS." },
+      .manual = "This also holds with quantization_bit. Existing files of other "
+                "models in that folder are kept as FILE.old-1. Without dataset, the "
+                "job trains nothing: it merges adapter_name_or_path, or writes the "
+                "model unchanged in the format of infer_dtype. See MODELS." },
     { TS_USED("export_size", KEY_INT, "5"), .min = 1, .max = TS_NO_MAX,
       .into = TS_FIELD(export_size),
-      .help = "maximum size of an exported file, in GB (10^9 bytes): a larger model is "
-              "written to several files with an index" },
+      .help = "maximum size of an exported file, in GB (10^9 bytes); a larger model "
+              "is written as several files with an index" },
     TS_IGNORED_ENUM("export_device", devices, "cpu", "device that computes the export"),
     TS_REJECTED("export_legacy_format", KEY_BOOL, "false", NULL, "export to .bin files",
                 "only safetensors files are written"),

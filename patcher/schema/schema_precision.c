@@ -87,8 +87,8 @@ static const struct key rows[] = {
               "FSDP all-gather in 8 bits"),
     { TS_USED("infer_dtype", KEY_ENUM, "auto"), .values = plain_dtypes,
       .into = TS_FIELD(infer_dtype),
-      .help = "number format of a model that is exported without training; auto is that "
-              "of its files" },
+      .help = "number format of a model that is exported without training; auto keeps "
+              "the format of its files" },
     TS_IGNORED("upcast_layernorm", KEY_BOOL, "false",
                "norms are always computed in float32"),
     TS_IGNORED("upcast_lmhead_output", KEY_BOOL, "false",

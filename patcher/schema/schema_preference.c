@@ -59,8 +59,8 @@ static const struct key rows[] = {
       .help = "with stage: kto, the weight of bad answers in the loss" },
     { TS_USED("center_rewards_coefficient", KEY_REAL, "0.0"), .max = TS_NO_MAX,
       .into = TS_FIELD(preference.center),
-      .help = "with stage: rm, the weight of the squared sum of the scores of a pair, "
-              "which is added to the loss and keeps scores near 0" },
+      .help = "with stage: rm, the weight of a term of the loss that keeps scores "
+              "near 0: the squared sum of both scores of a pair" },
     TS_IGNORED("ppo_buffer_size", KEY_INT, "1", "PPO setting"),
     TS_IGNORED("ppo_epochs", KEY_INT, "4", "PPO setting"),
     TS_IGNORED("ppo_score_norm", KEY_BOOL, "false", "PPO setting"),
