@@ -1,6 +1,6 @@
 /*
- * kernels/ops.h - every operation: its operands, shapes, formula and source.  Those of a
- * mixture of experts are in ops_experts.h.
+ * kernels/ops.h - every operation: its operands, shapes, formula and source.  The headers
+ * ops_*.h, which this one includes, have the operations of one topic each.
  *
  * Letters: B sequences, T positions, N = B*T rows, C width, H query heads, K key/value
  * heads, D head size, I inner width, V vocabulary, r LoRA rank.

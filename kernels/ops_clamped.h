@@ -10,7 +10,7 @@
 
 /*
  * out (M, I) = (u + 1) g / (1 + e^(-alpha g)),  g = min(gate, limit),  u = up, at least
- * -limit and at most limit;  NaN stays.  gate, up, out compute; limit > 0.
+ * -limit and at most limit;  NaN stays NaN.  gate, up, out compute; limit > 0.
  * transformers, models/gpt_oss/modeling_gpt_oss.py (GptOssExperts).
  */
 struct op_clamped {
@@ -19,8 +19,8 @@ struct op_clamped {
 };
 
 /* dgate, dup = gradients for dout, 0 where the input is clamped; each may share its data
- * with gate or up.  out, if present, = the output to the bits of op_clamped, and may share
- * its data with dout. */
+ * with gate or up.  out, if present, = the output, with the same bits as in op_clamped; it
+ * may share its data with dout. */
 struct op_clamped_backward {
     struct tensor dgate, dup, out, dout, gate, up;
     float alpha, limit;

@@ -29,9 +29,9 @@ struct op_dora_scale {
 };
 
 /*
- * dx (N, O) compute = dout * (magnitude / norm + offset), may be dout
- * dmagnitude (1, O) fp32 += sum over rows of dout * x, divided by norm; or absent, then x
- * may be absent, too
+ * dx (N, O) compute = dout * (magnitude / norm + offset); it may be dout
+ * dmagnitude (1, O) fp32 += sum over rows of dout * x, divided by norm; it may be absent,
+ * and then x may be absent, too
  * The norm counts as a constant, as in PEFT (section 4.3 of the paper).
  */
 struct op_dora_scale_backward {

@@ -5,7 +5,7 @@
  * Letters: N rows, E experts, k chosen for each row, M = N * k pairs.  Pair n * k + j is
  * choice j of row n.  Pairs are sorted by expert, so that the rows of an expert are
  * adjacent; a slot is the position of a pair in that order.  All integers are int32, in
- * the backend's memory: how many rows an expert has, the host does not know.
+ * the backend's memory: the host does not know how many rows an expert has.
  * Shazeer et al., "Outrageously Large Neural Networks", 2017.
  */
 #ifndef KERNELS_OPS_EXPERTS_H
@@ -15,10 +15,10 @@
 
 #include "kernels/tensor.h"
 
-/* Most experts, and most of them chosen for a row, that op_route supports. */
+/* The most experts that op_route supports, and the most that it chooses for a row. */
 enum { EXPERTS_MAX = 1024, EXPERTS_CHOSEN_MAX = 32 };
 
-/* How the scores of a row follow from its logits z:
+/* How the scores of a row are computed from its logits z:
  *   SOFTMAX      softmax(z)
  *   SIGMOID      1 / (1 + e^-z) of each
  *   SPARSEMIXER  described below; Liu et al., "GRIN", 2024 (Phi-3.5-MoE) */
@@ -28,33 +28,33 @@ enum route_kind { ROUTE_SOFTMAX, ROUTE_SIGMOID, ROUTE_SPARSEMIXER };
  * Choose the k experts of each row with the highest score s (or s + bias), ties to the
  * lower index, NaN above all.  Then
  *   weight = scale * s, with `normalize` scale * s / (sum of the k scores + 1e-20)
- * and sort the pairs.  The softmax of only the k highest logits is SOFTMAX with
+ * and sort the pairs.  For a softmax over only the k highest logits, use SOFTMAX with
  * `normalize`.
  *   logits  (N, E) compute or fp32;  1 <= E <= EXPERTS_MAX
  *   bias    (1, E) fp32, or absent: added to s for the choice, not for the weights
- *   probabilities (N, E) fp32: SOFTMAX and SIGMOID s, SPARSEMIXER softmax(z);  0 in rows
- *           that are not counted
+ *   probabilities (N, E) fp32: s for SOFTMAX and SIGMOID, softmax(z) for SPARSEMIXER;  0
+ *           in rows that are not counted
  *   weights (N, k) fp32;  1 <= k <= EXPERTS_CHOSEN_MAX, k <= E
  *   experts (N, k): in the order of the choice
  *   order   (M): the pairs, by ascending expert, then by ascending n
  *   slots   (M): the slot of each pair: order[slots[p]] = p
  *   starts  (E + 1): expert e has slots starts[e] to starts[e + 1] - 1
- *   counts  (E) += the pairs of each expert in counted rows, or NULL;  SPARSEMIXER: pairs
- *           of a row and its two highest probabilities, as transformers counts them
+ *   counts  (E) += the pairs of each expert in counted rows, or NULL;  SPARSEMIXER counts
+ *           the experts of the two highest probabilities of a row, as transformers does
  *   rows    the number of rows that are counted, in the backend's memory; NULL: N
  *   groups  0, or the number of groups of E / groups adjacent experts of which only the
  *           groups_kept best are eligible; k <= groups_kept * E / groups.  The score of a
- *           group is its highest s + bias (DeepSeek-AI, "DeepSeek-V2", 2024), with
- *           group_pairs the sum of its two highest ("DeepSeek-V3", 2024).
+ *           group is its highest s + bias (DeepSeek-AI, "DeepSeek-V2", 2024) or, with
+ *           group_pairs, the sum of its two highest ("DeepSeek-V3", 2024).
  *   scale   0 means 1
  *
- * SPARSEMIXER: k = 2, and no bias, groups, normalize or scale.  Choice i of a row is among
- * S, those e, not chosen before, with (m - z_e) / max(|z_e|, m) <= 2 jitter, where m is
- * the highest z of those not chosen before.  It is the highest z, and its weight is its
- * softmax over S.  If `sampled`, for training: the highest z - log(-log u) instead, a
- * sample of that softmax; if that is not the highest z, and u' <= 0.75, the weight is
- * multiplied by 0.3333 (transformers, models/phimoe/modeling_phimoe.py).  u and u' are made
- * of the upper 23 bits of random_bits(seed, RANDOM_ROUTING, stream, x):
+ * SPARSEMIXER: k = 2, and no bias, groups, normalize or scale.  For choice i of a row, m is
+ * the highest z of the experts not yet chosen, and S are those of them with
+ * (m - z_e) / max(|z_e|, m) <= 2 jitter.  The choice is the highest z, and its weight is
+ * its softmax over S.  If `sampled`, for training, it is the highest z - log(-log u)
+ * instead, a sample of that softmax.  If this is not the highest z, and u' <= 0.75, the
+ * weight is multiplied by 0.3333 (transformers, models/phimoe/modeling_phimoe.py).  u and
+ * u' come from the upper 23 bits of random_bits(seed, RANDOM_ROUTING, stream, x):
  * (bits + 0.5) / 2^23, with x = ((draw * rows + n) * 2 + i) * (E + 1) + e, and e = E for
  * u'.  draw: in the backend's memory; NULL: 0.
  */
@@ -73,15 +73,15 @@ struct op_route {
 
 /*
  * dlogits (N, E) any format = the gradient for dweights (N, k) fp32.  `forward` has the
- * operands of the forward pass, unchanged; its logits are read for SPARSEMIXER only, whose
- * gradient is that of the softmax over S, without the factor 0.3333.
+ * operands of the forward pass, unchanged; only SPARSEMIXER reads its logits.  The gradient
+ * of SPARSEMIXER is that of the softmax over S, without the factor 0.3333.
  *
- * With a coefficient other than 0, plus the gradient of *factor times the load balancing
- * loss of transformers (load_balancing_loss_func), not for SIGMOID:
+ * With a coefficient other than 0, it includes the gradient of *factor times the load
+ * balancing loss of transformers (load_balancing_loss_func), which SIGMOID does not have:
  *   coefficient * E * sum over e of f_e P_e,
  *   f_e = forward.counts[e] / R,  P_e = sum of the probabilities of e / R,
  *   R = layers * the number of counted rows
- * where counts are those of all layers, and so are the rows of P.  f has no gradient.
+ * where the counts and the rows of P are those of all layers.  f has no gradient.
  * factor: in the backend's memory; NULL: 1.
  */
 struct op_route_backward {
@@ -94,12 +94,11 @@ struct op_route_backward {
 
 /*
  * A matmul for each group of rows: group g has rows starts[g] to starts[g + 1] - 1, and
- * may be empty.  starts (groups + 1) from 0 to the number of rows M >= 1, which is that of
- * a.
+ * may be empty.  starts (groups + 1) runs from 0 to M >= 1, the number of rows of a.
  * With trans_a false, group g is multiplied by matrix g of a stack:
  *   out (M, n) = beta * out + alpha * a * b_g     a (M, c), b (groups * c, n)
  *   out (M, n) = beta * out + alpha * a * b_g^T   a (M, c), b (groups * n, c), trans_b
- * With trans_a, a stack of sums over the rows of each group; trans_b is false:
+ * With trans_a, out is a stack of sums over the rows of each group; trans_b is false:
  *   out (groups * p, q), matrix g = beta * out_g + alpha * a_g^T b_g
  *                                                 a (M, p), b (M, q)
  * Formats and beta as in op_matmul: a compute or fp32, b the format of a (or fp32, if the
@@ -120,8 +119,8 @@ struct op_gather_pairs {
     const int32_t *order;
 };
 
-/* out (N, C) = y[slots[n * k]] + ... + y[slots[n * k + k - 1]], with `add` out + that, in
- * this order;  y (M, C), any format each, k = M / N.  The backward pass of
+/* out (N, C) = y[slots[n * k]] + ... + y[slots[n * k + k - 1]], in this order, plus out if
+ * `add`;  y (M, C), any format each, k = M / N.  This is the backward pass of
  * op_gather_pairs. */
 struct op_sum_pairs {
     struct tensor out, y;
@@ -138,8 +137,8 @@ struct op_combine {
 };
 
 /* dy (M, C), row slots[n * k + j] = weights[n][j] * dout[n];  dy may be y
- * dweights (N, k) fp32 = sum over C of dout[n] * y[slots[n * k + j]], or absent, then y
- * may be absent, too
+ * dweights (N, k) fp32 = sum over C of dout[n] * y[slots[n * k + j]]; it may be absent, and
+ * then y may be absent, too
  *   dout (N, C), y, dy any format each; weights and slots are those of op_combine */
 struct op_combine_backward {
     struct tensor dy, dweights, dout, y, weights;

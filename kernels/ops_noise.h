@@ -9,7 +9,7 @@
 /*
  * x (N, C) fp32 += factor * *magnitude * (2 u - 1);  u of element i is random_uniform(seed,
  * RANDOM_NOISE, 0, *draw * *rows * C + i).  magnitude, draw and rows are in the backend's
- * memory: rows is the number of rows counted per draw if x has more.
+ * memory.  rows is the number of rows per draw; x may have more.
  * Jain et al., "NEFTune: Noisy Embeddings Improve Instruction Finetuning", 2023.
  */
 struct op_noise {
@@ -23,8 +23,8 @@ struct op_noise {
 /*
  * x (N, C) any format *= (1 + size (2 u - 1)) (1 + size (2 u' - 1)), computed in fp32;  u
  * and u' of element i are random_uniform(seed, RANDOM_NOISE, stream, 2 (*draw * *rows * C +
- * i)) and the next one.  0 <= size < 1.  draw and rows as above.  The backward pass is the
- * same operation on the gradient.
+ * i)) and the next one.  0 <= size < 1.  draw and rows as in op_noise.  The backward pass
+ * is the same operation on the gradient.
  * transformers, models/phimoe/modeling_phimoe.py: input_jitter_noise, which the block of
  * experts and then the router apply to the same rows.
  */

@@ -1,6 +1,6 @@
 /*
- * kernels/ops_optimizers.h - the updates of optimizers other than AdamW and SGD, which
- * kernels/ops.h has.  w, grad, copy, numbers, stochastic, seed and first are as in struct
+ * kernels/ops_optimizers.h - the updates of optimizers other than AdamW and SGD, which are
+ * in kernels/ops.h.  w, grad, copy, numbers, stochastic, seed and first are as in struct
  * op_adamw.
  */
 #ifndef KERNELS_OPS_OPTIMIZERS_H
@@ -17,9 +17,9 @@ struct step_scalars;
  *   m, v                  FORMAT_CODES, the shape of w: codes of the map with signs (m) or
  *                         without (v), precision/dynamic_map.h
  *   m_absmax, v_absmax    (1, blocks) fp32: the largest magnitude of a block
- * A moment is the value of its code times the absmax of its block.  After the update, which
- * uses the new moments in fp32, the absmax is taken again, and each moment divided by it
- * gets the code of the nearest value.  All zero is a valid state.  Where w begins a block
+ * A moment is the value of its code times the absmax of its block.  The update uses the new
+ * moments in fp32.  Then the absmax is computed again, and each moment, divided by it, gets
+ * the code of the nearest value.  All zeros are a valid state.  A block begins where w
  * begins.  If stochastic, `first` is a multiple of 4.
  */
 struct op_adamw_8bit {
@@ -68,11 +68,11 @@ struct op_adafactor {
 };
 
 /*
- * The begin of a step of Muon, Jordan et al., "Muon: An optimizer for hidden layers in neural
+ * The start of a step of Muon, Jordan et al., "Muon: An optimizer for hidden layers in neural
  * networks", 2024; the caller then orthogonalizes x:
  *   g = grad_scale * grad;  m = momentum m + g;  u = g + momentum m
- *   x = u / (norm(u) + 1e-7), the norm of all elements
- * grad fp32, m any format, x any format, contiguous, the same number of elements.
+ *   x = u / (norm(u) + 1e-7), the norm over all elements
+ * grad fp32, m and x any format; all contiguous, with the same number of elements.
  */
 struct op_muon_begin {
     struct tensor x, grad, m;
@@ -80,7 +80,8 @@ struct op_muon_begin {
     const struct step_scalars *numbers;
 };
 
-/* Its end:  w -= lr * decay * w;  w -= lr * scale * x;  copy = w.  x any format. */
+/* The end of a step of Muon:  w -= lr * decay * w;  w -= lr * scale * x;  copy = w.
+ * x any format. */
 struct op_muon_end {
     struct tensor w, x, copy;
     double lr, scale, decay;
@@ -92,7 +93,7 @@ struct op_muon_end {
 
 /*
  * Adam-mini, Zhang et al., "Adam-mini: Use Fewer Learning Rates To Gain More", 2024: AdamW
- * whose second moment is that of a block of consecutive elements,
+ * with one second moment for each block of consecutive elements,
  *   v = b2 v + (1 - b2) mean over the block of g^2
  * v (1, elements / block) fp32; m fp32 or the format of w; the rest as in struct op_adamw.
  */
@@ -110,10 +111,10 @@ struct op_adam_mini {
  * Adam on a gradient that has been projected to fewer rows or columns: GaLore, Zhao et al.,
  * "GaLore: Memory-Efficient LLM Training by Gradient Low-Rank Projection", 2024, and APOLLO,
  * Zhu et al., "APOLLO: SGD-like Memory, AdamW-level Performance", 2024, as galore_torch and
- * apollo_torch compute it, without the correction for the first steps:
+ * apollo_torch compute it, without the bias correction:
  *   x = grad_scale * x;  m = b1 m + (1 - b1) x;  v = b2 v + (1 - b2) x^2
  *   out = m / (sqrt(v) + eps)
- * all fp32, contiguous, the same number of elements; out may be x.
+ * all fp32 and contiguous, with the same number of elements; out may be x.
  */
 struct op_projected_adam {
     struct tensor out, x, m, v;
@@ -122,8 +123,9 @@ struct op_projected_adam {
 };
 
 /*
- * APOLLO's factors of the gradient: norm(out) / (norm(x) + 1e-8) of op_projected_adam, of
- * each row, factor (R, 1), of each column, factor (1, C), or of everything, factor (1, 1).
+ * APOLLO's factors of the gradient: norm(out) / (norm(x) + 1e-8) of op_projected_adam, one
+ * for each row, factor (R, 1), for each column, factor (1, C), or for the whole matrix,
+ * factor (1, 1).
  * out, x (R, C) contiguous; all fp32.
  */
 struct op_apollo_factors {
@@ -135,7 +137,7 @@ struct op_apollo_factors {
  *   n = scale * grad_scale * norm(grad * factor)
  *   by = norm > 0 ? max(n / (norm + 1e-8), 1.01) / 1.01 : 1
  *   limit = grad_scale / by;  norm = n / by
- * limit, norm (1, 1); grad (R, C) contiguous; factor as above; all fp32.
+ * limit, norm (1, 1); grad (R, C) contiguous; factor of op_apollo_factors; all fp32.
  */
 struct op_apollo_limit {
     struct tensor limit, norm, grad, factor;
@@ -144,10 +146,11 @@ struct op_apollo_limit {
 };
 
 /*
- * The end of a step of both:
+ * The end of a step of GaLore and APOLLO:
  *   w -= lr * sqrt(1 - b2^step) / (1 - b1^step) * scale * limit * factor * x
  *   w -= lr * decay * w;  copy = w
- * x fp32, contiguous, the shape of w; factor as above; factor and limit may be absent.
+ * x fp32, contiguous, the shape of w; factor as in op_apollo_limit; factor and limit may be
+ * absent.
  */
 struct op_projected_end {
     struct tensor w, x, factor, limit, copy;
@@ -164,8 +167,8 @@ struct op_projected_end {
  *   g = grad_scale * grad;  v = b2 v + (1 - b2) g^2
  *   z -= lr * (g / (sqrt(v) / sqrt(1 - b2^step) + eps) + decay * w)
  *   x = (1 - share) x + share z;  w = b1 x + (1 - b1) z;  copy = w
- * Before the first step z and x are w.  All fp32 but copy.  share is numbers->average_share
- * if numbers are given.
+ * Before the first step, z and x equal w.  All but copy are fp32.  With numbers, share is
+ * numbers->average_share.
  */
 struct op_schedule_free {
     struct tensor w, grad, z, x, v, copy;
@@ -179,7 +182,7 @@ struct op_exchange {
     struct tensor a, b;
 };
 
-/* Lion with the moment in 8 bits, as above. */
+/* Lion with the moment in 8 bits, as in op_adamw_8bit. */
 struct op_lion_8bit {
     struct tensor w, grad, m, m_absmax, copy;
     double lr, beta1, beta2, decay, grad_scale;

@@ -1,4 +1,4 @@
-/* kernels/ops_policy.h - the loss of sampled answers; kernels/ops.h includes it. */
+/* kernels/ops_policy.h - the loss of sampled answers (part of kernels/ops.h). */
 #ifndef KERNELS_OPS_POLICY_H
 #define KERNELS_OPS_POLICY_H
 
@@ -22,16 +22,17 @@
  * As TRL's GRPOTrainer (trl/trainer/grpo_trainer.py).
  *   values (S, POLICY_VALUES) fp32: enum policy_value of each sequence;  S >= 1
  *   losses (1, N) fp32: from op_classifier with weights NULL, read for rows with a target
- *   old (1, N) fp32: the same before the first step on these answers; absent: the losses
- *   themselves, so r is 1
- *   reference (1, N) fp32: the same from the reference model; absent: k is 0
+ *   old (1, N) fp32: the losses before the first step on these answers; absent: the current
+ *   losses, so r is 1
+ *   reference (1, N) fp32: the losses of the reference model; absent: k is 0
  *   advantages, factors (1, S) fp32
  *   weights (N) fp32: d sum of loss / d losses[n], of any sign; 0 for rows without a target
  *   and those after sequence S - 1.  With them op_classifier computes the gradient.
  *   offsets (S + 1 or more) int32 from 0 up to N, targets (N) int32: as in op_classifier
- * Where the two arguments of min are equal, its slope is the mean of theirs, and that of
- * clamp is 1 at its ends, as in PyTorch.  A NaN in a row propagates to the loss of its
- * sequence and to its weight, by_sequence to all weights of the sequence.
+ * As in PyTorch, the slope of min is the mean of those of its arguments where these are
+ * equal, and the slope of clamp is 1 at its ends.  A NaN in a row propagates to the loss of
+ * its sequence and to the weight of the row; with by_sequence, to all weights of the
+ * sequence.
  */
 enum policy_value {
     POLICY_LOSS,    /* sum of loss */

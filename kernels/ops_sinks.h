@@ -1,4 +1,4 @@
-/* kernels/ops_sinks.h - sinks of attention (part of kernels/ops.h). */
+/* kernels/ops_sinks.h - attention sinks (part of kernels/ops.h). */
 #ifndef KERNELS_OPS_SINKS_H
 #define KERNELS_OPS_SINKS_H
 
@@ -7,9 +7,9 @@
 #include "kernels/tensor.h"
 
 /*
- * A sink is one logit s of each head that joins the scores of every row in its softmax, and
- * has no value: it takes a share of the weights away.  After op_attention, whose out and
- * lse these are:
+ * A sink is a logit s of a head.  It joins the softmax of every row, but has no value, so it
+ * takes away a share of the weights.  This operation follows op_attention and reads its out
+ * and lse:
  *   out (N, H*D) *= 1 / (1 + e^(s_h - lse)),  lse (H, N) = log(e^lse + e^s_h)
  *   out compute, H heads of D columns;  lse, sinks (1, H) fp32
  * op_attention_backward with the new out and lse computes the gradients of q, k and v:

@@ -1,6 +1,6 @@
 /* kernels/policy_math.h - the loss of a token of a sampled answer and its slope: the part of
- * op_policy that both backends share.  Everything is double: ratios near 1 are differences
- * of nearly equal values. */
+ * op_policy that both backends share.  Everything is double, because ratios near 1 come from
+ * differences of nearly equal values. */
 #ifndef KERNELS_POLICY_MATH_H
 #define KERNELS_POLICY_MATH_H
 
@@ -36,7 +36,7 @@ POLICY_CALL double policy_log_ratio(const struct op_policy *op, size_t n)
     return old ? (double)old[n] - (double)losses[n] : 0 * (double)losses[n];
 }
 
-/* -min(a, b) of the two arguments above, and its slope by l. */
+/* The term p of op_policy, -min(a, b), and its slope with respect to l. */
 POLICY_CALL double policy_surrogate(const struct op_policy *op, double r,
                                     double advantage, double *slope)
 {
@@ -65,7 +65,7 @@ POLICY_CALL double policy_kl(double closer)
     return expm1(closer) - closer;
 }
 
-/* The row n, which has a target. */
+/* Return the token of row n, which has a target. */
 POLICY_CALL struct policy_token policy_token_of(const struct op_policy *op, size_t n,
                                                 const struct policy_sequence *s)
 {

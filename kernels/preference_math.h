@@ -157,7 +157,7 @@ PAIR_CALL struct pair pair_of_scores(const struct op_preference *op,
 
 /* ---- KTO ---- */
 
-/* What all answers of a batch share. */
+/* What all answers of a batch have in common. */
 struct feedback {
     double divergence; /* the sum of l - r over the sequences 2p + 1 */
     double good, pairs;

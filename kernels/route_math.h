@@ -18,7 +18,7 @@
 #define ROUTE_LEAST_SUM    1e-20f /* transformers, DeepseekV3TopkRouter */
 #define ROUTE_MIXER_FACTOR 0.3333f
 
-/* Map floats to integers of the same order, above 0; NaN is above all. */
+/* Map floats to positive integers in the same order; NaN is above all. */
 ROUTE_CALL uint32_t route_key(float x)
 {
     union {
@@ -44,7 +44,7 @@ ROUTE_CALL float route_value(uint32_t key)
     return both.x;
 }
 
-/* The key of a group's score: of its highest, or of the sum of its two highest. */
+/* Return the key of a group's score: its highest, or the sum of its two highest. */
 ROUTE_CALL uint32_t route_group_key(const uint32_t *keys, size_t count, bool pairs)
 {
     uint32_t first = 0, second = 0;
@@ -76,7 +76,7 @@ ROUTE_CALL void route_two_best(const float *x, size_t count, size_t best[2])
     }
 }
 
-/* Return whether z is in S, whose highest is `most`.  NaN is. */
+/* Return whether z is in S, whose highest is `most`.  A NaN is in S. */
 ROUTE_CALL bool route_mixer_has(float z, float most, float jitter)
 {
     float size = fabsf(z);
@@ -84,7 +84,7 @@ ROUTE_CALL bool route_mixer_has(float z, float most, float jitter)
     return !((most - z) / (size > most ? size : most) > 2 * jitter);
 }
 
-/* The index of the random bits for choice i of row n and expert e, E: for u'. */
+/* Return the index of the random bits for choice i of row n and expert e; E is for u'. */
 ROUTE_CALL uint64_t route_index(const struct op_route *op, uint64_t rows, uint64_t row,
                                 uint64_t choice, uint64_t expert)
 {
@@ -99,7 +99,7 @@ ROUTE_CALL float route_uniform(uint32_t bits)
     return ((float)(bits >> 9) + 0.5f) * 0x1p-23f;
 }
 
-/* The gradient of a probability of an expert, for each pair that has chosen it. */
+/* Return the gradient of an expert's probability, for each pair that chose it. */
 ROUTE_CALL float route_balance(const struct op_route_backward *op, size_t counted)
 {
     double rows = (double)op->layers * (double)counted;

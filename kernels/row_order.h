@@ -1,11 +1,13 @@
 /*
- * kernels/row_order.h - matrices whose rows have another order in files than in the model.
+ * kernels/row_order.h - matrices whose rows are in another order in files than in the model.
  *
- * A file has unit after unit, and in each its parts; the model has part after part, and in
- * each those of all units.  Of a fused q, k and v, a unit is a key head and its parts are
- * the query heads that share it, the key head and the value head; of queries with a gate, a
- * query head and its gate; of the inputs of linear attention, a key head and its q, its k,
- * the values and the gates that share it.
+ * A file stores unit after unit, each with all its parts.  The model stores part after part,
+ * each for all units.  The units and their parts are:
+ *   fused q, k and v            a key head: the query heads that share it, the key head and
+ *                               the value head
+ *   queries with a gate         a query head: the head and its gate
+ *   inputs of linear attention  a key head: its q, its k, and the values and the gates that
+ *                               share it
  */
 #ifndef KERNELS_ROW_ORDER_H
 #define KERNELS_ROW_ORDER_H
@@ -22,7 +24,7 @@ enum { ROW_ORDER_PARTS = 4 };
 
 struct row_order {
     size_t units;                  /* 0: both have the same order */
-    size_t parts[ROW_ORDER_PARTS]; /* rows of each in a unit; 0 after the last */
+    size_t parts[ROW_ORDER_PARTS]; /* rows of each part in a unit; 0 after the last */
 };
 
 /* Return the row of the model that is row `row` of the file. */
