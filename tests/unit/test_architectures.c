@@ -458,6 +458,33 @@ static void test_architectures_keep_the_block_that_predicts(void **state)
     unit_dir_free(wrong);
 }
 
+/* Its experts, of any number, may be in one tensor, where those of the model are not. */
+static void test_architectures_keep_joined_experts_of_that_block(void **state)
+{
+    static const char name[] = "model.layers.3.mlp.experts.gate_up_proj";
+    static const size_t experts[] = { 8, 2 };
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        json_t *one = with_tensor("glm4_moe", name);
+        char *dir;
+        struct unit_model u;
+        struct error err = { 0 };
+
+        json_object_set_new(json_object_get(one, "tensors"), name,
+                            json_pack("[i, i, i]", (int)experts[i], 40, 24));
+        dir = folder_of(one, NULL);
+        u = open_folder(dir);
+        unit_must(weights_check(dir, &u.config, &err), &err);
+        start(&u);
+        check_saved(&u, one, "model");
+        check_logits(&u, one);
+        unit_model_stop(&u);
+        json_decref(one);
+        unit_dir_free(dir);
+    }
+}
+
 /* transformers keeps it in fp32, whatever the dtype of the weights. */
 static void test_architectures_keep_the_correction_of_routers_in_fp32(void **state)
 {
@@ -534,6 +561,7 @@ int main(void)
         cmocka_unit_test(test_architectures_read_bare_files),
         cmocka_unit_test(test_architectures_balance_as_the_job_says),
         cmocka_unit_test(test_architectures_keep_the_block_that_predicts),
+        cmocka_unit_test(test_architectures_keep_joined_experts_of_that_block),
         cmocka_unit_test(test_architectures_keep_the_correction_of_routers_in_fp32),
         cmocka_unit_test(test_architectures_read_joined_experts),
         cmocka_unit_test(test_architectures_reject_joined_experts_of_others),

@@ -179,10 +179,15 @@ static enum module first_of(const struct model_config *config, const char *name)
     return MODULES;
 }
 
+/* Tensors that are only kept stay whole, so that they are saved under their names. */
 static size_t matrices_of(const void *context, const char *name)
 {
-    enum module first = first_of(context, name);
+    const struct model_config *config = context;
+    enum module first = first_of(config, name);
 
+    if (config->multimodal ? multimodal_is_tower(config->multimodal, name)
+                           : architecture_keeps(config->architecture, name))
+        return 0;
     return first == MODULES ? 0 : first == MODULE_EXPERT_GATE ? 2 : 1;
 }
 
