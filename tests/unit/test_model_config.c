@@ -690,6 +690,7 @@ static void test_model_config_rejects(void **state)
           "hidden_size_per_layer_input is not supported" },
         { GEMMA4 ", \"num_kv_shared_layers\": 2}",
           "num_kv_shared_layers is not supported" },
+        { GEMMA4 ", \"enable_moe_block\": true}", "enable_moe_block is not supported" },
         { GEMMA4 ", \"global_head_dim\": 514}", "a head size of 514" },
         { GEMMA4 ", \"global_head_dim\": 7}", "even number, not 7" },
         { GEMMA4 ", \"sliding_window\": 0}", "sliding_window must be" },

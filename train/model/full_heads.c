@@ -34,11 +34,11 @@ static bool is_given(const json_t *root, const char *key)
 }
 
 /* Gemma 4 E2B and E4B have embeddings for each layer, and layers that attend to the keys
- * and values of others. */
+ * and values of others; 26B-A4B has experts next to its MLPs. */
 static void refuse(const struct source *s, const struct architecture *row)
 {
     static const char per_layer[] = "hidden_size_per_layer_input",
-                      sharing[] = "num_kv_shared_layers";
+                      sharing[] = "num_kv_shared_layers", experts[] = "enable_moe_block";
 
     if (is_given(s->root, per_layer)
             ? json_get_int(s->root, per_layer, 0, s->file, s->err) != 0
@@ -53,6 +53,11 @@ static void refuse(const struct source *s, const struct architecture *row)
             s->err, ERROR_DATA,
             "%s: %s is not supported: layers that use the keys and values of others",
             s->file, sharing);
+    if (json_get_bool(s->root, experts, false, s->file, s->err))
+        error_set(s->err, ERROR_DATA,
+                  "%s: %s is not supported: experts, as Gemma 4 26B-A4B has them; train "
+                  "the model with another program (trainspool: {target: external})",
+                  s->file, experts);
 }
 
 static void check_sizes(const struct source *s, const struct model_config *c)
