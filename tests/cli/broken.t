@@ -76,6 +76,24 @@ ok $((!$?)) 'the header with wrong offsets differs from the good one'
 job offsets offsets good.jsonl
 fails 'safetensors header with wrong offsets' offsets 'offsets/model.safetensors'
 
+# Layers that do not rotate attend in chunks if layer_types says so.
+mkdir chunks
+cp good/tokenizer* chunks
+chunks_config() { # TYPE: write a config.json whose two layers have it
+    printf '{"model_type": "llama4_text", "vocab_size": 512, "hidden_size": 16, "head_dim": 4' >chunks/config.json
+    printf ', "intermediate_size": 16, "intermediate_size_mlp": 16, "num_hidden_layers": 2' >>chunks/config.json
+    printf ', "num_attention_heads": 4, "num_key_value_heads": 2, "moe_layers": [1]' >>chunks/config.json
+    printf ', "num_local_experts": 2, "no_rope_layers": [0, 0], "attn_temperature_tuning": false' >>chunks/config.json
+    printf ', "attention_chunk_size": 8, "layer_types": ["%s", "%s"]}' "$1" "$1" >>chunks/config.json
+}
+job chunks chunks good.jsonl 'train_from_scratch: true'
+chunks_config chunked_attention
+fails 'layers that attend in chunks' chunks 'beyond the first 8.*attends in chunks.*lower cutoff_len to 8'
+chunks_config sliding_attention
+fails 'layer_types of another kind' chunks 'layer_types must say full_attention or chunked_attention for layer 0'
+chunks_config full_attention
+expect_status 'layers that attend to all rows train' 0 "$trainspool" run chunks.yaml
+
 cp -r good nothing
 rm nothing/tokenizer.json
 job nothing nothing good.jsonl

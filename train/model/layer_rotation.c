@@ -4,6 +4,8 @@
 
 #include "train/model/layer_rotation.h"
 
+#include <string.h>
+
 #include "base/json.h"
 
 /* Return no_rope_layers, which has a number for each layer; NULL: not given. */
@@ -46,6 +48,28 @@ static size_t read_limit(const json_t *root, const char *key, const char *file,
     return 2;
 }
 
+/* Return whether attention of a layer is in chunks: layer_types decides if it is given,
+ * else layers that rotate q and k attend in chunks. */
+static bool has_chunks(const json_t *root, const char *file,
+                       const struct model_config *config, struct error *err)
+{
+    const json_t *types = json_object_get(root, "layer_types");
+    bool given = types && !json_is_null(types), found = false;
+
+    for (size_t l = 0; l < config->layers; l++) {
+        const char *type = json_string_value(json_array_get(types, l));
+        bool chunks = type && strcmp(type, "chunked_attention") == 0;
+
+        if (given && !chunks && (!type || strcmp(type, "full_attention") != 0))
+            error_set(err, ERROR_DATA,
+                      "%s: layer_types must say full_attention or chunked_attention for "
+                      "layer %zu",
+                      file, l);
+        found = found || (given ? chunks : config->rotated[l]);
+    }
+    return found;
+}
+
 /*
  * Return how many positions attention is plain for; 0: any number.  With the first chunk,
  * attention in chunks is that to all previous rows.  Queries of position p are multiplied by
@@ -60,7 +84,7 @@ static size_t read_exact_positions(const json_t *root, const char *file,
 
     for (size_t l = 0; l < config->layers; l++)
         rotated += config->rotated[l];
-    if (rotated > 0 && !json_is_null(chunk))
+    if (!json_is_null(chunk) && has_chunks(root, file, config, err))
         limit = read_limit(root, "attention_chunk_size", file, err);
     if (rotated < config->layers && tunes_temperature(root)) {
         size_t unscaled = read_limit(root, "floor_scale", file, err) - 1;
