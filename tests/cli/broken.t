@@ -94,6 +94,34 @@ fails 'layer_types of another kind' chunks 'layer_types must say full_attention 
 chunks_config full_attention
 expect_status 'layers that attend to all rows train' 0 "$trainspool" run chunks.yaml
 
+# transformers does not tie a head that differs, so training the embeddings alone would lose it.
+add_head() { # BYTE: give good's model a head like the embeddings, whose first byte is this
+    mkdir -p tied
+    cp good/*.json tied
+    python3 - "$1" <<'END'
+import json, struct, sys
+data = open("good/model.safetensors", "rb").read()
+size = struct.unpack("<Q", data[:8])[0]
+header, data = json.loads(data[8:8 + size]), data[8 + size:]
+embed = header["model.embed_tokens.weight"]
+head = data[slice(*embed["data_offsets"])]
+head = (bytes([int(sys.argv[1])]) if sys.argv[1] else head[:1]) + head[1:]
+header["lm_head.weight"] = embed | {"data_offsets": [len(data), len(data) + len(head)]}
+text = json.dumps(header).encode()
+open("tied/model.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + data + head)
+END
+}
+if python3 -c '' 2>/dev/null; then
+    job tied tied good.jsonl
+    add_head ''
+    expect_status 'tied head that equals the embeddings' 0 "$trainspool" run tied.yaml
+    add_head 85
+    fails 'tied head that differs from the embeddings' tied \
+        'tied/model.safetensors: lm_head.weight differs from the embeddings.*set it to false there$'
+else
+    skip 'tied head' 'no python3'
+fi
+
 cp -r good nothing
 rm nothing/tokenizer.json
 job nothing nothing good.jsonl

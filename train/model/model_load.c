@@ -367,21 +367,21 @@ static bool is_ignored(const struct model *m, const char *name)
     return (m->config->tied || m->config->untied) && is_weight_of(name, m->names.head);
 }
 
-/* In the config.json of a model with towers, transformers 5 may write tie_word_embeddings
- * although the files have a head of their own. */
+/* transformers 5 may write tie_word_embeddings in the config.json of a model with towers
+ * although the files have a head of their own.  It does not tie a head that differs, which
+ * training would lose. */
 static bool check_tied_head(const struct model *m, struct error *err)
 {
-    const char *const *paths = m->config->architecture->paths;
     const struct stored_tensor *embed, *head;
     struct text name;
 
-    if (!m->config->tied || !m->config->multimodal)
+    if (!m->config->tied && !m->config->untied)
         return true;
     text_init(&name, 0);
-    text_addf(&name, "%s.weight", paths[MODULE_HEAD]);
-    head = model_find_tensor(m, name.data);
+    text_addf(&name, "%s.weight", m->names.head);
+    head = safetensors_find(m->base_files, name.data);
     text_reset(&name);
-    text_addf(&name, "%s.weight", paths[MODULE_EMBED]);
+    text_addf(&name, "%s.weight", m->config->architecture->paths[MODULE_EMBED]);
     embed = model_find_tensor(m, name.data);
     text_clear(&name);
     if (!head || !embed ||
@@ -390,8 +390,9 @@ static bool check_tied_head(const struct model *m, struct error *err)
         return true;
     return error_set(err, ERROR_DATA,
                      "%s: %s differs from the embeddings, but config.json says "
-                     "tie_word_embeddings; set it to false there, and in text_config",
-                     head->file, head->name);
+                     "tie_word_embeddings; set it to false there%s",
+                     head->file, head->name,
+                     m->config->multimodal ? ", and in text_config" : "");
 }
 
 static bool is_parameter(const struct model *m, const struct stored_tensor *t)
