@@ -66,8 +66,8 @@ static const struct key rows[] = {
       .into = TS_FIELD(preference.head),
       .help =
           "with stage: rm, the layer that computes scores and the format of its files: "
-          "score is that of transformers' ...ForSequenceClassification, value_head that of "
-          "TRL and LLaMA-Factory, auto what the model's folder has, otherwise value_head",
+          "score as in transformers' ...ForSequenceClassification, value_head as in TRL "
+          "and LLaMA-Factory; auto uses what the model's folder has, or else value_head",
       .manual = "See PREFERENCES." },
     { TS_USED("offload_optimizer", KEY_CHOICE, "auto"),
       .into = TS_FIELD(offload_optimizer),

@@ -78,9 +78,8 @@ static const struct key rows[] = {
       .help = "with finetuning_type: freeze, train this many of the last layers; if "
               "negative, of the first layers" },
     { TS_USED("use_llama_pro", KEY_BOOL, "false"), .into = TS_FIELD(use_llama_pro),
-      .help =
-          "with finetuning_type: freeze, train freeze_trainable_layers layers that are "
-          "spread evenly, instead of the last ones",
+      .help = "with finetuning_type: freeze, train as many evenly spaced layers as "
+              "freeze_trainable_layers says, instead of the last ones",
       .manual =
           "With 40 layers and freeze_trainable_layers: 8, every fifth layer is trained. "
           "These are the copies that LLaMA-Factory's scripts/llama_pro.py adds to a model "
@@ -139,7 +138,7 @@ static const struct key rows[] = {
       .help = "merge the adapter of adapter_name_or_path into the model and train "
               "a new adapter" },
     { TS_USED("resize_vocab", KEY_BOOL, "false"), .into = TS_FIELD(resize_vocab),
-      .help = "resize the embeddings to the number of the tokenizer's tokens, rounded "
+      .help = "resize the embeddings to the number of tokens in the tokenizer, rounded "
               "up to a multiple of 64" },
     { TS_USED("add_tokens", KEY_LIST, NULL), .into = TS_FIELD(add_tokens),
       .help = "tokens to add to the vocabulary; implies resize_vocab",

@@ -181,11 +181,11 @@ static const struct key rows[] = {
           "update matrices by GaLore: AdamW computes its moments from gradients that are "
           "projected to galore_rank rows or columns",
       .manual =
-          "The numbers are those of galore_torch. The projection consists of the gradient's "
+          "The results match galore_torch. The projection consists of the gradient's "
           "singular vectors with the largest singular values, to 1e-6. The host computes them "
           "every galore_update_interval steps, which takes minutes for large matrices; "
           "use_apollo needs no singular vectors. AdamW updates all other parameters, such as "
-          "embeddings and norms. Requires "
+          "embeddings and norms. GaLore requires "
           "finetuning_type: full or freeze, optim: adamw_torch and one rank." },
     { TS_USED("galore_target", KEY_LIST, "all"), .into = TS_FIELD(galore.target),
       .help = "layers that GaLore updates: parts of their names, or all for every linear "
@@ -197,7 +197,7 @@ static const struct key rows[] = {
           "all of them" },
     { TS_USED("galore_update_interval", KEY_INT, "200"), .min = 1, .max = TS_NO_MAX,
       .into = TS_FIELD(galore.interval),
-      .help = "optimizer steps between two computations of the projections" },
+      .help = "number of optimizer steps after which projections are computed again" },
     { TS_USED("galore_scale", KEY_REAL, "2.0"), .min = 0, .max = TS_NO_MAX,
       .into = TS_FIELD(galore.scale),
       .help = "factor by which GaLore's updates are multiplied" },
@@ -208,10 +208,10 @@ static const struct key rows[] = {
     TS_IGNORED("galore_layerwise", KEY_BOOL, "false", LAYERWISE),
     { TS_USED("use_apollo", KEY_BOOL, "false"), .into = TS_FIELD(use_apollo),
       .help =
-          "update matrices by APOLLO: the gradient, scaled by the factor by which AdamW "
-          "scales its projection to apollo_rank rows or columns",
+          "update matrices by APOLLO: scale each gradient as AdamW scales its projection to "
+          "apollo_rank rows or columns",
       .manual =
-          "The numbers are those of apollo_torch, with its limit on the growth of the norm. "
+          "The results match apollo_torch, with its limit on the growth of the norm. "
           "The projections are random numbers that depend on seed, or singular vectors "
           "(apollo_proj: svd); checkpoints contain them. For APOLLO-Mini, set apollo_rank: 1, "
           "apollo_scale_type: tensor and apollo_scale: 128. The requirements are those of "
@@ -223,13 +223,13 @@ static const struct key rows[] = {
       .help = "number of rows or columns of a projected gradient" },
     { TS_USED("apollo_update_interval", KEY_INT, "200"), .min = 1, .max = TS_NO_MAX,
       .into = TS_FIELD(apollo.interval),
-      .help = "optimizer steps between two new projections" },
+      .help = "number of optimizer steps between new projections" },
     { TS_USED("apollo_scale", KEY_REAL, "32.0"), .min = 0, .max = TS_NO_MAX,
       .into = TS_FIELD(apollo.scale),
       .help = "the square root of this factor multiplies APOLLO's updates" },
     { TS_USED("apollo_proj", KEY_ENUM, "random"), .values = apollo_projections,
       .into = TS_FIELD(apollo.random),
-      .help = "what APOLLO projects with: random numbers, or singular vectors (svd)" },
+      .help = "how APOLLO projects: by random numbers, or by singular vectors (svd)" },
     { TS_USED("apollo_proj_type", KEY_ENUM, "std"), .values = apollo_sides,
       .into = TS_FIELD(apollo.side),
       .help =
@@ -237,11 +237,11 @@ static const struct key rows[] = {
           "columns, left the rows",
       .manual =
           "With apollo_scale_type: channel, each row or column of the other dimension "
-          "has a factor, also where apollo_torch fails." },
+          "has a factor, even where apollo_torch fails." },
     { TS_USED("apollo_scale_type", KEY_ENUM, "channel"), .values = apollo_scales,
       .into = TS_FIELD(apollo.whole_scale),
       .help =
-          "whether APOLLO has a factor for each channel, or one for the matrix (tensor)" },
+          "whether APOLLO has one factor for each channel, or one for the matrix (tensor)" },
     TS_IGNORED("apollo_layerwise", KEY_BOOL, "false", LAYERWISE),
     { TS_USED("apollo_scale_front", KEY_BOOL, "false"),
       .into = TS_FIELD(apollo.scale_front),

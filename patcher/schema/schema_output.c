@@ -26,7 +26,7 @@ static const struct key rows[] = {
     { TS_USED("save_strategy", KEY_ENUM, "steps"),
       .synonyms = "false=no none=no never=no step=steps epochs=epoch", .values = saves,
       .into = TS_FIELD(save_strategy), .help = "when checkpoints are saved",
-      .manual = "With best, a checkpoint is saved after each evaluation whose "
+      .manual = "With best, trainspool saves a checkpoint after each evaluation whose "
                 "metric_for_best_model is better than all before, and none at the end." },
     { TS_USED("save_steps", KEY_REAL, "500"), .min = 0, .max = TS_NO_MAX,
       .into = TS_FIELD(save_steps),
