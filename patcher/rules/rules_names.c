@@ -14,6 +14,7 @@
 #include "patcher/document/lookalike.h"
 #include "patcher/schema/schema.h"
 #include "patcher/schema/schema_value.h"
+#include "precision/policy.h"
 #include "precision/probe.h"
 #include "train/model/shapes.h"
 #include "train/chat/template.h"
@@ -108,6 +109,9 @@ static void check_layers(struct rule_context *context)
     struct error err = { 0 };
 
     plan.adapter_name_or_path = NULL; /* an adapter's own layers are not the job's */
+    if (context->device)
+        plan.device = *context->device;
+    policy_decide(&plan.request, &plan.device, &plan.precision);
     if (!context->model ||
         (context->plan->adapter_name_or_path && !plan.create_new_adapter) ||
         has_layers(context, &plan, &err))
