@@ -67,7 +67,8 @@ static const struct key rows[] = {
       .help =
           "with stage: rm, the layer that computes scores and the format of its files: "
           "score as in transformers' ...ForSequenceClassification, value_head as in TRL "
-          "and LLaMA-Factory; auto uses what the model's folder has, or else value_head",
+          "and LLaMA-Factory; auto uses what the adapter has, or else the model's "
+          "folder, or else value_head",
       .manual = "See PREFERENCES." },
     { TS_USED("offload_optimizer", KEY_CHOICE, "auto"),
       .into = TS_FIELD(offload_optimizer),

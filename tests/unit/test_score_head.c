@@ -5,6 +5,7 @@
 #include "train/model/score_head.h"
 
 #include "base/size.h"
+#include "tests/unit/unit_formula_adapter.h"
 #include "tests/unit/unit_model.h"
 
 #define CONFIG                                                                      \
@@ -101,6 +102,59 @@ static void test_score_head_is_that_of_the_folder_or_the_job(void **state)
     }
 }
 
+/* An adapter decides before the folder that it was trained on; the job decides first. */
+static void test_score_head_is_that_of_the_adapter(void **state)
+{
+    static const struct {
+        const char *file, *tensor;
+        enum method method;
+        enum reward_head asked;
+        enum score_kind kind;
+    } adapters[] = {
+        { "adapter_model", "base_model.model.score.weight", METHOD_LORA, REWARD_HEAD_AUTO,
+          SCORE_LINEAR },
+        { "adapter_model", "base_model.model.score.weight", METHOD_LORA,
+          REWARD_HEAD_VALUE, SCORE_VALUE },
+        { "adapter_model", "base_model.model.score.weight", METHOD_FULL, REWARD_HEAD_AUTO,
+          SCORE_VALUE },
+        { "adapter_model", "base_model.model.scores.weight", METHOD_LORA,
+          REWARD_HEAD_AUTO, SCORE_VALUE },
+        { SCORE_HEAD_FILE, "v_head.summary.weight", METHOD_LORA, REWARD_HEAD_AUTO,
+          SCORE_VALUE },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(adapters); i++) {
+        /* with the value head, the folder of the base has the other form */
+        const char *text = cases[i == TS_COUNT(adapters) - 1 ? 3 : 0].config;
+        char *dir = unit_dir_new();
+        struct plan plan = { .stage = STAGE_RM,
+                             .method = adapters[i].method,
+                             .adapter_name_or_path = dir,
+                             .preference.head = adapters[i].asked };
+        json_t *tensors = json_pack("[[s, [i, i]]]", adapters[i].tensor, 1, 32);
+        struct arena *arena = arena_new();
+        struct model_config config;
+        struct error err = { 0 };
+
+        unit_write_formulas(dir, tensors, 0.1);
+        if (strcmp(adapters[i].file, "adapter_model") != 0) {
+            char *from = path_join(dir, "adapter_model.safetensors");
+            char *to = path_join(dir, SCORE_HEAD_FILE ".safetensors");
+
+            assert_int_equal(rename(from, to), 0);
+            free(from);
+            free(to);
+        }
+        parse(text, arena, &config);
+        unit_must(score_head_apply(&plan, "/nonexistent", arena, &config, &err), &err);
+        assert_int_equal(config.scores, adapters[i].kind);
+        json_decref(tensors);
+        arena_free(arena);
+        unit_dir_free(dir);
+    }
+}
+
 static void test_score_head_needs_a_class_of_transformers(void **state)
 {
     static const char text[] = "{\"model_type\": \"cohere\", " CONFIG "}";
@@ -120,6 +174,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_score_head_is_that_of_the_folder_or_the_job),
+        cmocka_unit_test(test_score_head_is_that_of_the_adapter),
         cmocka_unit_test(test_score_head_needs_a_class_of_transformers),
     };
 

@@ -77,15 +77,34 @@ static json_t *parse(const struct model_config *config, struct error *err)
     return json_read_loose(config->text, config->text_len, "config.json", 1, err);
 }
 
-/* Return the form that the files have; a model that has neither gets the one of
- * LLaMA-Factory. */
+/* Return whether an adapter has score.weight, which PEFT saves for modules_to_save. */
+static bool adapter_has_score(const char *dir)
+{
+    struct safetensors *set = safetensors_open(dir, "adapter_model", false, NULL);
+    bool found = false;
+
+    if (!set)
+        return false;
+    for (size_t i = 0; i < safetensors_count(set); i++)
+        found = found || text_ends(safetensors_at(set, i)->name, ".score.weight");
+    safetensors_close(set);
+    return found;
+}
+
+/* Return the form that the files have, those of an adapter first; a model that has neither
+ * gets the one of LLaMA-Factory. */
 static enum score_kind kind_of(const struct plan *plan, const char *dir,
                                const json_t *root)
 {
     const char *name = class_of(root);
+    const char *adapter = plan->method == METHOD_LORA ? plan->adapter_name_or_path : NULL;
 
     if (plan->preference.head != REWARD_HEAD_AUTO)
         return plan->preference.head == REWARD_HEAD_SCORE ? SCORE_LINEAR : SCORE_VALUE;
+    if (adapter && safetensors_exist(adapter, SCORE_HEAD_FILE))
+        return SCORE_VALUE;
+    if (adapter && adapter_has_score(adapter))
+        return SCORE_LINEAR;
     if (safetensors_exist(dir, SCORE_HEAD_FILE))
         return SCORE_VALUE;
     return name && text_ends(name, CLASSIFIER) ? SCORE_LINEAR : SCORE_VALUE;
