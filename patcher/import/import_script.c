@@ -10,6 +10,7 @@
 
 #include "patcher/import/import_internal.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/size.h"
@@ -146,6 +147,18 @@ static void import_stage(struct importing *im)
         import_set(im, "pref_loss", "orpo", NULL);
 }
 
+/* A job has no limit of its own for the reward length. */
+static void remark_on_length(struct importing *im, const char *limit)
+{
+    const double most = import_number(im, "max_completion_length", 512); /* a job's */
+
+    if (limit && strtod(limit, NULL) != most)
+        import_remark(im, "reward_funcs",
+                      "length counts up to max_completion_length; the script's "
+                      "get_soft_overlong_punishment counts up to %s tokens",
+                      limit);
+}
+
 /* Names that are imported from TRL; others of the same name may do anything. */
 static bool import_rewards(struct importing *im)
 {
@@ -167,6 +180,7 @@ static bool import_rewards(struct importing *im)
                                         arena_copy(im->arena, each, strcspn(each, ",")));
     }
     import_reward_scale(im, "scale_rewards");
+    remark_on_length(im, facts->punish_length);
     return import_reward_functions(im, rewards, facts->punish_cache, root,
                                    "reward_funcs: ");
 }

@@ -53,7 +53,9 @@ struct script_facts {
     /* reward_funcs of the trainer: full names with commas, "trl.rewards.accuracy_reward";
      * "?" for what is not a name.  NULL: no such argument */
     const char *rewards;
-    const char *punish_cache; /* of get_soft_overlong_punishment among them, or NULL */
+    /* soft_punish_cache and max_completion_len of get_soft_overlong_punishment among them,
+     * or NULL */
+    const char *punish_cache, *punish_length;
     bool is_loop;             /* no TrainingArguments: the script has its own loop */
     bool names_model; /* the trainer is passed a name and loads the model itself */
 };

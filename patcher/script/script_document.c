@@ -447,13 +447,21 @@ static const char *class_of(const struct script *script, const struct syntax *lo
     return len > 0 ? script_last(arena_copy(script->arena, path, len - 1)) : path;
 }
 
+/* Return an argument that is a number, or NULL. */
+static const char *number_argument(struct script *script, const struct syntax *call,
+                                   const char *name, int position)
+{
+    struct script_value value = script_argument_value(script, call, name, position);
+
+    return value.kind == SCRIPT_NUMBER ? script_yaml(script, &value) : NULL;
+}
+
 /* Return the name of a reward, or of the function that makes it. */
 static const char *reward_name(struct script *script, const struct syntax *node)
 {
     const struct script_value value = script_evaluate(script, node);
     const struct syntax *plain =
         value.kind == SCRIPT_CALL ? value.node : syntax_plain(node);
-    struct script_value cache;
     const char *name = plain->kind == SYNTAX_CALL ? script_callee(script, plain)
                                                   : script_path(script, plain);
 
@@ -461,9 +469,10 @@ static const char *reward_name(struct script *script, const struct syntax *node)
         return value.text; /* a model */
     if (name && plain->kind == SYNTAX_CALL &&
         strcmp(script_last(name), "get_soft_overlong_punishment") == 0) {
-        cache = script_argument_value(script, plain, "soft_punish_cache", 1);
+        script->facts.punish_length =
+            number_argument(script, plain, "max_completion_len", 0);
         script->facts.punish_cache =
-            cache.kind == SCRIPT_NUMBER ? script_yaml(script, &cache) : NULL;
+            number_argument(script, plain, "soft_punish_cache", 1);
     }
     return name ? name : "?";
 }

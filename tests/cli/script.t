@@ -243,6 +243,10 @@ expect_output "its beta" '^beta: 0.04$'
 expect_output "the scale of a switch" '^scale_rewards: none$'
 expect_output "TRL's default" '^learning_rate: 1e-0*6'
 expect_output "what the rewards require" "^trainspool: .reward_pattern: .*think.*, soft_punish_cache: 64"
+expect "equal lengths need no remark" sh -c "! grep -q 'length counts up to' '$T/out'"
+sed 's/get_soft_overlong_punishment(256/get_soft_overlong_punishment(128/' grpo.py >longer.py
+expect_status "a reward for other lengths is imported" 0 "$trainspool" import longer.py
+expect_output "with a remark" 'counts up to 128 tokens$'
 "$trainspool" import grpo.py >job.yaml 2>err
 expect_status "check accepts the job" 0 "$trainspool" check --device "A100 80GB" job.yaml
 sed 's/^from trl.rewards.*/from mine import accuracy_reward, get_soft_overlong_punishment, think_format_reward/' grpo.py >own.py
