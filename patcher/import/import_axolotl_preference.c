@@ -122,12 +122,10 @@ static bool import_reward(struct importing *im)
         return true;
     }
     import_set(im, "stage", "rm", NULL);
-    import_set_yaml(im, "trainspool", IMPORT_SCORE_HEAD, NULL);
+    import_reward_model(im, false);
     import_mark_carried(im, "reward_model", "stage");
     import_mark_carried(im, "model_type", "trainspool");
     import_mark_carried(im, "num_labels", "trainspool");
-    if (import_find(im, "center_rewards_coefficient"))
-        import_copy(im, "center_rewards_coefficient", "center_rewards_coefficient", NULL);
     return true;
 }
 

@@ -5,9 +5,6 @@
 
 #include "patcher/import/import.h"
 
-/* The block of trainspool's own keys for transformers' ...ForSequenceClassification. */
-#define IMPORT_SCORE_HEAD "{reward_head: score}"
-
 #define IMPORT_LINES 112 /* upper bound of the keys that an import writes */
 
 /* One line of the job. */
@@ -179,6 +176,9 @@ void import_axolotl_preference(struct importing *im);
 bool import_reward_functions(struct importing *im, const char *functions,
                              const char *punish_cache, const struct node *at,
                              const char *where);
+/* Set what a job of TRL's RewardTrainer has besides its stage: the head of transformers'
+ * ...ForSequenceClassification, and no dropout unless the source keeps it. */
+void import_reward_model(struct importing *im, bool keeps_dropout);
 /* Set the error for another reward; return false. */
 bool import_refuse_reward(struct importing *im, const struct node *at, const char *where,
                           const char *name);

@@ -104,3 +104,17 @@ void import_reward_scale(struct importing *im, const char *key)
                    NULL);
     import_mark_carried(im, key, "scale_rewards");
 }
+
+/* reward_trainer.py turns the dropout of the model and of its adapters off. */
+void import_reward_model(struct importing *im, bool keeps_dropout)
+{
+    import_set_yaml(im, "trainspool",
+                    keeps_dropout ? "{reward_head: score}"
+                                  : "{reward_head: score, disable_dropout: true}",
+                    NULL);
+    if (!keeps_dropout)
+        import_mark_dropped(im, "lora_dropout", IMPORT_IDLE,
+                            "TRL turns dropout off for such a job");
+    if (import_find(im, "center_rewards_coefficient"))
+        import_copy(im, "center_rewards_coefficient", "center_rewards_coefficient", NULL);
+}

@@ -131,12 +131,8 @@ static void import_stage(struct importing *im)
                : kto       ? "kto"
                            : "sft",
                NULL);
-    if (reward) {
-        import_set_yaml(im, "trainspool", IMPORT_SCORE_HEAD, NULL);
-        if (import_find(im, "center_rewards_coefficient"))
-            import_copy(im, "center_rewards_coefficient", "center_rewards_coefficient",
-                        NULL);
-    }
+    if (reward)
+        import_reward_model(im, facts->keeps_dropout);
     if (stage)
         import_mark_carried(im, "stage", "stage");
     if (!facts->trainer_class || strcmp(facts->trainer_class, "Trainer") == 0)

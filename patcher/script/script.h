@@ -56,8 +56,9 @@ struct script_facts {
     /* soft_punish_cache and max_completion_len of get_soft_overlong_punishment among them,
      * or NULL */
     const char *punish_cache, *punish_length;
-    bool is_loop;             /* no TrainingArguments: the script has its own loop */
-    bool names_model; /* the trainer is passed a name and loads the model itself */
+    bool keeps_dropout; /* disable_dropout=False among TRL's arguments */
+    bool is_loop;       /* no TrainingArguments: the script has its own loop */
+    bool names_model;   /* the trainer is passed a name and loads the model itself */
 };
 
 struct script_source {

@@ -507,8 +507,13 @@ static void note_classes(struct script *script, const struct script_model *model
         facts->trainer_class = script_last(script_callee(script, trainer));
         note_rewards(script, trainer);
     }
-    if (arguments)
+    if (arguments) {
+        struct script_value off =
+            script_argument_value(script, arguments, "disable_dropout", -1);
+
         facts->arguments_class = script_last(script_callee(script, arguments));
+        facts->keeps_dropout = off.kind == SCRIPT_BOOL && !off.boolean;
+    }
 }
 
 /* Return whether a script does more than load a model, as one that only generates or that

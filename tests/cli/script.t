@@ -206,7 +206,15 @@ END
 expect_status "import makes a job of RewardTrainer" 0 "$trainspool" import reward.py
 expect_output "with the stage of reward models" '^stage: rm$'
 expect_output "the coefficient of their scores" '^center_rewards_coefficient: 0.01$'
-expect_output "and the head of that class" '^trainspool: {reward_head: score}$'
+expect_output "and the head of that class, without dropout" '^trainspool: {reward_head: score, disable_dropout: true}$'
+sed 's/RewardTrainer(model=model, /&peft_config=LoraConfig(r=8, lora_dropout=0.05), /; s/^from trl/from peft import LoraConfig\n&/' \
+    reward.py >adapter.py
+expect_status "import makes a job of RewardTrainer with adapters" 0 "$trainspool" import adapter.py
+expect "which has no dropout, either" sh -c "! grep -q '^lora_dropout: 0.05' '$T/out'"
+sed 's/max_length=512/disable_dropout=False/' adapter.py >drops.py
+expect_status "import keeps dropout that the script asks for" 0 "$trainspool" import drops.py
+expect_output "of adapters" '^lora_dropout: 0.05'
+expect_output "and of the model" '^trainspool: {reward_head: score}$'
 sed 's/RewardTrainer/SFTTrainer/' reward.py >classifier.py
 expect_status "import refuses a classifier" 1 "$trainspool" import classifier.py
 for program in DPO ORPO CPO; do

@@ -332,11 +332,11 @@ static void test_import_keeps_the_preferences_of_axolotl(void **state)
           NULL },
         { AXOLOTL_PAIRS("", "{path: a/b, type: alpaca}"), "lora_dropout", "0.1" },
         { AXOLOTL_REWARD, "stage", "rm" },
-        { AXOLOTL_REWARD, "trainspool", "{reward_head: score}" },
+        { AXOLOTL_REWARD, "trainspool", "{reward_head: score, disable_dropout: true}" },
         { AXOLOTL_REWARD, "center_rewards_coefficient", "0.01" },
         { AXOLOTL_REWARD, "template", "llama3" },
         { AXOLOTL_REWARD, "dataset", "b" },
-        { AXOLOTL_REWARD, "lora_dropout", "0.1" },
+        { AXOLOTL_REWARD, "lora_dropout", NULL },
         { AXOLOTL_REWARD, "pref_loss", NULL },
     };
 
