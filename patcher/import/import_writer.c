@@ -59,6 +59,7 @@ static const struct line_key {
     { "num_generations", NULL },
     { "max_completion_length", NULL },
     { "num_iterations", NULL },
+    { "steps_per_generation", NULL },
     { "loss_type", NULL },
     { "beta", NULL },
     { "use_bias_correction_kl", NULL },

@@ -233,6 +233,7 @@ data = load_dataset("json", data_files="prompts.jsonl", split="train")
 args = GRPOConfig(
     output_dir="made",
     num_generations=4,
+    steps_per_generation=2,
     max_completion_length=256,
     beta=0.04,
     scale_rewards=False,
@@ -248,6 +249,7 @@ expect_output "with its stage" '^stage: grpo$'
 expect_output "the rewards that TRL has" '^reward_funcs: answer,pattern,length$'
 expect_output "their weights" '^reward_weights: 1,0.5,0.1'
 expect_output "its beta" '^beta: 0.04$'
+expect_output "its steps per generation" '^steps_per_generation: 2$'
 expect_output "the scale of a switch" '^scale_rewards: none$'
 expect_output "TRL's default" '^learning_rate: 1e-0*6'
 expect_output "what the rewards require" "^trainspool: .reward_pattern: .*think.*, soft_punish_cache: 64"
