@@ -66,6 +66,23 @@ static size_t read_chosen(const struct reader *r, const struct expert_columns *r
     return 1;
 }
 
+/* Return a list of layers, or NULL if there is none.  A layer that the model does not have
+ * means nothing, as in transformers. */
+static const json_t *read_list(const struct reader *r, const char *key)
+{
+    const json_t *list = json_object_get(r->root, key);
+    bool ok = json_is_array(list);
+
+    if (!list || json_is_null(list))
+        return NULL;
+    for (size_t i = 0; ok && i < json_array_size(list); i++)
+        ok = json_is_integer(json_array_get(list, i));
+    if (!ok)
+        error_set(r->err, ERROR_DATA, "%s: %s must be a list of numbers of layers",
+                  r->file, key);
+    return ok ? list : NULL;
+}
+
 static bool is_listed(const json_t *list, size_t layer)
 {
     for (size_t i = 0; i < json_array_size(list); i++)
@@ -132,14 +149,13 @@ static struct sparse_layers read_choice(const struct reader *r,
         s.first = read_size(r, row->first_dense_key, row->first_dense, 0);
     if (row->layer_range)
         read_range(r, layers, &s);
-    if (row->listed && json_is_array(json_object_get(r->root, "moe_layers")))
-        s.listed = json_object_get(r->root, "moe_layers");
-    else if (row->listed)
+    s.listed = row->listed ? read_list(r, "moe_layers") : NULL;
+    if (row->listed && !s.listed)
         s.step = read_size(r, "interleave_moe_layer_step", 1, 1);
     if (!row->some_dense)
         return s;
     s.step = read_size(r, "decoder_sparse_step", 1, 1);
-    s.dense = json_object_get(r->root, "mlp_only_layers");
+    s.dense = read_list(r, "mlp_only_layers");
     return s;
 }
 

@@ -44,6 +44,13 @@ struct reader {
     struct error *err;
 };
 
+static bool has_value(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+
+    return value && !json_is_null(value);
+}
+
 /* Return a positive number, or the default if it is missing or null; without a default
  * (0) it must be present. */
 static size_t read_size(const struct reader *r, const char *key, size_t default_value)
@@ -310,7 +317,7 @@ static void read_sizes(const struct reader *r, struct model_config *out)
     out->head_size = out->hidden_size / out->heads;
     if (row->head_size > 0 && !json_is_null(json_object_get(r->root, "head_dim")))
         out->head_size = row->head_size;
-    if (keys->kv_heads && json_is_integer(json_object_get(r->root, "head_dim")))
+    if (keys->kv_heads && has_value(r->root, "head_dim"))
         out->head_size = read_size(r, "head_dim", 0);
     else if (out->head_size != row->head_size && out->hidden_size % out->heads != 0)
         error_set(r->err, ERROR_DATA,
