@@ -252,24 +252,34 @@ static void report_unused_arguments(struct rule_context *context)
             report_argument(context, &arguments[i], entry, schedule);
 }
 
-/* teacher_logits is a member of the block and belongs to stage: distill. */
-static void report_unused_logits(struct rule_context *context)
+/* Report a member of the block that belongs to another stage. */
+static void report_unused_member(struct rule_context *context, const char *key,
+                                 const char *stage)
 {
-    const struct entry *entry = rule_block_entry(context, "teacher_logits");
+    const struct entry *entry = rule_block_entry(context, key);
     const struct proposal to = rule_proposal(context);
 
-    if (entry && context->plan->kd.logits && context->plan->stage != STAGE_DISTILL &&
-        is_known(context, "stage"))
+    if (entry && is_known(context, "stage"))
         propose_key_remark(
             &to,
-            &(struct finding) { .rule = "TS712",
-                                .severity = SEVERITY_INFO,
-                                .message = arena_printf(
-                                    context->arena,
-                                    "teacher_logits belongs to stage: distill and has no "
-                                    "effect with stage: %s",
-                                    selected_value(context, "stage")) },
+            &(struct finding) {
+                .rule = "TS712",
+                .severity = SEVERITY_INFO,
+                .message = arena_printf(context->arena,
+                                        "%s belongs to stage: %s and has no effect with "
+                                        "stage: %s",
+                                        key, stage, selected_value(context, "stage")) },
             entry);
+}
+
+static void report_unused_members(struct rule_context *context)
+{
+    const struct plan *plan = context->plan;
+
+    if (plan->kd.logits && plan->stage != STAGE_DISTILL)
+        report_unused_member(context, "teacher_logits", "distill");
+    if (plan->preference.head != REWARD_HEAD_AUTO && plan->stage != STAGE_RM)
+        report_unused_member(context, "reward_head", "rm");
 }
 
 static void report_contradiction(struct rule_context *context, const char *key,
@@ -370,7 +380,7 @@ static void rule_unused_method_keys(struct rule_context *context)
             report_group(context, &groups[i]);
     report_unused_arguments(context);
     report_unused_losses(context);
-    report_unused_logits(context);
+    report_unused_members(context);
     report_unused_balance(context);
     optimizer_keys_check(context);
     report_contradictions(context);
