@@ -390,9 +390,11 @@ static bool check_tied_head(const struct model *m, struct error *err)
         return true;
     return error_set(err, ERROR_DATA,
                      "%s: %s differs from the embeddings, but config.json says "
-                     "tie_word_embeddings; set it to false there%s",
+                     "tie_word_embeddings; set it to false there%s to use this head, as "
+                     "transformers 5 does, or remove the tensor, which transformers 4 "
+                     "ignores",
                      head->file, head->name,
-                     m->config->multimodal ? ", and in text_config" : "");
+                     m->config->multimodal ? " and in text_config" : "");
 }
 
 static bool is_parameter(const struct model *m, const struct stored_tensor *t)
