@@ -54,7 +54,7 @@ follow 100 12 'wait date\ntype s\nwait sort: state\nshow\ntype s\nwait sort: los
 expect "jobs are sorted by state" test "$(line 3 | cut -c-6)$(line 4 | cut -c-5)" = cherryberry
 expect "and by loss" test "$(line 15 | cut -c-4)$(line 18 | cut -c-6)" = datecherry
 expect "and in reverse" test "$(line 27 | cut -c-6)" = cherry
-follow 100 12 'wait date\ntype /FAIL\nwait FAIL_\ngone apple\nshow\ntype \\x7f\\x7f\\x7f\\x7fq\ngone berry\ntype \\x1b\nwait apple\ntype a\ngone apple\nshow\ntype q\n'
+follow 100 12 'wait date\ntype /FAIL\nwait FAIL_\nshow\ntype \\x7f\\x7f\\x7f\\x7fq\ngone berry\ntype \\x1b\nwait apple\ntype a\nwait 1 of 4\nshow\ntype q\n'
 expect "a filter finds a state" test "$(line 3 | cut -c-5)$(line 4)" = berry
 expect_output "it is shown while it is typed" 'filter: FAIL_'
 expect_output "jobs that have ended can be hidden" '1 of 4'
