@@ -46,6 +46,7 @@ libkernels_a_SOURCES += %D%/row_order.h
 libkernels_a_SOURCES += %D%/ops_optimizers.h
 libkernels_a_SOURCES += %D%/ops_clamped.h
 libkernels_a_SOURCES += %D%/ops_dora.h
+libkernels_a_SOURCES += %D%/ops_xielu.h
 libkernels_a_SOURCES += %D%/ops_sinks.h
 libkernels_a_SOURCES += %D%/ops_latent.h
 libkernels_a_SOURCES += %D%/ops_noise.h
@@ -75,6 +76,7 @@ operations_of_an_isa += %D%/cpu/cpu_dequantize.c
 operations_of_an_isa += %D%/cpu/cpu_distill.c
 operations_of_an_isa += %D%/cpu/cpu_clamped.c
 operations_of_an_isa += %D%/cpu/cpu_dora.c
+operations_of_an_isa += %D%/cpu/cpu_xielu.c
 operations_of_an_isa += %D%/cpu/cpu_sink.c
 operations_of_an_isa += %D%/cpu/cpu_elementwise.c
 operations_of_an_isa += %D%/cpu/cpu_embedding.c
@@ -192,6 +194,7 @@ libkernels_a_SOURCES += %D%/cuda/sum_rows.cu
 libkernels_a_SOURCES += %D%/cuda/swiglu.cu
 libkernels_a_SOURCES += %D%/cuda/thin.cu
 libkernels_a_SOURCES += %D%/cuda/topk.cu
+libkernels_a_SOURCES += %D%/cuda/xielu.cu
 endif
 
 # Support for several GPUs.

@@ -570,6 +570,7 @@ libreference_a_SOURCES += %D%/reference/double_experts.c %D%/reference/double_op
 libreference_a_SOURCES += %D%/reference/double_delta.c %D%/reference/double_operand.h
 libreference_a_SOURCES += %D%/reference/double_clamped.c
 libreference_a_SOURCES += %D%/reference/double_latent.c
+libreference_a_SOURCES += %D%/reference/double_xielu.c
 libreference_a_SOURCES += %D%/reference/double_ops.c %D%/reference/double_ops.h
 libreference_a_SOURCES += %D%/reference/machines_cpu.c
 libreference_a_SOURCES += %D%/reference/operand.c %D%/reference/operand.h

@@ -316,6 +316,16 @@ EXTRA_PROGRAMS += %D%/unit/test_emulated_swiglu %D%/unit/test_races_swiglu
 %C%_unit_test_races_swiglu_SOURCES = %D%/unit/test_cpu_swiglu.c
 %C%_unit_test_races_swiglu_LDADD = %D%/emulation/races.o $(LDADD)
 
+# xielu
+unit_tests += %D%/unit/test_cpu_xielu
+emulated_operations += %D%/unit/test_emulated_xielu
+races_tests += %D%/unit/test_races_xielu
+EXTRA_PROGRAMS += %D%/unit/test_emulated_xielu %D%/unit/test_races_xielu
+%C%_unit_test_emulated_xielu_SOURCES = %D%/unit/test_cpu_xielu.c
+%C%_unit_test_emulated_xielu_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_xielu_SOURCES = %D%/unit/test_cpu_xielu.c
+%C%_unit_test_races_xielu_LDADD = %D%/emulation/races.o $(LDADD)
+
 # topk
 unit_tests += %D%/unit/test_cpu_topk
 emulated_operations += %D%/unit/test_emulated_topk
