@@ -362,6 +362,15 @@ def hunyuan(rng):
     return values
 
 
+def apertus(rng):
+    values = llama_like(rng) | rope(rng, False)
+    values["pad_token_id"] = rng.choice([0, 7, None])
+    values["attention_bias"] = rng.random() < 0.4
+    if rng.random() < 0.2:
+        values["hidden_act"] = "relu2"
+    return values
+
+
 def olmo3(rng):
     values = olmo2(rng)
     for key in ("rope_theta", "rope_scaling", "rope_parameters"):
@@ -531,7 +540,7 @@ KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi
          "granite": granite,
          "smollm3": smollm3,
          "seed_oss": seed_oss,
-         "arcee": llama,
+         "apertus": apertus, "arcee": llama,
          "olmo2": olmo2,
          "exaone4": exaone4,
          "glm": glm,

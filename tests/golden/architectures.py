@@ -167,6 +167,12 @@ CASES |= {
                                   attention_dropout=0.0, residual_dropout=0.0)),
     "seed_oss-dropping": ("seed_oss", dict(LLAMA, head_dim=8, pad_token_id=None,
                                            attention_dropout=0.2, residual_dropout=0.1)),
+    "apertus": ("apertus", dict(LLAMA, pad_token_id=3, rope_parameters={
+        "rope_type": "llama3", "rope_theta": 50.0, "factor": 4.0, "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0, "original_max_position_embeddings": 16})),
+    "apertus-biased": ("apertus", dict(LLAMA, attention_bias=True, tie_word_embeddings=True,
+                                       attention_dropout=0.2, rope_parameters={
+                                           "rope_type": "default", "rope_theta": 100.0})),
     "arcee": ("arcee", dict(LLAMA, mlp_bias=True)),
     "olmo": ("olmo", dict(LLAMA, pad_token_id=1)),
     "olmo2": ("olmo2", dict(LLAMA, attention_bias=True)),
@@ -342,6 +348,7 @@ ADAPTERS = {
     "qwen3_5-lora-on-some": ("qwen3_5", ["in_proj_qkv", "out_proj", "q_proj"], {}),
     "glm4-lora": ("glm4", "all-linear", {}),
     "olmo2-lora": ("olmo2", "all-linear", {}),
+    "apertus-lora": ("apertus", "all-linear", {}),
     "arcee-lora": ("arcee", "all-linear", {}),
     "seed_oss-dropping-lora": ("seed_oss-dropping", "all-linear", {}),
     "granite-lora": ("granite", "all-linear", {}),
@@ -397,7 +404,8 @@ def has_offset(model_type):
 def elements(name, shape, offset):
     """Return matrices in +-0.35, and vectors within 0.2 of the initial weight of a norm or of zero."""
     x = hashed(name, int(numpy.prod(shape)))
-    x = x * 0.35 if len(shape) in (2, 3) else x * 0.2 + (0 if name.endswith(".bias") else 1 - offset)
+    zero = name.endswith((".bias", ".act_fn.eps"))
+    x = x * 0.35 if len(shape) in (2, 3) else x * 0.2 + (0 if zero else 1 - offset)
     return torch.tensor(x.reshape(shape), dtype=torch.float32)
 
 

@@ -275,6 +275,7 @@ static struct gathered cases[] = {
     { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, glm4_moe, 3 } },
     { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, deepseek_v3, 3 } },
     { .kind = { METHOD_FULL, "sgd", FORMAT_BF16, gemma4, 3 }, .checkpointing = true },
+    { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, apertus, 3 } },
 };
 
 #define CASE(name, i)                                             \
@@ -308,6 +309,7 @@ int main(int argc, char **argv)
         CASE("experts in groups", 20),
         CASE("latent attention", 21),
         CASE("gemma4, 16 bits", 22),
+        CASE("apertus", 23),
         unit_ranks_test(test_model_gather_shares_the_weights),
     };
 

@@ -269,6 +269,7 @@ static struct kind others[] = {
     { METHOD_FULL, "sgd", FORMAT_FP32, deepseek_v3, 2 },
     { METHOD_FULL, "sgd", FORMAT_FP32, gpt_oss, 2 },
     { METHOD_FULL, "sgd", FORMAT_FP32, gemma4, 2 },
+    { METHOD_FULL, "sgd", FORMAT_FP32, apertus, 2 },
 };
 
 static void test_model_ranks_train_other_architectures(void **state)

@@ -47,7 +47,8 @@ static inline bool read_made(const void *context, size_t index, void *to,
                              struct error *err)
 {
     const struct made *made = (const struct made *)context + index;
-    double middle = text_ends(made->name, ".bias") ? 0 : 1 - made->offset;
+    bool zero = text_ends(made->name, ".bias") || text_ends(made->name, ".act_fn.eps");
+    double middle = zero ? 0 : 1 - made->offset;
     float *out = to;
 
     (void)err;

@@ -58,6 +58,12 @@ static const char gemma4[] =
     "\"hidden_size_per_layer_input\": 0, \"sliding_window\": 4, "
     "\"sliding_window_pattern\": 2}";
 
+/* An activation with parameters of its own. */
+static const char apertus[] =
+    "{\"model_type\": \"apertus\", \"vocab_size\": 40, \"hidden_size\": "
+    "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": "
+    "2,\"num_key_value_heads\": 1, \"rope_parameters\": {\"rope_type\": \"default\"}}";
+
 static const char phi3[] =
     "{\"model_type\": \"phi3\", \"vocab_size\": 40, \"hidden_size\": "
     "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 2}";

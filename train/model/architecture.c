@@ -76,7 +76,8 @@ bool module_is_sparse(enum module module)
 
 bool module_is_dense(enum module module)
 {
-    return module == MODULE_DOWN || (module >= MODULE_GATE_UP && module <= MODULE_UP);
+    return module == MODULE_DOWN || (module >= MODULE_GATE_UP && module <= MODULE_UP) ||
+           module_is_of_activation(module);
 }
 
 bool module_in_mixer(enum module module, bool linear_attention)
@@ -92,12 +93,23 @@ bool module_in_mixer(enum module module, bool linear_attention)
 bool module_is_bare(enum module module)
 {
     return module == MODULE_A_LOG || module == MODULE_DT_BIAS || module == MODULE_SINKS ||
-           module_is_buffer(module);
+           module_is_of_activation(module) || module_is_buffer(module);
+}
+
+bool module_is_of_activation(enum module module)
+{
+    return module >= MODULE_ALPHA_P && module <= MODULE_EPS;
+}
+
+bool module_is_scalar(enum module module)
+{
+    return module == MODULE_BETA || module == MODULE_EPS;
 }
 
 bool module_is_buffer(enum module module)
 {
-    return module == MODULE_ROUTER_BIAS || module == MODULE_FACTOR;
+    return module == MODULE_ROUTER_BIAS || module == MODULE_FACTOR ||
+           module_is_scalar(module);
 }
 
 bool architecture_has_kept(const struct architecture *a)

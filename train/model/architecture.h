@@ -63,6 +63,12 @@ enum module {
     MODULE_EXPERT_GATE,   /* one of each for each expert */
     MODULE_EXPERT_UP,
     MODULE_EXPERT_DOWN,
+    /* of an activation with learned slopes (kernels/ops_xielu.h): one element each, without a
+     * suffix in their names; the last two are never trained */
+    MODULE_ALPHA_P,
+    MODULE_ALPHA_N,
+    MODULE_BETA,
+    MODULE_EPS,
     MODULE_POST2, /* norm of the MLP output */
     /* factor of the residual after the block: one element without a suffix in its name,
      * which is never trained */
@@ -405,6 +411,9 @@ bool module_in_mixer(enum module module, bool linear_attention);
 bool module_is_bare(enum module module);
 /* Return whether it is never trained. */
 bool module_is_buffer(enum module module);
+/* Return whether it is part of an activation, and whether it has no dimensions in files. */
+bool module_is_of_activation(enum module module);
+bool module_is_scalar(enum module module);
 /* Return whether files may have tensors that are not used, but saved with the whole model,
  * and whether this is the name of one. */
 bool architecture_has_kept(const struct architecture *a);

@@ -35,11 +35,12 @@ const char *const llama_ignored[] = { ".rotary_emb.inv_freq", NULL };
 
 /* Order of the modules of a block in transformers 4.57 and 5.24, in the __init__ of the
  * classes of modeling_NAME.py. */
-const enum module llama_order[] = { MODULE_Q,     MODULE_K,      MODULE_V,
-                                    MODULE_O,     MODULE_Q_NORM, MODULE_K_NORM,
-                                    MODULE_GATE,  MODULE_UP,     MODULE_DOWN,
-                                    MODULE_NORM1, MODULE_POST1,  MODULE_NORM2,
-                                    MODULE_POST2, MODULES };
+const enum module llama_order[] = { MODULE_Q,       MODULE_K,       MODULE_V,
+                                    MODULE_O,       MODULE_Q_NORM,  MODULE_K_NORM,
+                                    MODULE_GATE,    MODULE_UP,      MODULE_DOWN,
+                                    MODULE_ALPHA_P, MODULE_ALPHA_N, MODULE_NORM1,
+                                    MODULE_POST1,   MODULE_NORM2,   MODULE_POST2,
+                                    MODULES };
 static const enum module phi3_order[] = { MODULE_O,    MODULE_QKV,   MODULE_GATE_UP,
                                           MODULE_DOWN, MODULE_NORM1, MODULE_NORM2,
                                           MODULES };
@@ -200,6 +201,22 @@ const struct architecture rms_architectures[] = {
       .paths = { LLAMA_FRAME, LLAMA_QKV, LLAMA_O, LLAMA_NORM2,
                  [MODULE_UP] = "mlp.up_proj", [MODULE_DOWN] = "mlp.down_proj" },
       BIASES_LISTED },
+    { .model_type = "apertus",
+      LLAMA_BASE,
+      .keys = &llama_keys,
+      .activation = "xielu",
+      .norm_eps = 1e-5,
+      .pad_token_id = 3,
+      .paths = { LLAMA_ENDS, LLAMA_QKV, LLAMA_O,
+                 HEAD_NORMS, [MODULE_NORM1] = "attention_layernorm",
+                 [MODULE_NORM2] = "feedforward_layernorm", [MODULE_UP] = "mlp.up_proj",
+                 [MODULE_DOWN] = "mlp.down_proj", [MODULE_ALPHA_P] = "mlp.act_fn.alpha_p",
+                 [MODULE_ALPHA_N] = "mlp.act_fn.alpha_n",
+                 [MODULE_BETA] = "mlp.act_fn.beta", [MODULE_EPS] = "mlp.act_fn.eps" },
+      .qkv_bias = BIASES_FROM_CONFIG,
+      .output_bias = BIASES_FROM_CONFIG,
+      .theta = 12e6,
+      .needs_rope_type = true },
     { .model_type = "olmo",
       LLAMA_BASE,
       .keys = &llama_keys,

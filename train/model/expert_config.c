@@ -408,6 +408,8 @@ bool model_config_has(const struct model_config *config, enum module module, siz
         (module_in_block(module) &&
          !module_in_mixer(module, model_config_is_linear(config, layer))))
         return false;
+    if (module_is_of_activation(module) && !config->learned_slopes)
+        return false;
     if (module == MODULE_V && config->shares_values &&
         model_config_is_wide(config, layer))
         return false;

@@ -179,6 +179,7 @@ static size_t first_trained_index(const struct model *m)
             /* what a block with experts trains is in one sublayer */
             [SUBLAYER_GATE_UP] = b->gate_up.trained || b->expert_gate_up.trained ||
                                  b->expert_down.trained || b->router.grad.data ||
+                                 (b->alpha_p && b->alpha_p->trainable) ||
                                  b->shared_router.grad.data ||
                                  (b->sparse && b->down.trained),
             [SUBLAYER_DOWN] = b->down.trained || is_trained(&b->post2),

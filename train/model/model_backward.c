@@ -191,15 +191,25 @@ static struct tensor output_gradient(const struct pass *pass, size_t cols, size_
 static struct tensor activation_backward(const struct pass *pass, size_t layer,
                                          struct tensor dact)
 {
+    const struct block *b = &pass->model->blocks[layer];
     struct tensor gate = model_gate(pass, layer), up = model_up(pass, layer);
     struct tensor kept = model_activation_of(pass, BUFFER_ACT, layer), out = { 0 };
     enum activation kind = pass->model->config->activation;
     struct rounded_matrix rounded =
-        pass_rounded_gradient(pass, &pass->model->blocks[layer].gate_up.base[0], false);
+        pass_rounded_gradient(pass, &b->gate_up.base[0], false);
 
-    if (kept.data == dact.data && pass->model->blocks[layer].down.trained)
+    if (kept.data == dact.data && b->down.trained)
         out = dact;
-    if (gate.data)
+    if (b->alpha_p)
+        pass->ops->xielu_backward(
+            pass->be, &(struct op_xielu_backward) { .dx = up,
+                                                    .out = out,
+                                                    .dout = dact,
+                                                    .x = up,
+                                                    .dalpha_p = b->alpha_p->grad,
+                                                    .dalpha_n = b->alpha_n->grad,
+                                                    .by = model_slopes(b) });
+    else if (gate.data)
         pass->ops->swiglu_backward(
             pass->be, &(struct op_swiglu_backward) { .dgate = gate,
                                                      .dup = up,

@@ -399,6 +399,10 @@ static void read_activation(const struct reader *r, struct model_config *out)
     const char *name = json_get_string(r->root, key, row->activation, r->file, r->err);
     struct text known;
 
+    out->learned_slopes =
+        row->paths[MODULE_ALPHA_P] && name && strcmp(name, "xielu") == 0;
+    if (out->learned_slopes)
+        return;
     for (size_t i = 0; name && i < TS_COUNT(activation_rows); i++)
         if (strcmp(activation_rows[i].name, name) == 0) {
             out->activation = activation_rows[i].kind;

@@ -47,6 +47,7 @@ struct model_config {
     double norm_eps;
     double initializer_range, embedding_range; /* deviations of initial weights */
     enum activation activation;
+    bool learned_slopes;   /* the activation is op_xielu instead */
     bool parallel;         /* attention and MLP read the same input */
     bool one_norm;         /* and the output of the same norm */
     double embed_scale;    /* factor of the embeddings; 0: none */

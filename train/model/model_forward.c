@@ -202,15 +202,24 @@ struct tensor model_up(const struct pass *pass, size_t layer)
     return tensor_columns(gate_up, gated ? cols : 0, cols);
 }
 
+struct xielu model_slopes(const struct block *b)
+{
+    return (struct xielu) { b->alpha_p->weight, b->alpha_n->weight, b->beta->weight,
+                            b->eps->weight };
+}
+
 struct tensor model_activate(const struct pass *pass, size_t layer)
 {
+    const struct block *b = &pass->model->blocks[layer];
     struct tensor gate = model_gate(pass, layer), up = model_up(pass, layer);
     struct tensor act = model_activation_of(pass, BUFFER_ACT, layer);
-    struct rounded_matrix rounded =
-        pass_rounded_input(pass, &pass->model->blocks[layer].down.base[0], false);
+    struct rounded_matrix rounded = pass_rounded_input(pass, &b->down.base[0], false);
     enum activation kind = pass->model->config->activation;
 
-    if (gate.data)
+    if (b->alpha_p)
+        pass->ops->xielu(
+            pass->be, &(struct op_xielu) { .out = act, .x = up, .by = model_slopes(b) });
+    else if (gate.data)
         pass->ops->swiglu(pass->be,
                           &(struct op_swiglu) { .out = act,
                                                 .gate = gate,

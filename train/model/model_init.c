@@ -37,6 +37,23 @@ static bool is_normal(const struct shape_parameter *p)
            (p->module == MODULE_ROUTER && p->part == PART_BIAS);
 }
 
+/* As transformers' XIELUActivation, whose slopes are 0.8 at first. */
+static double initial_slope(enum module module)
+{
+    const double beta = 0.5, first = 0.8;
+
+    switch (module) {
+    case MODULE_ALPHA_P:
+        return log(expm1(first));
+    case MODULE_ALPHA_N:
+        return log(expm1(first - beta));
+    case MODULE_BETA:
+        return beta;
+    default:
+        return -1e-6;
+    }
+}
+
 /* As transformers' _init_weights: matrices are normal, norms one (Gemma's zero),
  * biases and the padding token's embedding zero.  GPT-2's outputs are smaller the more
  * layers there are. */
@@ -62,7 +79,9 @@ void model_init_weights(const struct model *m, size_t index, size_t first, size_
         return;
     }
     for (size_t i = 0; i < count; i++)
-        if (p->module == MODULE_A_LOG)
+        if (module_is_of_activation(p->module))
+            out[i] = (float)initial_slope(p->module);
+        else if (p->module == MODULE_A_LOG)
             out[i] =
                 (float)log(0.01 + 15.99 * random_uniform(seed, RANDOM_INIT,
                                                          (uint32_t)index, first + i));

@@ -132,6 +132,8 @@ struct block {
     const struct parameter *router_bias; /* NULL: none */
     const struct parameter *sinks;       /* of attention; NULL: none */
     const struct parameter *factor;      /* of the residual after the block; NULL: none */
+    /* of an activation with learned slopes; NULL: it is another */
+    const struct parameter *alpha_p, *alpha_n, *beta, *eps;
     struct linear_stack expert_gate_up, expert_down;
     size_t window;
     bool rotates; /* q and k */
@@ -509,6 +511,7 @@ struct tensor model_up(const struct pass *pass, size_t layer);
 struct tensor model_activation_of(const struct pass *pass, enum buffer buffer,
                                   size_t layer);
 /* Apply the activation to them, into BUFFER_ACT. */
+struct xielu model_slopes(const struct block *block);
 struct tensor model_activate(const struct pass *pass, size_t layer);
 /* The backward pass of the layer down and of the activation: from the gradient of what the
  * MLP adds to those of gate and up, over them.  false: nothing before it is trained. */

@@ -559,7 +559,8 @@ static bool reads_again(const struct model *m)
 
     return m->plan->method != METHOD_FULL || m->config->multimodal ||
            m->config->scores == SCORE_VALUE || architecture_has_kept(a) ||
-           a->paths[MODULE_ROUTER_BIAS] || a->paths[MODULE_FACTOR];
+           a->paths[MODULE_ROUTER_BIAS] || a->paths[MODULE_FACTOR] ||
+           a->paths[MODULE_BETA];
 }
 
 bool model_load(struct model *model, struct error *err)

@@ -180,6 +180,8 @@ static void shape_of(const struct shapes_builder *m, struct shape_parameter *p)
                                    : 2;
     if (p->module == MODULE_ROUTER_BIAS && m->config->architecture->experts.bias_is_row)
         p->rank = 2;
+    if (module_is_scalar(p->module))
+        p->rank = 0;
 }
 
 /* B has the rows of its layer; it is [out][in] even for Conv1D. */
@@ -343,7 +345,8 @@ static void add_parameter(struct shapes_builder *m, const struct module_place *a
     /* like transformers' get_decay_parameter_names: not if a name has "norm" or "bias",
      * which magnitudes have not */
     p->decays = p->trainable && (p->rank >= 2 || module == MODULE_A_LOG ||
-                                 module == MODULE_SINKS || part == PART_LORA_MAGNITUDE);
+                                 module == MODULE_SINKS || module == MODULE_ALPHA_P ||
+                                 module == MODULE_ALPHA_N || part == PART_LORA_MAGNITUDE);
     /* LoRA+: B matrices and vectors; LLaMA-Factory's _create_loraplus_optimizer */
     p->lr_factor = lr_ratio > 0 && (part == PART_LORA_B || p->rank == 1) ? lr_ratio : 1;
     p->gathered = shapes_is_gathered(m, p);

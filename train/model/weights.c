@@ -34,6 +34,8 @@ bool weights_fit(const struct stored_tensor *t, const struct weights_expected *e
                          "%s: %s has the dtype %s, which is "
                          "not supported, only F32, F16 and BF16",
                          t->file, t->name, t->dtype);
+    if (expected->rank == 0 && t->rank == 1 && t->shape[0] == 1)
+        return true; /* some files have it as a vector */
     if (t->rank == expected->rank &&
         memcmp(t->shape, shape, expected->rank * sizeof(*shape)) == 0)
         return true;
