@@ -11,6 +11,9 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "patcher/document/lookalike.h"
+#include "train/model/adapter_targets.h"
+#include "train/model/lora_config.h"
 #include "train/text/pattern.h"
 
 /* How the value of a key becomes PEFT's target_modules. */
@@ -209,4 +212,42 @@ void lora_targets_check(struct rule_context *context)
     add_names(&targets, node_value(targets.entry->value));
     if (!matches(&targets))
         report(context, &targets);
+}
+
+void lora_targets_check_skipped(struct rule_context *context)
+{
+    const struct proposal to = rule_proposal(context);
+    const struct entry *entry = document_find(context->document, "lora_target");
+    const struct plan *plan = context->plan;
+    const char *names = plan->lora_target;
+    struct target_list list;
+    struct text skipped, known;
+
+    if (!entry || !names || plan->method != METHOD_LORA || strcmp(names, "all") == 0 ||
+        lora_config_is_pattern(names))
+        return;
+    list = adapter_targets_of_job(context->model->architecture);
+    text_init(&skipped, 0);
+    text_init(&known, 0);
+    adapter_targets_add_skipped(&list, names, &skipped);
+    adapter_targets_add_known(&list, &known);
+    if (skipped.len > 0) {
+        const char *lookalike = lookalike_in_node(entry->value, context->arena);
+
+        propose_remark(
+            &to,
+            &(struct finding) {
+                .rule = "TS705",
+                .severity = SEVERITY_WARNING,
+                .message = arena_printf(
+                    context->arena,
+                    "lora_target: the model has no layer named %s; there are %s",
+                    rule_printable(context, skipped.data), known.data),
+                .note = lookalike ? lookalike
+                                  : "only the other names are adapted, as "
+                                    "PEFT does" },
+            entry);
+    }
+    text_clear(&skipped);
+    text_clear(&known);
 }

@@ -113,9 +113,12 @@ static void check_layers(struct rule_context *context)
         plan.device = *context->device;
     policy_decide(&plan.request, &plan.device, &plan.precision);
     if (!context->model ||
-        (context->plan->adapter_name_or_path && !plan.create_new_adapter) ||
-        has_layers(context, &plan, &err))
+        (context->plan->adapter_name_or_path && !plan.create_new_adapter))
         return;
+    if (has_layers(context, &plan, &err)) {
+        lora_targets_check_skipped(context);
+        return;
+    }
     for (size_t i = 0; i < TS_COUNT(keys); i++) {
         const struct entry *entry = document_find(context->document, keys[i]);
 
@@ -205,9 +208,9 @@ static const struct rule rows[] = {
           "(bf16 for bfloat16, qlora, flash_attention_2, gpu). The layers of "
           "lora_target, additional_target and freeze_trainable_modules are compared "
           "with the model if its folder exists: a run would fail at a name that none of "
-          "its layers has. In an external job lora_target is read as PEFT reads it: PEFT "
-          "stops if no name matches, and adapts the others if some do not. q_proj of a "
-          "Llama is in c_attn of a GPT-2 and in query_key_value of a GPT-NeoX.\n\n"
+          "its layers has. lora_target is read as PEFT reads it: it is an error if no "
+          "name matches; if some do not, they are skipped, which is a warning. q_proj of "
+          "a Llama is in c_attn of a GPT-2 and in query_key_value of a GPT-NeoX.\n\n"
           "The bounds are those of the quantity itself: a batch below 1, a fraction "
           "above 1, or a dropout of 1 is impossible. save_steps, eval_steps and "
           "logging_steps may be 0 if their strategy is no or epoch, as in transformers. "

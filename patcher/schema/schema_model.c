@@ -103,7 +103,8 @@ static const struct key rows[] = {
                 "*()[]\\|^$+? is a regular expression that must match the whole name "
                 "of a layer, as in PEFT's target_modules: "
                 "model\\.layers\\.\\d+\\.mlp\\.(up|down)_proj. It must match a layer "
-                "in all blocks or in none." },
+                "in all blocks or in none. Names that the model has not are skipped with "
+                "a warning (TS705) if it has others of the list." },
     { TS_USED("additional_target", KEY_LIST, NULL), .into = TS_FIELD(additional_target),
       .help = "modules, other than the adapters, whose weights are trained "
               "completely and saved with the adapter",

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "train/model/lora.h"
+#include "train/model/adapter_targets.h"
 #include "train/model/lora_config.h"
 #include "train/model/singular.h"
 
@@ -84,6 +85,45 @@ static void test_lora_target_may_be_a_pattern(void **state)
             fail_msg("%s: %s", cases[i].target, err.text);
         assert_true(lora.adapted[MODULE_Q] && lora.adapted[MODULE_UP]);
         assert_false(lora.adapted[MODULE_K] || lora.adapted[MODULE_NORM1]);
+    }
+}
+
+/* PEFT skips names of no module, but not those of other modules. */
+static void test_lora_skips_names_of_no_module(void **state)
+{
+    static const struct {
+        const char *model_type, *target;
+        const char *message, *skipped; /* NULL: q gets an adapter */
+    } cases[] = {
+        { "llama", "q_proj, c_attn,w1", NULL, "c_attn, w1" },
+        { "llama", "q_proj,v_proj", NULL, "" },
+        { "gpt_oss", "q_proj,gate_proj", NULL, "gate_proj" }, /* experts in one tensor */
+        { "llama", "c_attn,w1", "there is no layer \"c_attn\"", "" },
+        { "llama", "q_proj,lm_head", "there is no layer \"lm_head\"", "" },
+        { "llama", "q_proj,mlp", "there is no layer \"mlp\"", "" },
+        { "llama", "q_proj,norm", "there is no layer \"norm\"", "" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        const struct model_config *config = CONFIG(cases[i].model_type);
+        struct target_list list = adapter_targets_of_job(config->architecture);
+        struct plan plan = plan_of(cases[i].target);
+        struct error err = { 0 };
+        struct text skipped;
+        struct lora lora;
+
+        assert_int_equal(lora_read(&plan, config, &lora, &err), !cases[i].message);
+        if (cases[i].message) {
+            assert_non_null(strstr(err.text, cases[i].message));
+            continue;
+        }
+        assert_true(lora.adapted[MODULE_Q]);
+        assert_false(lora.adapted[MODULE_GATE] || lora.adapted[MODULE_K]);
+        text_init(&skipped, 0);
+        adapter_targets_add_skipped(&list, cases[i].target, &skipped);
+        assert_string_equal(skipped.data, cases[i].skipped);
+        text_clear(&skipped);
     }
 }
 
@@ -515,6 +555,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lora_reads_the_plan),
         cmocka_unit_test(test_lora_target_may_be_a_pattern),
+        cmocka_unit_test(test_lora_skips_names_of_no_module),
         cmocka_unit_test(test_lora_writes_ties_that_peft_knows),
         cmocka_unit_test(test_lora_names_of_experts),
         cmocka_unit_test(test_lora_names_of_architectures),

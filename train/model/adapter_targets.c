@@ -7,6 +7,15 @@
 #include <math.h>
 #include <string.h>
 
+struct target_list adapter_targets_of_job(const struct architecture *a)
+{
+    return (struct target_list) { .architecture = a,
+                                  .key = "lora_target",
+                                  .linear = true,
+                                  .code = ERROR_JOB,
+                                  .skips = true };
+}
+
 bool adapter_targets_can(const struct architecture *a, enum module module)
 {
     return module_is_linear(module) &&
@@ -56,25 +65,47 @@ const char *adapter_targets_name(const struct architecture *a, const bool *marks
     return leaf;
 }
 
+static void add_name(struct text *out, const char *name, size_t len)
+{
+    text_addf(out, "%s%.*s", out->len ? ", " : "", (int)len, name);
+}
+
+void adapter_targets_add_known(const struct target_list *list, struct text *out)
+{
+    for (enum module i = 0; i < MODULES; i++)
+        if (is_target(list, i)) {
+            bool alone[MODULES] = { false };
+            const char *name;
+
+            alone[i] = true;
+            name = adapter_targets_name(list->architecture, alone, i, true);
+            add_name(out, name, strlen(name));
+        }
+}
+
 static bool reject_target(const struct target_list *list, const char *name, size_t len,
                           struct error *err)
 {
     struct text known;
 
     text_init(&known, 0);
-    for (enum module i = 0; i < MODULES; i++)
-        if (is_target(list, i)) {
-            bool alone[MODULES] = { false };
-
-            alone[i] = true;
-            text_addf(&known, "%s%s", known.len ? ", " : "",
-                      adapter_targets_name(list->architecture, alone, i, true));
-        }
+    adapter_targets_add_known(list, &known);
     error_set(err, list->code, "%s%s%s: there is no layer \"%.*s\"; there are %s",
               list->file ? list->file : "", list->file ? ": " : "", list->key, (int)len,
               name, known.data);
     text_clear(&known);
     return false;
+}
+
+/* Return whether no module has the name, nor is a part of one that has it. */
+static bool is_unknown(const struct architecture *a, const char *name, size_t len)
+{
+    for (enum module i = 0; i < MODULES; i++)
+        if ((architecture_is_named(a, i, name, len) &&
+             (!module_is_of_experts(i) || adapter_targets_can(a, i))) ||
+            architecture_is_under(a, i, name, len))
+            return false;
+    return true;
 }
 
 bool adapter_targets_mark(const struct target_list *list, const char *name, size_t len,
@@ -95,17 +126,44 @@ void adapter_targets_all(const struct architecture *a, bool *marks)
         marks[i] = a->paths[i] && adapter_targets_can(a, i);
 }
 
+/* Return the next of names separated by commas, and move on; *len is 0 after the last. */
+static const char *next_name(const char **names, size_t *len)
+{
+    const char *name = *names + strspn(*names, ", ");
+
+    *len = strcspn(name, ", ");
+    *names = name + *len;
+    return name;
+}
+
 bool adapter_targets_mark_names(const struct target_list *list, const char *names,
                                 bool *marks, struct error *err)
 {
-    while (*names) {
-        size_t skip = strspn(names, ", "), len = strcspn(names + skip, ", ");
+    const char *first = NULL, *name;
+    size_t len, first_len = 0, marked = 0;
 
-        if (len > 0 && !adapter_targets_mark(list, names + skip, len, marks, err))
+    while ((name = next_name(&names, &len)), len > 0) {
+        if (list->skips && is_unknown(list->architecture, name, len)) {
+            first_len = first ? first_len : len;
+            first = first ? first : name;
+            continue;
+        }
+        if (!adapter_targets_mark(list, name, len, marks, err))
             return false;
-        names += skip + len;
+        marked++;
     }
-    return true;
+    return !first || marked > 0 || reject_target(list, first, first_len, err);
+}
+
+void adapter_targets_add_skipped(const struct target_list *list, const char *names,
+                                 struct text *out)
+{
+    const char *name;
+    size_t len;
+
+    while ((name = next_name(&names, &len)), len > 0)
+        if (list->skips && is_unknown(list->architecture, name, len))
+            add_name(out, name, len);
 }
 
 bool adapter_targets_finish(struct lora *out, const char *where, enum error_code code,

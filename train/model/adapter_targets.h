@@ -12,7 +12,12 @@ struct target_list {
     bool linear;     /* accept only linear layers */
     enum error_code code;
     const char *file; /* of the list; NULL: the job */
+    /* skip a name that no module has, as PEFT does if another one matches */
+    bool skips;
 };
+
+/* Return the list lora_target of a job, without its names. */
+struct target_list adapter_targets_of_job(const struct architecture *a);
 
 /* Return whether a module can have an adapter: a linear layer, but not experts that files
  * have in one tensor, which are no layers for PEFT. */
@@ -33,6 +38,10 @@ bool adapter_targets_mark(const struct target_list *list, const char *name, size
 /* Mark those of names separated by commas. */
 bool adapter_targets_mark_names(const struct target_list *list, const char *names,
                                 bool *marks, struct error *err);
+/* Append the names that it skips, separated by commas, and every name that there is. */
+void adapter_targets_add_skipped(const struct target_list *list, const char *names,
+                                 struct text *out);
+void adapter_targets_add_known(const struct target_list *list, struct text *out);
 /* Mark every linear layer of the blocks. */
 void adapter_targets_all(const struct architecture *a, bool *marks);
 /* Compute the scale; fail with `code` if no layer is adapted. */

@@ -16,8 +16,10 @@ static bool read_plan(const struct plan *plan, const struct model_config *config
                       struct lora *out, struct error *err)
 {
     const struct architecture *a = config->architecture;
-    const struct target_list adapted = { a, "lora_target", true, ERROR_JOB, NULL };
-    const struct target_list saved = { a, "additional_target", false, ERROR_JOB, NULL };
+    const struct target_list adapted = adapter_targets_of_job(a);
+    const struct target_list saved = { .architecture = a,
+                                       .key = "additional_target",
+                                       .code = ERROR_JOB };
     const char *names = plan->lora_target ? plan->lora_target : "all";
 
     if (plan->lora_rank < 1 || plan->lora_rank > LORA_RANK_MAX)

@@ -330,8 +330,12 @@ static bool mark_adapted(struct reading *reading, struct error *err)
 /* PEFT ignores listed names without a layer, unless no name has one. */
 static bool check_some(const struct reading *reading, struct error *err)
 {
-    const struct target_list list = { reading->config->architecture, "target_modules",
-                                      true, ERROR_DATA, reading->file };
+    const struct target_list list = { reading->config->architecture,
+                                      "target_modules",
+                                      true,
+                                      ERROR_DATA,
+                                      reading->file,
+                                      false };
     const char *first = json_string_value(json_array_get(reading->targets.names, 0));
     bool marks[MODULES];
 
@@ -389,8 +393,12 @@ bool lora_config_mark_pattern(const char *pattern, const struct model_config *co
 /* A list of names, or null. */
 static bool read_saved(struct reading *reading, struct error *err)
 {
-    const struct target_list list = { reading->config->architecture, "modules_to_save",
-                                      false, ERROR_DATA, reading->file };
+    const struct target_list list = { reading->config->architecture,
+                                      "modules_to_save",
+                                      false,
+                                      ERROR_DATA,
+                                      reading->file,
+                                      false };
     const json_t *names = json_object_get(reading->root, "modules_to_save");
 
     for (size_t i = 0; i < json_array_size(names); i++) {
