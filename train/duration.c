@@ -109,8 +109,9 @@ static double overhead(const struct work *w)
 {
     double ops = FORWARD_OPS * w->passes + BACKWARD_OPS;
     double windows = (double)w->plan->gradient_accumulation_steps;
-    /* without those of latent attention, if there is none */
-    double stacks = STACKS - (model_config_is_latent(w->config) ? 0 : 2);
+    /* without those of latent attention, and of the factor of a shared expert */
+    double stacks = STACKS - (model_config_is_latent(w->config) ? 0 : 2) -
+                    (w->config->architecture->paths[MODULE_SHARED_ROUTER] ? 0 : 1);
 
     if (w->plan->method == METHOD_LORA)
         ops += ADAPTER_OPS * (w->passes + 2) * stacks;

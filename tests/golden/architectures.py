@@ -367,6 +367,8 @@ ADAPTERS = {
     "mixtral-balanced-lora": ("mixtral-balanced", "all-linear", {}),
     "phimoe-lora": ("phimoe", ["q_proj", "k_proj", "v_proj", "o_proj", "w1", "w2", "w3"], {}),
     "granitemoeshared-lora": ("granitemoeshared", ["q_proj", "input_linear", "output_linear"], {}),
+    "qwen2_moe-lora-on-gate": ("qwen2_moe", ["q_proj", "shared_expert_gate"], {}),
+    "qwen3_next-lora-on-gate": ("qwen3_next", ["out_proj", "shared_expert_gate"], {}),
     "qwen2_moe-lora": ("qwen2_moe", ["q_proj", "v_proj", "gate_proj", "up_proj", "down_proj"], {}),
     "deepseek_v2-lora": ("deepseek_v2", "all-linear", {}),
     "deepseek_v2-lite-lora": ("deepseek_v2-lite", "all-linear", {}),

@@ -21,7 +21,7 @@ static const bool is_linear[MODULES] = {
     [MODULE_IN_B] = true,        [MODULE_IN_A] = true,
     [MODULE_OUT] = true,         [MODULE_Q_A] = true,
     [MODULE_KV_A] = true,        [MODULE_Q_B] = true,
-    [MODULE_KV_B] = true,
+    [MODULE_KV_B] = true,        [MODULE_SHARED_ROUTER] = true,
 };
 
 const struct architecture *architecture_at(size_t index)

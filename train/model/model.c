@@ -180,7 +180,7 @@ static size_t first_trained_index(const struct model *m)
             [SUBLAYER_GATE_UP] = b->gate_up.trained || b->expert_gate_up.trained ||
                                  b->expert_down.trained || b->router.grad.data ||
                                  (b->alpha_p && b->alpha_p->trainable) ||
-                                 b->shared_router.grad.data ||
+                                 b->shared_router.trained ||
                                  (b->sparse && b->down.trained),
             [SUBLAYER_DOWN] = b->down.trained || is_trained(&b->post2),
         };

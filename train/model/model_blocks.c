@@ -113,7 +113,8 @@ static const enum dropout_site lora_dropout[STACKS] = {
     [STACK_GATE_UP] = DROP_LORA_GATE_UP,
     [STACK_DOWN] = DROP_LORA_DOWN,
     [STACK_EXPERT_GATE_UP] = DROP_LORA_EXPERT_GATE_UP,
-    [STACK_EXPERT_DOWN] = DROP_LORA_EXPERT_DOWN
+    [STACK_EXPERT_DOWN] = DROP_LORA_EXPERT_DOWN,
+    [STACK_SHARED_ROUTER] = DROP_LORA_SHARED_ROUTER
 };
 
 /* The rooms for weight and input are after those of the block's earlier modules. */
@@ -226,13 +227,14 @@ static void make_expert_stack(const struct model *m, size_t layer, enum module f
     stack_experts(out->lora_b, out->lora_b_count, layer, experts);
 }
 
-/* Return the layer of a router; the weight is absent if the block has none. */
-static struct linear router_of(const struct model *m, enum module module, size_t layer)
+/* Return the router of a block; the weight is absent if the block has none. */
+static struct linear router_of(const struct model *m, size_t layer)
 {
-    const struct parameter *weight = model_find(m, module, PART_WEIGHT, layer);
+    const struct parameter *weight = model_find(m, MODULE_ROUTER, PART_WEIGHT, layer);
 
-    return weight ? linear_of(weight, model_find(m, module, PART_BIAS, layer), 0, 0)
-                  : (struct linear) { .weight.data = NULL };
+    return weight
+               ? linear_of(weight, model_find(m, MODULE_ROUTER, PART_BIAS, layer), 0, 0)
+               : (struct linear) { .weight.data = NULL };
 }
 
 struct linear model_score_layer(const struct model *m)
@@ -280,10 +282,11 @@ void model_make_block(const struct model *m, size_t layer, struct block *out)
         .expert_down =
             stack_of(m, STACK_EXPERT_DOWN, BUFFER_U_EXPERT_DOWN, BUFFER_EXPERT_X),
         .sparse = c->sparse && c->sparse[layer],
-        .router = router_of(m, MODULE_ROUTER, layer),
+        .router = router_of(m, layer),
         .router_bias = model_find(m, MODULE_ROUTER_BIAS, PART_WEIGHT, layer),
         .sinks = model_find(m, MODULE_SINKS, PART_WEIGHT, layer),
-        .shared_router = router_of(m, MODULE_SHARED_ROUTER, layer),
+        .shared_router = stack_of(m, STACK_SHARED_ROUTER, BUFFER_U_SHARED_ROUTER,
+                                  BUFFER_U_SHARED_ROUTER),
         .window = windowed ? c->sliding_window : 0,
         .rotates = c->rotary > 0 && (!c->rotated || c->rotated[layer]),
         .rope = windowed && c->has_local ? BUFFER_ROPE_LOCAL : BUFFER_ROPE,
@@ -295,6 +298,8 @@ void model_make_block(const struct model *m, size_t layer, struct block *out)
     make_stack(m, layer, MODULE_O, MODULE_OUT, &out->o);
     make_stack(m, layer, MODULE_GATE_UP, MODULE_SHARED_UP, &out->gate_up);
     make_stack(m, layer, MODULE_DOWN, MODULE_SHARED_DOWN, &out->down);
+    make_stack(m, layer, MODULE_SHARED_ROUTER, MODULE_SHARED_ROUTER, &out->shared_router);
+    out->shared_router.base[0].fp8 = false; /* one output is no matrix of 8 bits */
     if (out->sparse) {
         make_expert_stack(m, layer, MODULE_EXPERT_GATE, MODULE_EXPERT_UP,
                           &out->expert_gate_up);

@@ -253,7 +253,7 @@ static bool shared_forward(const struct pass *pass, size_t layer, struct tensor 
     stack_forward(pass, &b->down, layer, act, own.data ? own : out, 0);
     if (!own.data)
         return true;
-    linear_forward(pass, &b->shared_router, h, op.logits, 1, 0);
+    stack_forward(pass, &b->shared_router, layer, h, op.logits, 0);
     pass->ops->route(pass->be, &op);
     if (!recompute)
         pass->ops->combine(pass->be, &(struct op_combine) { .out = out,
@@ -281,6 +281,13 @@ void model_experts_forward(const struct pass *pass, size_t layer, struct tensor 
         sum_pairs(pass, layer, out, shared, y, !scales_inputs(pass));
 }
 
+static struct tensor dlogits_of(const struct pass *pass, const struct op_route *forward)
+{
+    return tensor_of(pass_buffer(pass, BUFFER_DROUTER, 0).data,
+                     pass->model->shapes.compute, forward->logits.rows,
+                     forward->logits.cols);
+}
+
 /* From the gradient of the weights to those of a router and of its input. */
 static void router_backward(const struct pass *pass, const struct linear *router,
                             const struct op_route *forward, struct tensor h,
@@ -290,8 +297,7 @@ static void router_backward(const struct pass *pass, const struct linear *router
     struct tensor logits = forward->logits;
     bool balances = forward->counts != NULL;
     const struct op_route_backward op = {
-        .dlogits = tensor_of(pass_buffer(pass, BUFFER_DROUTER, 0).data, m->shapes.compute,
-                             logits.rows, logits.cols),
+        .dlogits = dlogits_of(pass, forward),
         .dweights = tensor_of(pass_buffer(pass, BUFFER_DPAIR_WEIGHTS, 0).data,
                               FORMAT_FP32, logits.rows, forward->weights.cols),
         .forward = *forward,
@@ -334,8 +340,11 @@ static bool shared_backward(const struct pass *pass, size_t layer, struct tensor
     if (goes_on)
         stack_backward(pass, &b->gate_up, layer, h,
                        pass_buffer(pass, BUFFER_GATE_UP, layer), dh);
-    if (own.data && (dh.data || b->shared_router.grad.data))
-        router_backward(pass, &b->shared_router, &forward, h, dh);
+    if (own.data && (dh.data || b->shared_router.trained)) {
+        router_backward(pass, &b->shared_router.base[0], &forward, h, dh);
+        adapters_backward(pass, &b->shared_router, layer, h, dlogits_of(pass, &forward),
+                          dh);
+    }
     return dh.data != NULL;
 }
 

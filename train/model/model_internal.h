@@ -57,7 +57,8 @@ enum dropout_site {
     DROP_LORA_DOWN = 9,
     DROP_RESIDUAL_DOWN = 10,
     DROP_LORA_EXPERT_DOWN = 11,
-    DROPS = 12
+    DROPS = 12,
+    DROP_LORA_SHARED_ROUTER = DROP_LORA_Q_B /* no architecture has both */
 };
 
 static inline uint32_t dropout_stream(size_t layer, enum dropout_site site)
@@ -128,7 +129,8 @@ struct block {
     struct linear_stack q_b, kv_b; /* of latent attention */
     /* of a block with experts; gate_up and down are of the MLP next to them */
     bool sparse;
-    struct linear router, shared_router; /* weight absent: it has none */
+    struct linear router; /* weight absent: it has none */
+    struct linear_stack shared_router;
     const struct parameter *router_bias; /* NULL: none */
     const struct parameter *sinks;       /* of attention; NULL: none */
     const struct parameter *factor;      /* of the residual after the block; NULL: none */
@@ -374,6 +376,9 @@ void stack_backward_to_input(const struct pass *pass, const struct linear_stack 
 /* Then the gradients of W, or dA (+)= g^T dropout(x).  read: there was a dx. */
 void stack_backward_to_weights(const struct pass *pass, const struct linear_stack *l,
                                struct tensor x, struct tensor dy, bool read);
+/* Both steps, of the adapters alone: adds to dx, if there is one. */
+void adapters_backward(const struct pass *pass, const struct linear_stack *l,
+                       size_t layer, struct tensor x, struct tensor dy, struct tensor dx);
 /* Both steps. */
 void stack_backward(const struct pass *pass, const struct linear_stack *l, size_t layer,
                     struct tensor x, struct tensor dy, struct tensor dx);

@@ -237,18 +237,35 @@ void stack_backward_to_input(const struct pass *pass, const struct linear_stack 
         lora_input_gradient(pass, l, dx, 0);
 }
 
+/* dA (+)= g^T dropout(x) */
+static void lora_a_backward(const struct pass *pass, const struct linear_stack *l,
+                            struct tensor x, struct tensor dy)
+{
+    x = pass_lora_input(pass, l, x);
+    for (size_t i = 0; i < l->lora_a_count; i++)
+        linear_weight_gradient(pass, &l->lora_a[i], x, adapter_gradient(pass, l, dy), 1,
+                               false);
+}
+
+void adapters_backward(const struct pass *pass, const struct linear_stack *l,
+                       size_t layer, struct tensor x, struct tensor dy, struct tensor dx)
+{
+    if (l->lora_b_count == 0)
+        return;
+    lora_b_backward(pass, l, pass_u(pass, l, layer), dy);
+    if (dx.data)
+        lora_input_gradient(pass, l, dx, 0);
+    lora_a_backward(pass, l, x, dy);
+}
+
 void stack_backward_to_weights(const struct pass *pass, const struct linear_stack *l,
                                struct tensor x, struct tensor dy, bool read)
 {
     if (!l->folded)
         for (size_t i = 0; i < l->base_count; i++)
             linear_weight_gradient(pass, &l->base[i], x, dy, 1, read);
-    if (l->lora_b_count == 0)
-        return;
-    x = pass_lora_input(pass, l, x);
-    for (size_t i = 0; i < l->lora_a_count; i++)
-        linear_weight_gradient(pass, &l->lora_a[i], x, adapter_gradient(pass, l, dy), 1,
-                               false);
+    if (l->lora_b_count > 0)
+        lora_a_backward(pass, l, x, dy);
 }
 
 void stack_backward(const struct pass *pass, const struct linear_stack *l, size_t layer,

@@ -60,6 +60,7 @@ enum stack {
     STACK_DOWN,
     STACK_EXPERT_GATE_UP,
     STACK_EXPERT_DOWN,
+    STACK_SHARED_ROUTER,
     STACKS
 };
 
@@ -149,6 +150,7 @@ enum buffer {
     BUFFER_SHARED_SLOTS,  /* int32 (N, 1) */
     BUFFER_U_EXPERT_GATE_UP,
     BUFFER_U_EXPERT_DOWN,
+    BUFFER_U_SHARED_ROUTER,
     BUFFER_U_QKV,
     BUFFER_U_Q_B,
     BUFFER_U_KV_B,

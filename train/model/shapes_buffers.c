@@ -88,6 +88,8 @@ static const struct buffer_row {
                                   LIFE_KEPT, true },
     [BUFFER_U_EXPERT_DOWN] = { "lora", KIND_COMPUTE, DIM_N, DIM_U_EXPERT_DOWN, LIFE_KEPT,
                                true },
+    [BUFFER_U_SHARED_ROUTER] = { "lora", KIND_COMPUTE, DIM_N, DIM_U_SHARED_ROUTER,
+                                 LIFE_KEPT, true },
     [BUFFER_U_QKV] = { "lora", KIND_COMPUTE, DIM_N, DIM_U_QKV, LIFE_KEPT, true },
     [BUFFER_U_Q_B] = { "lora", KIND_COMPUTE, DIM_N, DIM_U_Q_B, LIFE_KEPT, true },
     [BUFFER_U_KV_B] = { "lora", KIND_COMPUTE, DIM_N, DIM_U_KV_B, LIFE_KEPT, true },

@@ -84,6 +84,7 @@ static bool has_bias(const struct model_config *c, enum module module)
     case STACK_EXPERT_GATE_UP:
     case STACK_EXPERT_DOWN:
         return c->architecture->experts.biased;
+    case STACK_SHARED_ROUTER:
     case STACKS:
         break;
     }
@@ -318,6 +319,21 @@ static void place_region(struct shapes_builder *m, enum region region)
             place_parameter(m, &m->out->parameters[i]);
 }
 
+/* Files have layers in few bits, not tensors of all experts.  GPTQ and AWQ pack eight or more
+ * outputs, so not a layer with one. */
+static bool is_quantized(const struct shapes_builder *m, const struct shape_parameter *p)
+{
+    const struct model_config *c = m->config;
+
+    if (!m->out->quantized || p->part != PART_WEIGHT || !module_is_linear(p->module) ||
+        p->trainable || m->out->lora.saved[p->module] ||
+        (p->module == MODULE_SHARED_ROUTER && m->out->affine.bits > 0))
+        return false;
+    return !(c->quantized.enabled && module_is_of_experts(p->module) &&
+             c->architecture->experts.only_tensors && !c->expert_layers) &&
+           !weights_skip_quantization(c, p->name);
+}
+
 static void add_parameter(struct shapes_builder *m, const struct module_place *at,
                           enum part part, bool starts_group)
 {
@@ -335,13 +351,7 @@ static void add_parameter(struct shapes_builder *m, const struct module_place *a
     p->stored = storage_of(m, p);
     p->trainable = is_trainable(m, module, part, at->layer);
     p->folded = part == PART_LORA_A && m->out->folded[shapes_stack(module)];
-    /* files have layers in few bits, not tensors of all experts */
-    p->quantized =
-        m->out->quantized &&
-        !(m->config->quantized.enabled && module_is_of_experts(module) &&
-          m->config->architecture->experts.only_tensors && !m->config->expert_layers) &&
-        part == PART_WEIGHT && module_is_linear(module) && !p->trainable &&
-        !m->out->lora.saved[module] && !weights_skip_quantization(m->config, p->name);
+    p->quantized = is_quantized(m, p);
     /* like transformers' get_decay_parameter_names: not if a name has "norm" or "bias",
      * which magnitudes have not */
     p->decays = p->trainable && (p->rank >= 2 || module == MODULE_A_LOG ||
