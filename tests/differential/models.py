@@ -399,6 +399,13 @@ def mixtral(rng):
     return values
 
 
+def minimax_m2(rng):
+    values = with_experts(rng, "num_local_experts") | {"head_dim": rng.choice([4, 8])}
+    if rng.random() < 0.5:
+        values["rotary_dim"] = values["head_dim"] // 2
+    return values
+
+
 def olmoe(rng):
     values = with_experts(rng, "num_experts")
     values.pop("head_dim", None)
@@ -548,7 +555,7 @@ KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi
          "ernie4_5": ernie,
          "hunyuan_v1_dense": hunyuan,
          "olmo3": olmo3,
-         "mixtral": mixtral, "qwen2_moe": qwen2_moe, "qwen3_moe": qwen_moe, "olmoe": olmoe,
+         "mixtral": mixtral, "minimax_m2": minimax_m2, "qwen2_moe": qwen2_moe, "qwen3_moe": qwen_moe, "olmoe": olmoe,
          "glm4_moe": glm_moe, "ernie4_5_moe": ernie_moe, "phimoe": phimoe, "gpt_oss": gpt_oss, "hunyuan_v1_moe": hunyuan_moe,
          "qwen3_next": qwen3_next,
          "deepseek_v2": deepseek_v2, "deepseek_v3": deepseek_v3, "glm4_moe_lite": glm_lite, "youtu": latent,
@@ -685,7 +692,7 @@ def write(folder, kind, values, seed):
 
 
 def name_in_files(kind, name):
-    if kind == "mixtral":
+    if kind in ("mixtral", "minimax_m2"):
         return name.replace(".mlp.", ".block_sparse_moe.")
     if kind.startswith("granitemoe"):
         return name.replace(".router.weight", ".router.layer.weight")
@@ -694,7 +701,7 @@ def name_in_files(kind, name):
 
 def parts_in_files(kind, name, tensor):
     """Return what the files have of a parameter: the matrices of each expert."""
-    names = ("w1", "w3", "w2") if kind == "mixtral" else ("gate_proj", "up_proj", "down_proj")
+    names = ("w1", "w3", "w2") if kind in ("mixtral", "minimax_m2") else ("gate_proj", "up_proj", "down_proj")
     name = name_in_files(kind, name)
     stem, _, leaf = name.rpartition(".")
     if leaf == "gate_up_proj":

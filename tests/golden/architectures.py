@@ -227,6 +227,12 @@ CASES |= {
     "mixtral": ("mixtral", dict(MIXTRAL, sliding_window=5)),
     "mixtral-balanced": ("mixtral", dict(MIXTRAL, output_router_logits=True,
                                          router_aux_loss_coef=0.3)),
+    "minimax_m2": ("minimax_m2", dict(
+        LLAMA, head_dim=8, num_local_experts=6, num_experts_per_tok=3, pad_token_id=None, rotary_dim=4,
+        rope_theta=100.0)),
+    "minimax_m2-whole": ("minimax_m2", dict(
+        LLAMA, head_dim=4, num_local_experts=4, num_experts_per_tok=2, tie_word_embeddings=True,
+        pad_token_id=5, attention_dropout=0.2)),
     "phimoe": ("phimoe", dict(
         LLAMA, hidden_size=32, num_local_experts=5, attention_bias=True, lm_head_bias=True,
         pad_token_id=None, router_jitter_noise=0.2, input_jitter_noise=0.1, sliding_window=7,
@@ -365,6 +371,7 @@ ADAPTERS = {
     "stablelm-parallel-lora": ("stablelm-parallel", "all-linear", {}),
     "starcoder2-lora": ("starcoder2", "all-linear", {}),
     "mixtral-balanced-lora": ("mixtral-balanced", "all-linear", {}),
+    "minimax_m2-lora": ("minimax_m2", ["q_proj", "k_proj", "v_proj", "o_proj", "w1", "w2", "w3"], {}),
     "phimoe-lora": ("phimoe", ["q_proj", "k_proj", "v_proj", "o_proj", "w1", "w2", "w3"], {}),
     "granitemoeshared-lora": ("granitemoeshared", ["q_proj", "input_linear", "output_linear"], {}),
     "qwen2_moe-lora-on-gate": ("qwen2_moe", ["q_proj", "shared_expert_gate"], {}),
@@ -612,7 +619,7 @@ class Experts(torch.nn.ModuleList):
         return out
 
 
-EXPERT_NAMES = {"mixtral": ("w1", "w3", "w2"), "phimoe": ("w1", "w3", "w2")}
+EXPERT_NAMES = {name: ("w1", "w3", "w2") for name in ("mixtral", "minimax_m2", "phimoe")}
 
 
 INTERLEAVED = ["gate_proj", "up_proj", "down_proj"] # a list: equal tuples may be one object
@@ -728,7 +735,7 @@ def granite_label(name):
     return name.replace(".router.weight", ".router.layer.weight")
 
 
-LABELS = {"gpt_neox": neox_label, "mixtral": mixtral_label, "phimoe": phimoe_label, "granitemoe": granite_label,
+LABELS = {"gpt_neox": neox_label, "mixtral": mixtral_label, "minimax_m2": mixtral_label, "phimoe": phimoe_label, "granitemoe": granite_label,
           "granitemoeshared": granite_label}
 
 

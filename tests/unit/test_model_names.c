@@ -87,6 +87,7 @@ static void test_unsupported_names(void **state)
                         "deepseek_v32");
     assert_null(model_name_unsupported("openai/gpt-oss-20b"));
     assert_null(model_name_unsupported("tencent/Hunyuan-A13B-Instruct"));
+    assert_null(model_name_unsupported("MiniMaxAI/MiniMax-M2"));
     assert_null(model_name_unsupported("Qwen/Qwen3-VL-30B-A3B-Instruct"));
     assert_null(model_name_unsupported("Qwen/Qwen3-Next-80B-A3B-Instruct"));
     assert_null(model_name_unsupported("Qwen/Qwen3-Coder-Next"));

@@ -332,8 +332,9 @@ struct architecture {
     bool init_by_size;
     double rotary;      /* share of a head that is rotated; 0: all */
     size_t rotary_size; /* default of rotary_dim, its columns; 0: there is no such key */
-    double theta;       /* default of rope_theta; 0: 10000 */
-    double local_theta; /* of layers with a window; 0: like the others */
+    bool rotary_dim_divides; /* the default of that share is rotary_dim / head size */
+    double theta;            /* default of rope_theta; 0: 10000 */
+    double local_theta;      /* of layers with a window; 0: like the others */
     /* without rope_parameters, layers without a window rotate the pairs of columns of this
      * share, which have the frequencies that they have in a whole head; 0: all */
     double proportional;

@@ -60,6 +60,9 @@ static size_t read_rotary(const struct reader *r, const struct model_config *con
         return config->latent.rotated > 0   ? config->latent.rotated
                : config->full_head_size > 0 ? config->full_head_size
                                             : config->head_size;
+    if (config->architecture->rotary_dim_divides)
+        share = (double)read_size(r, "rotary_dim", config->head_size) /
+                (double)config->head_size;
     share = read_positive(r, r->root, "rotary_pct", share);
     share = read_positive(r, r->root, "partial_rotary_factor", share);
     if (json_is_object(both))
