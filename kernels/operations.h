@@ -71,6 +71,10 @@
     X(dora_norm, 4, EACH_ISA, LAUNCH, DOUBLE, WATCHED)           \
     X(dora_scale, 5, EACH_ISA, LAUNCH, DOUBLE, WATCHED)          \
     X(dora_scale_backward, 6, EACH_ISA, LAUNCH, DOUBLE, WATCHED) \
+    X(skew, 2, EACH_ISA, LAUNCH, DOUBLE, WATCHED)                \
+    X(skew_backward, 2, EACH_ISA, LAUNCH, DOUBLE, WATCHED)       \
+    X(block_matmul, 3, EACH_ISA, LAUNCH, DOUBLE, WATCHED)        \
+    X(block_inverse, 1, EACH_ISA, LAUNCH, DOUBLE, WATCHED)       \
     X(noise, 1, EACH_ISA, LAUNCH, DOUBLE, WATCHED)               \
     X(jitter, 1, EACH_ISA, LAUNCH, DOUBLE, WATCHED)              \
     X(square_sum, 1, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)     \

@@ -18,6 +18,7 @@
 #include "kernels/ops_delta.h"
 #include "kernels/ops_clamped.h"
 #include "kernels/ops_dora.h"
+#include "kernels/ops_rotation.h"
 #include "kernels/ops_experts.h"
 #include "kernels/ops_latent.h"
 #include "kernels/ops_loss.h"

@@ -571,6 +571,7 @@ libreference_a_SOURCES += %D%/reference/double_delta.c %D%/reference/double_oper
 libreference_a_SOURCES += %D%/reference/double_clamped.c
 libreference_a_SOURCES += %D%/reference/double_latent.c
 libreference_a_SOURCES += %D%/reference/double_xielu.c
+libreference_a_SOURCES += %D%/reference/double_rotation.c
 libreference_a_SOURCES += %D%/reference/double_ops.c %D%/reference/double_ops.h
 libreference_a_SOURCES += %D%/reference/machines_cpu.c
 libreference_a_SOURCES += %D%/reference/operand.c %D%/reference/operand.h

@@ -122,6 +122,16 @@ EXTRA_PROGRAMS += %D%/unit/test_emulated_dora %D%/unit/test_races_dora
 %C%_unit_test_races_dora_SOURCES = %D%/unit/test_cpu_dora.c
 %C%_unit_test_races_dora_LDADD = %D%/emulation/races.o $(LDADD)
 
+# rotation
+unit_tests += %D%/unit/test_cpu_rotation
+emulated_operations += %D%/unit/test_emulated_rotation
+races_tests += %D%/unit/test_races_rotation
+EXTRA_PROGRAMS += %D%/unit/test_emulated_rotation %D%/unit/test_races_rotation
+%C%_unit_test_emulated_rotation_SOURCES = %D%/unit/test_cpu_rotation.c
+%C%_unit_test_emulated_rotation_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_rotation_SOURCES = %D%/unit/test_cpu_rotation.c
+%C%_unit_test_races_rotation_LDADD = %D%/emulation/races.o $(LDADD)
+
 # elementwise
 unit_tests += %D%/unit/test_cpu_elementwise
 emulated_operations += %D%/unit/test_emulated_elementwise

@@ -379,6 +379,10 @@ WATCHED(group_bias_backward, OUT(op->dbias), IN(op->dout))
 WATCHED(dora_norm, OUT(op->norm), IN(op->w, op->b))
 WATCHED(dora_scale, OUT(op->out), IN(op->magnitude, op->x))
 WATCHED(dora_scale_backward, OUT(op->dx, op->dmagnitude), IN(op->magnitude, op->dout))
+WATCHED(skew, OUT(op->out), IN(op->x))
+WATCHED(skew_backward, OUT(op->dx), IN(op->dout))
+WATCHED(block_matmul, OUT(op->out), IN(op->b, op->a))
+WATCHED(block_inverse, OUT(op->x), IN(op->x))
 
 /* The output is named after the quantized input. */
 static void watched_dequantize(struct backend *be, const struct op_dequantize *op)

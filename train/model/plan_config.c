@@ -50,8 +50,9 @@ static bool adapter_has_head(const char *dir, const struct model_config *config)
 
 static bool trains_head(const struct plan *plan, const struct model_config *config)
 {
-    const struct target_list list = { config->architecture, "additional_target", false,
-                                      ERROR_JOB, NULL };
+    const struct target_list list = { .architecture = config->architecture,
+                                      .key = "additional_target",
+                                      .code = ERROR_JOB };
     struct error ignored = { 0 };
     bool marks[MODULES] = { false };
 
