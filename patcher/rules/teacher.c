@@ -13,6 +13,7 @@
 #include "base/size.h"
 #include "patcher/schema/schema.h"
 #include "train/model/model_config.h"
+#include "train/model/weights.h"
 #include "train/files/safetensors.h"
 
 #define CONFIG_MAX    ((size_t)1 << 20)
@@ -58,6 +59,9 @@ static void read_tensors(struct teacher *teacher)
     if (set)
         format =
             config ? model_config_weight_format(config, set) : safetensors_format(set);
+    if (set && config && config->packed.enabled &&
+        !weights_split_experts(set, config, NULL, NULL))
+        format = FORMAT_COUNT; /* what is wrong, the check of the tensors reports */
     for (size_t i = 0; set && i < safetensors_count(set); i++)
         teacher->bytes += safetensors_at(set, i)->bytes;
     if (format != FORMAT_COUNT)

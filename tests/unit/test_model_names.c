@@ -110,8 +110,8 @@ static void test_formats_in_names(void **state)
 {
     (void)state;
     assert_string_equal(model_name_quantized("a/Llama-3.gguf"), "GGUF");
-    assert_string_equal(model_name_quantized("Qwen/Qwen3-8B-FP8"), "FP8");
-    assert_string_equal(model_name_quantized("nvidia/Qwen3-Next-80B-A3B-NVFP4"), "NVFP4");
+    assert_null(model_name_quantized("Qwen/Qwen3-8B-FP8"));
+    assert_null(model_name_quantized("nvidia/Qwen3-Next-80B-A3B-NVFP4"));
     assert_string_equal(model_name_quantized("a/Qwen3-4B-mlx-4bit"), "MLX");
     assert_null(model_name_quantized("Qwen/Qwen2-7B-Instruct-GPTQ-Int4"));
     assert_null(model_name_quantized("Qwen/Qwen2.5-7B-Instruct-AWQ"));

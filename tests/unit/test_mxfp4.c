@@ -7,7 +7,7 @@
 
 #include <sys/stat.h>
 
-#include "precision/mxfp4.h"
+#include "precision/packed.h"
 #include "train/model/weights.h"
 
 static unsigned char *unhex(const json_t *text, size_t *count)
@@ -34,17 +34,25 @@ static void test_mxfp4_values_are_those_of_every_scale(void **state)
     unsigned char *scale = unhex(json_object_get(from, "scales"), &scales);
     unsigned char *values = unhex(json_object_get(from, "values"), &wanted);
     float *out = memory_alloc(scales * MXFP4_BLOCK * sizeof(*out));
+    const struct packed packed = { .code = PACKED_E2M1,
+                                   .scale = SCALE_E8M0,
+                                   .codes = code,
+                                   .scales = scale,
+                                   .cols = scales * MXFP4_BLOCK,
+                                   .block_rows = 1,
+                                   .block_cols = MXFP4_BLOCK,
+                                   .factor = 1 };
     uint16_t *rounded = memory_alloc(scales * MXFP4_BLOCK * sizeof(*rounded));
 
     (void)state;
     assert_int_equal(scales, 255);
     assert_int_equal(bytes, scales * MXFP4_BYTES);
     assert_int_equal(wanted, scales * MXFP4_BLOCK * sizeof(*rounded));
-    mxfp4_read(code, scale, scales, out);
+    packed_read(&packed, 0, out);
     format_convert(rounded, FORMAT_BF16, out, FORMAT_FP32, scales * MXFP4_BLOCK);
     assert_memory_equal(rounded, values, wanted);
     scale[0] = 255;
-    mxfp4_read(code, scale, 1, out);
+    packed_read(&packed, 0, out);
     for (size_t i = 0; i < MXFP4_BLOCK; i++)
         assert_true(isnan(out[i]));
     free(code);
@@ -171,7 +179,7 @@ static void test_mxfp4_model_is_the_dequantized_one(void **state)
     struct error err = { 0 };
 
     (void)state;
-    assert_true(u.config.mxfp4 && is_nested(dir));
+    assert_true(u.config.packed.enabled && is_nested(dir));
     assert_false(u.config.quantized.enabled);
     unit_must(weights_check(dir, &u.config, &err), &err);
     start(&u);
@@ -181,7 +189,7 @@ static void test_mxfp4_model_is_the_dequantized_one(void **state)
     unit_model_stop(&u);
     assert_false(is_nested(to));
     u = open_folder(to);
-    assert_false(u.config.mxfp4);
+    assert_false(u.config.packed.enabled);
     start(&u);
     check_logits(&u, one);
     unit_model_stop(&u);

@@ -22,7 +22,7 @@ static const struct stored_dtype dtype_rows[] = {
     { "I16", 2, FORMAT_COUNT },     { "U16", 2, FORMAT_COUNT },
     { "I8", 1, FORMAT_COUNT },      { "U8", 1, FORMAT_COUNT },
     { "BOOL", 1, FORMAT_COUNT },    { "F8_E4M3", 1, FORMAT_COUNT },
-    { "F8_E5M2", 1, FORMAT_COUNT },
+    { "F8_E5M2", 1, FORMAT_COUNT }, { "F8_E8M0", 1, FORMAT_COUNT },
 };
 
 /* The bytes of a tensor, to check that the tensors fill the file without gap or

@@ -8,6 +8,7 @@
 #include "base/arena.h"
 #include "base/text.h"
 #include "precision/format.h"
+#include "precision/packed.h"
 
 struct stored_tensor {
     const char *name;
@@ -21,13 +22,12 @@ struct stored_tensor {
     /* 0, or of a matrix that is part of a transposed tensor: element (i, j) is element
      * j * pitch + i of the data, and there is no other way to read it */
     size_t pitch;
-    /* in such data, and in MXFP4: from a row of the matrix to its next one there are this
-     * many rows of the tensor; 0: 1 */
+    /* in such data from a row of the matrix to its next one there are this many rows of
+     * the tensor; 0: 1 */
     size_t step;
-    /* a matrix in MXFP4 (precision/mxfp4.h), as bf16 holds its values: `data` has the codes
-     * of a row, one block after another, and `scales` those of its blocks */
-    bool packed;
-    const void *scales;
+    /* NULL, or a matrix in few bits: then there are no `data`, and format and bytes are
+     * those of its values when they are read */
+    const struct packed *packed;
     const char *file; /* the file of the set that has it */
 };
 
@@ -72,6 +72,30 @@ struct safetensors_parts {
  * *split_count: how many there were. */
 bool safetensors_split(struct safetensors *set, const struct safetensors_parts *parts,
                        size_t *split_count, struct error *err);
+/*
+ * Replace weights in FP8 and NVFP4 by the matrices that they stand for, in a set that holds
+ * nothing else of their names: `format` is the one that their values get.
+ *
+ *     NAME.weight          F8_E4M3 (rows, columns), and one of
+ *     NAME.weight_scale_inv, .weight_scale, .scale, .qscale_weight
+ *                          the scales: one; or of each row; or of blocks of `block_rows`
+ *                          rows and `block_cols` columns; or of another number of blocks,
+ *                          all of the same shape.  F32, F16, BF16, or E8M0 (U8, F8_E8M0)
+ *     NAME.weight_packed   U8 (rows, columns / 2), or .weight of this shape
+ *     NAME.weight_scale    F8_E4M3 (rows, columns / 16), each times .weight_scale_2, or
+ *                          divided by .weight_global_scale, of one F32
+ *
+ * Tensors with the scales of inputs, keys and values are removed.  Sources: transformers
+ * 5.24, integrations/finegrained_fp8.py and quantizers/quantizer_finegrained_fp8.py;
+ * compressed-tensors 0.20; NVIDIA's Model Optimizer.
+ */
+struct safetensors_packing {
+    enum format format;
+    size_t block_rows, block_cols; /* 0: the shapes of tensors say */
+};
+
+bool safetensors_unpack(struct safetensors *set, const struct safetensors_packing *how,
+                        struct error *err);
 /* Release the memory of mapped data that was read; it stays mapped. */
 void safetensors_release(const struct safetensors *set);
 

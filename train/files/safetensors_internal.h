@@ -43,6 +43,8 @@ struct weights_file {
 struct stored_tensor *safetensors_add(struct safetensors *set);
 /* Sort the names; there must be no two equal ones. */
 bool safetensors_sort(struct safetensors *set, struct error *err);
+/* Remove the tensors without a name, and sort the others again. */
+bool safetensors_drop_nameless(struct safetensors *set, struct error *err);
 /* Let the set own memory of malloc. */
 void safetensors_keep(struct safetensors *set, void *copy);
 /* NULL: unknown. */

@@ -140,6 +140,19 @@ bool safetensors_sort(struct safetensors *set, struct error *err)
     return true;
 }
 
+bool safetensors_drop_nameless(struct safetensors *set, struct error *err)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < set->count; i++)
+        if (set->tensors[i].name)
+            set->tensors[count++] = set->tensors[i];
+    set->count = count;
+    free(set->sorted);
+    set->sorted = NULL;
+    return safetensors_sort(set, err);
+}
+
 /* A shard is in the folder of its index: a plain name. */
 static bool is_plain_name(const char *name)
 {

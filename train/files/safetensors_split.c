@@ -4,10 +4,8 @@
 
 #include "train/files/safetensors.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-#include "precision/mxfp4.h"
 #include "train/files/safetensors_internal.h"
 
 /* A tensor while it is divided. */
@@ -90,16 +88,24 @@ static void set_packed(struct safetensors *set, const struct whole *w, size_t in
     const size_t all_rows = from->shape[1], blocks = from->shape[2];
     const size_t rows = all_rows / w->each, apart = w->parts->interleaved ? 1 : rows;
     const size_t at = (index / w->each * all_rows + index % w->each * apart) * blocks;
+    struct packed *packed = arena_alloc(set->arena, sizeof(*packed));
 
+    *packed = (struct packed) { .code = PACKED_E2M1,
+                                .scale = SCALE_E8M0,
+                                .codes = byte_at(from, at * MXFP4_BYTES),
+                                .scales = byte_at(w->scales, at),
+                                .cols = blocks * MXFP4_BLOCK,
+                                .block_rows = 1,
+                                .block_cols = MXFP4_BLOCK,
+                                .step = w->parts->interleaved ? w->each : 1,
+                                .factor = 1 };
     new_shape(set, rows, blocks * MXFP4_BLOCK, part);
     part->rank = 2;
     part->format = FORMAT_BF16;
     part->dtype = "BF16";
     part->bytes = rows * blocks * MXFP4_BLOCK * sizeof(uint16_t);
-    part->data = byte_at(from, at * MXFP4_BYTES);
-    part->scales = byte_at(w->scales, at);
-    part->step = w->parts->interleaved ? w->each : 1;
-    part->packed = true;
+    part->data = NULL;
+    part->packed = packed;
 }
 
 static void set_part(struct safetensors *set, const struct whole *w, size_t index,
@@ -196,16 +202,6 @@ static bool split(struct safetensors *set, size_t place, size_t each,
     return true;
 }
 
-static void drop_nameless(struct safetensors *set)
-{
-    size_t count = 0;
-
-    for (size_t i = 0; i < set->count; i++)
-        if (set->tensors[i].name)
-            set->tensors[count++] = set->tensors[i];
-    set->count = count;
-}
-
 bool safetensors_split(struct safetensors *set, const struct safetensors_parts *parts,
                        size_t *split_count, struct error *err)
 {
@@ -224,8 +220,5 @@ bool safetensors_split(struct safetensors *set, const struct safetensors_parts *
     }
     if (*split_count == 0)
         return true;
-    drop_nameless(set);
-    free(set->sorted);
-    set->sorted = NULL;
-    return safetensors_sort(set, err);
+    return safetensors_drop_nameless(set, err);
 }

@@ -307,6 +307,7 @@ bool companion_files_drop_quantization(struct text *config, struct error *err)
 
     if (ok) {
         json_object_del(root, "quantization_config");
+        json_object_del(json_object_get(root, "text_config"), "quantization_config");
         text_reset(config);
         ok = json_write_pretty(root, config);
     }

@@ -580,8 +580,8 @@ static void read_all(struct reader *r, struct model_config *out)
     r->keys = row->keys;
     r->biases = &row->bias_keys;
     refuse_unsupported(r, row);
-    out->mxfp4 = row->experts.biased && quantized_config_is_mxfp4(r->root);
-    if (!out->mxfp4)
+    packed_config_read(r->root, r->file, row->experts.biased, &out->packed, r->err);
+    if (!out->packed.enabled)
         quantized_config_read(r->root, r->file, r->arena, &out->quantized, r->err);
     read_sizes(r, out);
     full_heads_read(r->root, r->file, out, r->err);
@@ -665,7 +665,7 @@ bool model_config_read(const char *dir, struct arena *arena, struct model_config
 enum format model_config_weight_format(const struct model_config *config,
                                        const struct safetensors *files)
 {
-    if (config->mxfp4)
+    if (config->packed.enabled)
         return config->dtype < FORMAT_COUNT ? config->dtype : FORMAT_BF16;
     return config->quantized.enabled ? config->dtype : safetensors_format(files);
 }

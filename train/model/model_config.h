@@ -13,6 +13,7 @@
 #include "precision/format.h"
 #include "train/model/architecture.h"
 #include "train/model/multimodal.h"
+#include "train/model/packed_config.h"
 #include "train/model/quantized_config.h"
 #include "train/model/rope.h"
 #include "train/files/safetensors.h"
@@ -88,8 +89,8 @@ struct model_config {
     enum format dtype;
     /* whether the files have linear layers of blocks in 4 bits */
     struct quantized_config quantized;
-    bool
-        mxfp4; /* the files have the matrices of experts in MXFP4; they are loaded as bf16 */
+    struct packed_config
+        packed;           /* weights in few bits that are dequantized when loaded */
     int64_t bos_token_id; /* -1: none */
     int64_t padding;      /* token whose embedding gets no gradient; -1: none */
     int64_t eos_token_ids[8];

@@ -722,6 +722,8 @@ struct model_rows {
 /* Read rows of a parameter of the base from its files. */
 bool model_read(const struct model *model, const struct model_rows *rows,
                 struct error *err);
+/* Decode a matrix that a file has in few bits into its format. */
+bool model_unpack(const struct stored_tensor *t, void *to, struct error *err);
 /* Round frozen weights as if the model had been loaded in precision.frozen. */
 void model_round_frozen(const struct model *model, float *values, void *packed,
                         size_t count);

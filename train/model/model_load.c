@@ -9,7 +9,6 @@
 
 #include "base/size.h"
 #include "base/text.h"
-#include "precision/mxfp4.h"
 #include "precision/nf4.h"
 #include "train/model/model_dora.h"
 #include "train/model/model_growth.h"
@@ -128,18 +127,34 @@ bool model_read_stored(const struct stored_tensor *t, size_t first, size_t count
     return true;
 }
 
-/* Decode rows in MXFP4. */
-static void read_packed(const struct stored_tensor *t, const struct model_rows *rows)
+/* Decode rows of a matrix that the file has in few bits. */
+static bool read_packed(const struct matrix_layout *layout, const struct stored_tensor *t,
+                        const struct model_rows *rows, struct error *err)
 {
-    size_t blocks = t->shape[1] / MXFP4_BLOCK;
+    if (layout->storage == STORED_COLUMNS)
+        return error_set(err, ERROR_DATA,
+                         "%s: %s is transposed, which is not supported in FP8 and NVFP4",
+                         t->file, t->name);
+    for (size_t i = 0; i < rows->count; i++)
+        packed_read(t->packed, row_order_in_file(&layout->order, rows->first + i),
+                    rows->values + i * t->shape[1]);
+    return true;
+}
 
-    for (size_t i = 0; i < rows->count; i++) {
-        size_t at = (rows->first + i) * t->step * blocks;
+bool model_unpack(const struct stored_tensor *t, void *to, struct error *err)
+{
+    size_t rows = t->shape[0], cols = t->shape[1];
+    size_t bytes = cols * format_info(t->format)->bytes;
+    float *values = malloc(cols * sizeof(*values));
 
-        mxfp4_read((const uint8_t *)t->data + at * MXFP4_BYTES,
-                   (const uint8_t *)t->scales + at, blocks,
-                   rows->values + i * t->shape[1]);
+    if (!values)
+        return error_set(err, ERROR_SYSTEM, "no memory for %zu elements", cols);
+    for (size_t i = 0; i < rows; i++) {
+        packed_read(t->packed, i, values);
+        format_convert((char *)to + i * bytes, t->format, values, FORMAT_FP32, cols);
     }
+    free(values);
+    return true;
 }
 
 bool model_read_rows(const struct matrix_layout *layout, const struct stored_tensor *t,
@@ -148,10 +163,8 @@ bool model_read_rows(const struct matrix_layout *layout, const struct stored_ten
     size_t count = rows->count * layout->cols;
     void *packed;
 
-    if (t->packed) {
-        read_packed(t, rows);
-        return true;
-    }
+    if (t->packed)
+        return read_packed(layout, t, rows, err);
     if (layout->storage == STORED_ROWS)
         return model_read_stored(t, rows->first * layout->cols, count, rows->values, err);
     packed = malloc(count * layout->item);
@@ -385,7 +398,7 @@ static bool check_tied_head(const struct model *m, struct error *err)
     embed = model_find_tensor(m, name.data);
     text_clear(&name);
     if (!head || !embed ||
-        (head->bytes == embed->bytes &&
+        (!head->packed && !embed->packed && head->bytes == embed->bytes &&
          memcmp(head->data, embed->data, head->bytes) == 0))
         return true;
     return error_set(err, ERROR_DATA,

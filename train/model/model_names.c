@@ -278,8 +278,10 @@ static const struct name_row {
 static const struct format_row {
     const char *word, *format;
 } format_rows[] = {
-    { "gguf", "GGUF" }, { "exl2", "EXL2" },   { "mlx", "MLX" },
-    { "aqlm", "AQLM" }, { "nvfp4", "NVFP4" }, { "fp8", "FP8" },
+    { "gguf", "GGUF" },
+    { "exl2", "EXL2" },
+    { "mlx", "MLX" },
+    { "aqlm", "AQLM" },
 };
 
 /* Copy the part after the owner to `out`, in lower case.  Return false if this is not

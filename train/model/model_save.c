@@ -63,7 +63,7 @@ static bool write_config(const struct model *m, const char *dir, enum format for
 
     text_init(&text, 0);
     text_add(&text, c->text, c->text_len);
-    ok = (!c->mxfp4 || companion_files_drop_quantization(&text, err)) &&
+    ok = (!c->packed.enabled || companion_files_drop_quantization(&text, err)) &&
          (config_dtype == format || set_dtype(&text, format, err)) &&
          companion_files_edit_config(m->saving, &text, err) &&
          score_head_edit_config(c, &text, err) &&
@@ -297,12 +297,15 @@ static bool read_tower(const void *context, size_t index, void *to, struct error
 {
     const struct model *m = context;
     const struct stored_tensor *t = safetensors_at(m->base_files, index);
+    bool ok = true;
 
-    (void)err;
     heartbeat_tick(m->heartbeat);
-    memcpy(to, t->data, t->bytes);
+    if (t->packed)
+        ok = model_unpack(t, to, err);
+    else
+        memcpy(to, t->data, t->bytes);
     safetensors_release(m->base_files);
-    return true;
+    return ok;
 }
 
 static bool is_kept(const struct model *m, const char *name)

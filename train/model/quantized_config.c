@@ -51,8 +51,8 @@ static bool read_method(const json_t *from, const char *file, enum quantizer *by
             return true;
     return error_set(
         err, ERROR_DATA,
-        "%s: quant_method %s%.64s%s is not supported, only gptq, awq, and bitsandbytes in "
-        "4 bits (load_in_4bit); %s",
+        "%s: quant_method %s%.64s%s is not supported, only gptq, awq, fp8, "
+        "compressed-tensors, modelopt, and bitsandbytes in 4 bits (load_in_4bit); %s",
         file, method ? "\"" : "", method ? method : "(none)", method ? "\"" : "", remedy);
 }
 
@@ -280,12 +280,4 @@ bool quantized_config_skips(const struct quantized_config *config, const char *w
                 return true;
     }
     return !is_listed(config, weight);
-}
-
-bool quantized_config_is_mxfp4(const json_t *root)
-{
-    const json_t *from = json_object_get(root, "quantization_config");
-    const char *method = json_string_value(json_object_get(from, "quant_method"));
-
-    return method && strcmp(method, "mxfp4") == 0;
 }

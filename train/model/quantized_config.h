@@ -6,6 +6,8 @@
  * base in 8 bits, or in fp4, is rejected.  GPTQ: 2, 3, 4 or 8 bits, in the formats gptq
  * and gptq_v2.  AWQ: 4 bits with zero points, in the order of version gemm.  Other methods
  * are rejected.
+ *
+ * Weights that are dequantized when they are loaded: packed_config.h.
  */
 #ifndef TRAIN_MODEL_QUANTIZED_CONFIG_H
 #define TRAIN_MODEL_QUANTIZED_CONFIG_H
@@ -31,9 +33,6 @@ struct quantized_config {
     const char *const *only; /* ends of the layers that are; none: all */
     size_t only_count;
 };
-
-/* Return whether experts are in MXFP4 (precision/mxfp4.h), as gpt-oss was published. */
-bool quantized_config_is_mxfp4(const json_t *root);
 
 /* Parse the root of a config.json; without a quantization_config, `out` is off.  `file`
  * is used in errors; names are copied to the arena.  ERROR_DATA names the key and the

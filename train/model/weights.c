@@ -32,8 +32,12 @@ bool weights_fit(const struct stored_tensor *t, const struct weights_expected *e
     if (t->format >= FORMAT_COUNT)
         return error_set(err, ERROR_DATA,
                          "%s: %s has the dtype %s, which is "
-                         "not supported, only F32, F16 and BF16",
-                         t->file, t->name, t->dtype);
+                         "not supported, only F32, F16 and BF16%s",
+                         t->file, t->name, t->dtype,
+                         text_starts(t->dtype, "F8")
+                             ? "; of a model in FP8, config.json must have the "
+                               "quantization_config that was saved with it"
+                             : "");
     if (expected->rank == 0 && t->rank == 1 && t->shape[0] == 1)
         return true; /* some files have it as a vector */
     if (t->rank == expected->rank &&
@@ -265,8 +269,14 @@ bool weights_split_experts(struct safetensors *files, const struct model_config 
         .name = add_matrix_name,
         .context = config
     };
+    const struct safetensors_packing packing = {
+        .format = config->dtype < FORMAT_COUNT ? config->dtype : FORMAT_BF16,
+        .block_rows = config->packed.block_rows,
+        .block_cols = config->packed.block_cols
+    };
     size_t count = 0;
-    bool ok = config->experts == 0 || safetensors_split(files, &parts, &count, err);
+    bool ok = (!config->packed.enabled || safetensors_unpack(files, &packing, err)) &&
+              (config->experts == 0 || safetensors_split(files, &parts, &count, err));
 
     if (found)
         *found = (struct expert_files) { count > 0, count > 0 && parts.transposed };

@@ -1,0 +1,256 @@
+#!/usr/bin/env python3
+"""Make fp8.json: tiny models whose weights are in FP8 and NVFP4, for tests/unit/test_packed_model.c: the
+tensors of their files, and the logits and the loss that transformers computes from them in float32.
+
+    python3 tests/golden/fp8.py [SITE] >tests/golden/fp8.json       (on a CPU)
+
+"fp8" cases are dequantized by transformers as it loads them; the others by compressed-tensors, which is
+in the folder SITE, or by the formula of NVIDIA's Model Optimizer below.  "codes" has what torch makes of
+every byte in float8_e4m3fn, and "blocks" a matrix whose last blocks are smaller, by expanding its scales.
+"""
+import json
+import os
+import sys
+import tempfile
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+import architectures
+from architectures import LLAMA, elements, hashed, rounded, tokens
+
+sys.path[:0] = sys.argv[1:2]
+SIZES = dict(LLAMA, hidden_size=32, intermediate_size=48, head_dim=8)
+EXPERTS = dict(SIZES, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, norm_topk_prob=True)
+E4M3 = torch.float8_e4m3fn
+E2M1 = torch.tensor([0, .5, 1, 1.5, 2, 3, 4, 6, -0., -.5, -1, -1.5, -2, -3, -4, -6])
+
+
+def codes_of(name, shape):
+    """Return codes of every value but NaN."""
+    count = torch.Size(shape).numel()
+    out = torch.tensor([int((x + 1) / 2 * 256) for x in hashed(name, count)], dtype=torch.uint8)
+    out[out % 128 == 127] = 0
+    return out.reshape(shape)
+
+
+def scales_of(name, shape, size, dtype=torch.float32):
+    """Return scales with which values are about `size`."""
+    count = max(torch.Size(shape).numel(), 1)
+    out = torch.tensor([size * (1.5 + x) for x in hashed(name + " scales", count)])
+    return out.reshape(shape).to(dtype)
+
+
+def blocks_of(shape, rows, cols):
+    return (-(-shape[0] // rows), -(-shape[1] // cols))
+
+
+def fp8(name, shape, ending, dims, dtype=torch.float32):
+    return {name: codes_of(name, shape).view(E4M3),
+            name + ending: scales_of(name, dims, 0.003, dtype)}
+
+
+def of_blocks(rows, cols, dtype=torch.float32):
+    return lambda name, shape: fp8(name, shape, "_scale_inv", blocks_of(shape, rows, cols), dtype)
+
+
+def of_tensor(name, shape):
+    stem = name.removesuffix(".weight")
+    return fp8(name, shape, "_scale_inv", (), torch.bfloat16) | {
+        f"{stem}.activation_scale": torch.tensor(0.5, dtype=torch.bfloat16)}
+
+
+def of_exponents(name, shape):
+    """Scales in E8M0, as bytes."""
+    dims = blocks_of(shape, 16, 16)
+    count = torch.Size(dims).numel()
+    exponents = [int(118 + 2 * x) for x in hashed(name + " scales", count)]
+    return {name: codes_of(name, shape).view(E4M3),
+            name + "_scale_inv": torch.tensor(exponents, dtype=torch.uint8).reshape(dims)}
+
+
+def of_rows(name, shape):
+    return fp8(name, shape, "_scale", (shape[0], 1), torch.float32)
+
+
+def of_one(name, shape):
+    return fp8(name, shape, "_scale", (1,), torch.float32) | {
+        name.removesuffix("weight") + "input_scale": torch.tensor([0.5])}
+
+
+def nvfp4(name, shape):
+    scales = scales_of(name, (shape[0], shape[1] // 16), 50).to(E4M3)
+    return codes_of(name, (shape[0], shape[1] // 2)), scales
+
+
+def of_packed(name, shape):
+    codes, scales = nvfp4(name, shape)
+    stem = name.removesuffix("weight")
+    return {f"{name}_packed": codes, f"{name}_scale": scales,
+            f"{name}_global_scale": torch.tensor([1234.5]),
+            f"{stem}input_global_scale": torch.tensor([3.0])}
+
+
+def of_modelopt(name, shape):
+    codes, scales = nvfp4(name, shape)
+    return {name: codes, f"{name}_scale": scales, f"{name}_scale_2": torch.tensor(0.00123)}
+
+
+def compressed(form, weights):
+    group = {"targets": ["Linear"], "format": form, "weights": weights}
+    return {"quant_method": "compressed-tensors", "format": form, "quantization_status": "compressed",
+            "config_groups": {"group_0": group}, "ignore": ["lm_head"]}
+
+
+FLOAT8 = {"num_bits": 8, "type": "float", "symmetric": True, "dynamic": False}
+SKIPPED = {"quant_method": "fp8", "activation_scheme": "dynamic", "modules_to_not_convert": ["lm_head"]}
+# class of the config, its values, quantization_config, tensors of a weight
+MODELS = {
+    "fp8-blocks": (transformers.Qwen3Config, SIZES, dict(SKIPPED, weight_block_size=[16, 16]),
+                   of_blocks(16, 16)),
+    "fp8-bf16-scales": (transformers.LlamaConfig, SIZES, dict(SKIPPED, weight_block_size=[8, 16]),
+                        of_blocks(8, 16, torch.bfloat16)),
+    "fp8-tensor": (transformers.LlamaConfig, SIZES,
+                   dict(SKIPPED, activation_scheme="static", weight_block_size=None), of_tensor),
+    "fp8-exponents": (transformers.LlamaConfig, SIZES,
+                      dict(SKIPPED, weight_block_size=[16, 16], scale_fmt="ue8m0"), of_exponents),
+    "fp8-experts": (transformers.Qwen3MoeConfig, EXPERTS,
+                    dict(SKIPPED, weight_block_size=[16, 16],
+                         modules_to_not_convert=["lm_head", "model.layers.0.mlp.gate",
+                                                 "model.layers.1.mlp.gate"]), of_blocks(16, 16)),
+    "compressed-rows": (transformers.LlamaConfig, SIZES,
+                        compressed("float-quantized", FLOAT8 | {"strategy": "channel"}), of_rows),
+    "compressed-tensor": (transformers.LlamaConfig, SIZES,
+                          compressed("float-quantized", FLOAT8 | {"strategy": "tensor"}), of_one),
+    "compressed-nvfp4": (transformers.LlamaConfig, SIZES,
+                         compressed("nvfp4-pack-quantized",
+                                    {"num_bits": 4, "type": "float", "symmetric": True, "dynamic": False,
+                                     "strategy": "tensor_group", "group_size": 16}), of_packed),
+    "modelopt-fp8": (transformers.LlamaConfig, SIZES,
+                     {"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["lm_head"]}, of_one),
+    "modelopt-nvfp4": (transformers.LlamaConfig, SIZES,
+                       {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]},
+                       of_modelopt),
+}
+
+
+def is_packed(name, tensor):
+    return tensor.dim() == 2 and name.endswith(".weight") and "layers" in name and \
+        not name.endswith("mlp.gate.weight")
+
+
+def folder_of(folder, name):
+    kind, values, quantization, pack = MODELS[name]
+    config = kind(**values)
+    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    path = os.path.join(folder, "model.safetensors")
+    tensors, shapes, packed = {}, {}, {}
+    for key, tensor in load_file(path).items():
+        if is_packed(key, tensor):
+            packed |= pack(key, tuple(tensor.shape))
+            continue
+        shapes[key] = list(tensor.shape)
+        tensors[key] = elements(key, shapes[key], 0)
+    save_file(tensors | packed, path, {"format": "pt"})
+    path = os.path.join(folder, "config.json")
+    with open(path) as file:
+        saved = json.load(file)
+    saved["quantization_config"] = quantization
+    with open(path, "w") as file:
+        json.dump(saved, file)
+    return saved, shapes, tensors, packed
+
+
+def by_compressed_tensors(quantization, packed, key):
+    """In float32; its own decompressor makes the same of NVFP4 in bfloat16."""
+    from compressed_tensors.compressors.nvfp4.helpers import unpack_fp4_from_uint8
+    from compressed_tensors.quantization import QuantizationScheme
+    from compressed_tensors.quantization.lifecycle.forward import dequantize
+    scheme = QuantizationScheme(**quantization["config_groups"]["group_0"])
+    if key in packed:
+        return dequantize(packed[key], packed[f"{key}_scale"], args=scheme.weights, dtype=torch.float32)
+    codes = packed[f"{key}_packed"]
+    return dequantize(unpack_fp4_from_uint8(codes, codes.shape[0], codes.shape[1] * 2, torch.float32),
+                      packed[f"{key}_scale"].float(), args=scheme.weights, dtype=torch.float32,
+                      global_scale=packed[f"{key}_global_scale"])
+
+
+def by_formula(packed, key):
+    codes, scales = packed[key], packed[f"{key}_scale"].float()
+    if codes.dtype == E4M3:
+        return codes.float() * scales
+    both = torch.stack([codes & 15, codes >> 4], -1).reshape(codes.shape[0], -1)
+    scales = (scales * packed[f"{key}_scale_2"]).repeat_interleave(16, 1)
+    return E2M1[both.long()] * scales
+
+
+def load(folder, name, tensors, packed):
+    """Return the model with dequantized weights, in float32."""
+    quantization = MODELS[name][2]
+    if quantization["quant_method"] == "fp8":
+        return transformers.AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.float32, attn_implementation="eager",
+            quantization_config=transformers.FineGrainedFP8Config(
+                **{k: v for k, v in quantization.items() if k != "quant_method"}, dequantize=True))
+    keys = {k.replace("_packed", "") for k in packed if k.endswith((".weight", ".weight_packed"))}
+    for key in keys:
+        tensors[key] = by_compressed_tensors(quantization, packed, key) \
+            if quantization["quant_method"] == "compressed-tensors" else by_formula(packed, key)
+        tensors[key] = tensors[key].float()
+    save_file(tensors, os.path.join(folder, "model.safetensors"), {"format": "pt"})
+    path = os.path.join(folder, "config.json")
+    with open(path) as file:
+        saved = json.load(file)
+    del saved["quantization_config"]
+    with open(path, "w") as file:
+        json.dump(saved, file)
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32,
+                                                             attn_implementation="eager")
+
+
+DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.uint8: "U8", E4M3: "F8_E4M3"}
+
+
+def stored(tensor):
+    return {"dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape),
+            "hex": tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes().hex()}
+
+
+def case_of(name, batch):
+    with tempfile.TemporaryDirectory() as folder:
+        config, shapes, tensors, packed = folder_of(folder, name)
+        model = load(folder, name, dict(tensors), packed)
+    logits = architectures.logits_of(model, batch)
+    loss = architectures.loss_of(model.train(), batch)
+    key = "model.layers.0.self_attn.q_proj.weight"
+    norm = dict(model.named_parameters())[key].double().norm()
+    return {"name": name, "config": config, "offset": 0, "tensors": shapes,
+            "bytes": {n: stored(t) for n, t in packed.items()}, "norm": rounded(norm.detach()),
+            "logits": logits, "losses": [rounded(loss.detach())]}
+
+
+def smaller_blocks():
+    """A matrix of 20 x 27 in blocks of 8 x 16, which transformers does not divide."""
+    codes, scales = codes_of("blocks", (20, 27)), scales_of("blocks", (3, 2), 0.003)
+    whole = scales.repeat_interleave(8, 0)[:20].repeat_interleave(16, 1)[:, :27]
+    return {"codes": stored(codes), "scales": stored(scales),
+            "values": stored(codes.view(E4M3).float() * whole)}
+
+
+def main():
+    torch.set_num_threads(1)
+    batch = [tokens(count, i) for i, count in enumerate(architectures.LENGTHS)]
+    every = torch.arange(256, dtype=torch.uint8).view(E4M3).float()
+    import compressed_tensors
+    json.dump({"made_with": f"transformers {transformers.__version__}, torch "
+                            f"{torch.__version__.split('+')[0]}, compressed-tensors "
+                            f"{compressed_tensors.__version__}",
+               "batch": batch, "lr": architectures.LR, "weight_decay": architectures.DECAY,
+               "codes": stored(every), "blocks": smaller_blocks(),
+               "models": [case_of(name, batch) for name in MODELS]},
+              sys.stdout, separators=(",", ":"))
+    sys.stdout.write("\n")
+
+
+main()

@@ -1,0 +1,461 @@
+/* tests/unit/test_packed.c - a model whose weights are in FP8 or NVFP4 is the model that
+ * transformers, compressed-tensors or Model Optimizer dequantizes (tests/golden/fp8.py), and
+ * is saved without quantization_config. */
+#include "config.h"
+
+#define GOLDEN_FILE "tests/golden/fp8.json"
+#include "tests/unit/unit_architectures.h"
+
+#include <sys/stat.h>
+
+#include "precision/packed.h"
+#include "train/model/weights.h"
+
+static unsigned char *unhex(const json_t *stored, size_t *count)
+{
+    const char *hex = json_string_value(json_object_get(stored, "hex"));
+    unsigned char *out;
+
+    *count = strlen(hex) / 2;
+    out = memory_alloc(*count + 1);
+    for (size_t i = 0; i < *count; i++) {
+        unsigned byte;
+
+        assert_int_equal(sscanf(hex + 2 * i, "%2x", &byte), 1);
+        out[i] = (unsigned char)byte;
+    }
+    return out;
+}
+
+/* ---- Codes ---- */
+
+static void test_codes_are_those_of_torch(void **state)
+{
+    static const float one = 1;
+    size_t bytes;
+    unsigned char *expected = unhex(json_object_get(golden, "codes"), &bytes), codes[256];
+    const struct packed packed = { .code = PACKED_E4M3,
+                                   .scale = SCALE_FP32,
+                                   .codes = codes,
+                                   .scales = &one,
+                                   .cols = 256,
+                                   .block_rows = 1,
+                                   .block_cols = 256,
+                                   .factor = 1 };
+    float out[256];
+
+    (void)state;
+    for (unsigned i = 0; i < 256; i++)
+        codes[i] = (unsigned char)i;
+    packed_read(&packed, 0, out);
+    assert_int_equal(bytes, sizeof(out));
+    for (unsigned i = 0; i < 256; i++) {
+        float value;
+
+        memcpy(&value, expected + i * sizeof(value), sizeof(value));
+        if (isnan(value))
+            assert_true(isnan(out[i]));
+        else
+            assert_memory_equal(&out[i], &value, sizeof(value));
+    }
+    free(expected);
+}
+
+static void test_last_blocks_are_smaller(void **state)
+{
+    const json_t *from = json_object_get(golden, "blocks");
+    size_t codes, scales, values;
+    struct packed packed = { .code = PACKED_E4M3,
+                             .scale = SCALE_FP32,
+                             .codes = unhex(json_object_get(from, "codes"), &codes),
+                             .scales = unhex(json_object_get(from, "scales"), &scales),
+                             .cols = 27,
+                             .block_rows = 8,
+                             .block_cols = 16,
+                             .factor = 1 };
+    unsigned char *expected = unhex(json_object_get(from, "values"), &values);
+    float out[27];
+
+    (void)state;
+    assert_int_equal(codes, 20 * 27);
+    assert_int_equal(scales, 3 * 2 * sizeof(float));
+    for (size_t i = 0; i < 20; i++) {
+        packed_read(&packed, i, out);
+        assert_memory_equal(out, expected + i * sizeof(out), sizeof(out));
+    }
+    free((void *)packed.codes);
+    free((void *)packed.scales);
+    free(expected);
+}
+
+/* ---- Files ---- */
+
+static bool read_bytes(const void *context, size_t index, void *to, struct error *err)
+{
+    size_t count;
+    unsigned char *bytes = unhex(context, &count);
+
+    (void)index;
+    (void)err;
+    memcpy(to, bytes, count);
+    free(bytes);
+    return true;
+}
+
+/* Change a source before it is written; returns whether it is. */
+typedef bool (*edit)(struct tensor_source *source);
+
+static void put_bytes(const json_t *one, const char *dir, const char *file, edit change)
+{
+    json_t *all = json_object_get(one, "bytes"), *tensor;
+    struct tensor_source *sources =
+        memory_alloc(json_object_size(all) * sizeof(*sources));
+    char *path = path_join(dir, file);
+    struct error err = { 0 };
+    size_t count = 0;
+    const char *name;
+
+    json_object_foreach(all, name, tensor)
+    {
+        struct tensor_source *s = &sources[count];
+        const json_t *shape = json_object_get(tensor, "shape");
+
+        *s = (struct tensor_source) { .name = name,
+                                      .dtype = json_string_value(
+                                          json_object_get(tensor, "dtype")),
+                                      .rank = json_array_size(shape),
+                                      .read = read_bytes,
+                                      .context = tensor };
+        for (size_t i = 0; i < s->rank; i++)
+            s->shape[i] = shape_of(shape, i);
+        count += !change || change(s);
+    }
+    unit_must(safetensors_write(path, sources, count, &err), &err);
+    free(sources);
+    free(path);
+}
+
+static void add_to_map(json_t *map, const char *dir, const char *file)
+{
+    char *path = path_join(dir, file);
+    struct error err = { 0 };
+    struct safetensors *set = safetensors_open(path, NULL, true, &err);
+
+    unit_must(set != NULL, &err);
+    for (size_t i = 0; i < safetensors_count(set); i++)
+        json_object_set_new(map, safetensors_at(set, i)->name, json_string(file));
+    safetensors_close(set);
+    free(path);
+}
+
+static char *packed_folder(const json_t *one, edit change)
+{
+    static const char *const files[] = { "model-00001-of-00002.safetensors",
+                                         "model-00002-of-00002.safetensors" };
+    char *dir = unit_dir_new();
+    json_t *index = json_object(), *map = json_object();
+
+    put_json(json_object_get(one, "config"), dir, "config.json");
+    put_tensors(one, dir, files[0], NULL);
+    put_bytes(one, dir, files[1], change);
+    add_to_map(map, dir, files[0]);
+    add_to_map(map, dir, files[1]);
+    json_object_set_new(index, "weight_map", map);
+    put_json(index, dir, "model.safetensors.index.json");
+    json_decref(index);
+    return dir;
+}
+
+static void check_logits(struct unit_model *u, const json_t *one)
+{
+    size_t vocabulary = u->config.vocab_size;
+    float *logits = memory_alloc(batch.sequences * vocabulary * sizeof(*logits));
+    struct error err = { 0 };
+
+    unit_must(model_logits(u->model, &batch, logits, &err), &err);
+    for (size_t i = 0; i < batch.sequences; i++)
+        for (size_t v = 0; v < vocabulary; v++) {
+            const json_t *row = json_array_get(json_object_get(one, "logits"), i);
+            double expected = json_number_value(json_array_get(row, v));
+
+            if (!(fabs((double)logits[i * vocabulary + v] - expected) <=
+                  CLOSE * (1 + fabs(expected))))
+                fail_msg("%s: logit %zu of sequence %zu is %.8g, expected %.8g",
+                         json_string_value(json_object_get(one, "name")), v, i,
+                         (double)logits[i * vocabulary + v], expected);
+        }
+    free(logits);
+}
+
+static bool is_quantized(const char *dir)
+{
+    char *path = path_join(dir, "config.json");
+    struct error err = { 0 };
+    json_t *root = json_read_file(path, (size_t)1 << 20, &err);
+    bool found;
+
+    unit_must(root != NULL, &err);
+    found = json_object_get(root, "quantization_config") != NULL;
+    json_decref(root);
+    free(path);
+    return found;
+}
+
+static double loss_of(const json_t *one)
+{
+    return json_number_value(json_array_get(json_object_get(one, "losses"), 0));
+}
+
+static void test_packed_models_are_the_dequantized_ones(void **state)
+{
+    const json_t *models = json_object_get(golden, "models");
+
+    (void)state;
+    for (size_t i = 0; i < json_array_size(models); i++) {
+        const json_t *one = json_array_get(models, i);
+        char *dir = packed_folder(one, NULL), *to = unit_dir_new();
+        struct unit_model u = open_folder(dir);
+        struct error err = { 0 };
+
+        assert_true(u.config.packed.enabled && is_quantized(dir));
+        assert_false(u.config.quantized.enabled);
+        unit_must(weights_check(dir, &u.config, &err), &err);
+        start(&u);
+        check_logits(&u, one);
+        unit_assert_near("loss", unit_train(&u, &batch), loss_of(one), 2e-6);
+        unit_must(model_save(u.model, to, &err), &err);
+        unit_model_stop(&u);
+        assert_false(is_quantized(to));
+        u = open_folder(to);
+        assert_false(u.config.packed.enabled);
+        start(&u);
+        check_logits(&u, one);
+        unit_model_stop(&u);
+        unit_dir_free(dir);
+        unit_dir_free(to);
+    }
+}
+
+static struct unit_model open_adapter(const char *dir)
+{
+    struct unit_model u = open_folder(dir);
+
+    u.plan.method = METHOD_LORA;
+    u.plan.lora_target = "all";
+    u.plan.lora_rank = 2;
+    u.plan.lora_alpha = 4;
+    return u;
+}
+
+/* The merged model has the format that config.json says. */
+static void test_packed_base_of_an_adapter_is_exported_in_its_dtype(void **state)
+{
+    const json_t *one = find_case("models", "fp8-blocks");
+    char *dir = packed_folder(one, NULL), *to = unit_dir_new();
+    struct unit_model u = open_adapter(dir);
+    const struct stored_tensor *t;
+    struct safetensors *set;
+    struct error err = { 0 };
+    char *path;
+
+    (void)state;
+    u.config.dtype = FORMAT_BF16;
+    u.plan.export_dir = to;
+    start(&u);
+    check_logits(&u, one);
+    path = path_join(to, "out");
+    assert_int_equal(mkdir(path, 0700), 0);
+    unit_must(model_export(u.model, path, &err), &err);
+    unit_model_stop(&u);
+    assert_false(is_quantized(path));
+    set = safetensors_open(path, "model", false, &err);
+    unit_must(set != NULL, &err);
+    t = safetensors_find(set, "model.layers.0.self_attn.q_proj.weight");
+    assert_true(t && t->rank == 2 && t->format == FORMAT_BF16);
+    assert_null(
+        safetensors_find(set, "model.layers.0.self_attn.q_proj.weight_scale_inv"));
+    safetensors_close(set);
+    free(path);
+    unit_dir_free(dir);
+    unit_dir_free(to);
+}
+
+/* Codes of NF4 are made from the dequantized values: the loss is close to theirs, and falls. */
+static void test_packed_base_can_be_kept_in_nf4(void **state)
+{
+    const json_t *one = find_case("models", "fp8-experts");
+    char *dir = packed_folder(one, NULL);
+    struct unit_model u = open_adapter(dir);
+    double first;
+
+    (void)state;
+    u.plan.learning_rate = 0.01;
+    u.plan.quantization_bit = 4;
+    start(&u);
+    first = unit_train(&u, &batch);
+    unit_assert_near("loss", first, loss_of(one), 0.05);
+    assert_true(first != loss_of(one));
+    for (int64_t i = 1; i <= 5; i++) {
+        unit_train(&u, &batch);
+        unit_step(&u, i);
+    }
+    assert_true(unit_loss(&u, &batch) < first);
+    unit_model_stop(&u);
+    unit_dir_free(dir);
+}
+
+/* ---- Errors ---- */
+
+static bool without_scales(struct tensor_source *s)
+{
+    return !text_starts(s->name, "model.layers.1.mlp.up_proj.weight_");
+}
+
+static bool with_turned_scales(struct tensor_source *s)
+{
+    size_t rows = s->shape[0];
+
+    if (strcmp(s->name, "model.layers.1.mlp.up_proj.weight_scale_inv") == 0) {
+        s->shape[0] = s->shape[1];
+        s->shape[1] = rows;
+    }
+    return true;
+}
+
+static bool with_one_more_dimension(struct tensor_source *s)
+{
+    if (strcmp(s->name, "model.layers.1.mlp.up_proj.weight") == 0)
+        s->shape[s->rank++] = 1;
+    return true;
+}
+
+static bool without_global_scale(struct tensor_source *s)
+{
+    return !text_ends(s->name, "1.mlp.up_proj.weight_global_scale");
+}
+
+static bool with_integers(struct tensor_source *s)
+{
+    if (strcmp(s->name, "model.layers.1.mlp.up_proj.weight_scale") == 0)
+        s->dtype = "U8";
+    return true;
+}
+
+static void test_other_tensors_are_rejected(void **state)
+{
+    static const struct {
+        const char *name;
+        edit change;
+        const char *said;
+    } cases[] = {
+        { "fp8-blocks", without_scales,
+          "model.layers.1.mlp.up_proj.weight is F8_E4M3, and its scales are missing" },
+        { "fp8-blocks", with_turned_scales,
+          "are F32 with 6 elements, which are not those" },
+        { "fp8-blocks", with_one_more_dimension, "has 3 dimensions in F8_E4M3" },
+        { "compressed-nvfp4", without_global_scale, "its scales are missing" },
+        { "compressed-nvfp4", with_integers, "are U8 with 96 elements" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        char *dir = packed_folder(find_case("models", cases[i].name), cases[i].change);
+        struct unit_model u = open_folder(dir);
+        struct error err = { 0 };
+
+        if (weights_check(dir, &u.config, &err) || !strstr(err.text, cases[i].said))
+            fail_msg("%zu: %s", i, err.text);
+        unit_dir_free(dir);
+        arena_free(u.arena);
+    }
+}
+
+static bool parse(const char *text, struct packed_config *out, struct error *err)
+{
+    json_t *root = json_read_text(text, strlen(text), "config.json", 1, err);
+    bool ok;
+
+    unit_must(root != NULL, err);
+    ok = packed_config_read(root, "config.json", false, out, err);
+    json_decref(root);
+    return ok;
+}
+
+#define OF(method, more) \
+    "{\"quantization_config\": {\"quant_method\": \"" method "\"" more "}}"
+
+static void test_config_is_read(void **state)
+{
+    struct packed_config is;
+    struct error err = { 0 };
+
+    (void)state;
+    unit_must(parse("{}", &is, &err), &err);
+    assert_false(is.enabled);
+    unit_must(parse(OF("gptq", ", \"bits\": 4"), &is, &err), &err);
+    assert_false(is.enabled);
+    unit_must(parse(OF("mxfp4", ""), &is, &err), &err);
+    assert_false(is.enabled);
+    unit_must(parse(OF("fp8", ""), &is, &err), &err);
+    assert_true(is.enabled && is.block_rows == 128 && is.block_cols == 128);
+    unit_must(parse(OF("fp8", ", \"weight_block_size\": null"), &is, &err), &err);
+    assert_true(is.enabled && is.block_rows == 0);
+    unit_must(parse(OF("fp8", ", \"weight_block_size\": [64, 32]"), &is, &err), &err);
+    assert_true(is.block_rows == 64 && is.block_cols == 32);
+    unit_must(parse(OF("compressed-tensors",
+                       ", \"format\": \"float-quantized\", \"config_groups\": {\"a\": "
+                       "{\"weights\": {\"block_structure\": [128, 64]}}}"),
+                    &is, &err),
+              &err);
+    assert_true(is.enabled && is.block_rows == 128 && is.block_cols == 64);
+}
+
+static void test_other_configs_are_rejected(void **state)
+{
+    static const struct {
+        const char *text, *said;
+    } rows[] = {
+        { OF("fp8", ", \"activation_scheme\": \"tensor\""), "activation_scheme" },
+        { OF("fp8", ", \"weight_block_size\": [128]"), "weight_block_size must be" },
+        { OF("fp8", ", \"weight_block_size\": [0, 128]"), "weight_block_size must be" },
+        { OF("fp8", ", \"weight_block_size\": 128"), "weight_block_size must be" },
+        { OF("fp8", ", \"expert_dtype\": \"fp4\""), "expert_dtype \"fp4\"" },
+        { OF("fp8", ", \"scale_fmt\": 3"), "scale_fmt of this type" },
+        { OF("compressed-tensors", ""), "requires a format" },
+        { OF("compressed-tensors", ", \"format\": \"int-quantized\""), "int-quantized" },
+        { OF("compressed-tensors", ", \"format\": \"pack-quantized\""),
+          "pack-quantized" },
+        { OF("compressed-tensors",
+             ", \"format\": \"float-quantized\", \"sparsity_config\": {\"format\": "
+             "\"sparse-bitmask\"}"),
+          "sparsity_config sparse-bitmask" },
+        { OF("modelopt", ", \"quant_algo\": \"W4A8_AWQ\""), "quant_algo \"W4A8_AWQ\"" },
+    };
+    struct packed_config is;
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(rows); i++) {
+        struct error err = { 0 };
+
+        assert_false(parse(rows[i].text, &is, &err));
+        assert_int_equal(err.code, ERROR_DATA);
+        if (!strstr(err.text, rows[i].said) || !strstr(err.text, "config.json"))
+            fail_msg("%s: %s", rows[i].text, err.text);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_codes_are_those_of_torch),
+        cmocka_unit_test(test_last_blocks_are_smaller),
+        cmocka_unit_test(test_packed_models_are_the_dequantized_ones),
+        cmocka_unit_test(test_packed_base_of_an_adapter_is_exported_in_its_dtype),
+        cmocka_unit_test(test_packed_base_can_be_kept_in_nf4),
+        cmocka_unit_test(test_other_tensors_are_rejected),
+        cmocka_unit_test(test_config_is_read),
+        cmocka_unit_test(test_other_configs_are_rejected),
+    };
+
+    return cmocka_run_group_tests(tests, architectures_setup, architectures_teardown);
+}
