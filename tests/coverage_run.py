@@ -25,7 +25,7 @@ from coverage import TOOLS, check_file, training_files
 TEXT_OF = {"gemma4_unified": "gemma4_text", "glm4v_text": "glm4", "llama4": "llama4_text", "qwen2_5_vl_text": "qwen2",
            "qwen2_vl_text": "qwen2", "qwen3_vl_text": "qwen3", "qwen3_vl_moe_text": "qwen3_moe"}
 # of all tiny models; the tokenizer has 512 tokens, and some files divide layers into groups
-SIZES = {"vocab_size": 512, "max_position_embeddings": 512, "n_positions": 512}
+SIZES = {"vocab_size": 512, "max_position_embeddings": 512, "n_positions": 512, "seq_length": 512}
 CHANGES = {"llama": {"num_hidden_layers": 8},
            "ministral3": {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}}
 SETTINGS = ("trainspool.device=cpu", "trainspool.threads=1", "max_steps=1", "per_device_train_batch_size=1",

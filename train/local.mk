@@ -139,6 +139,7 @@ libtrain_a_SOURCES += %D%/model/lora.c %D%/model/lora.h
 libtrain_a_SOURCES += %D%/model/lora_config.c %D%/model/lora_config.h
 libtrain_a_SOURCES += %D%/model/adapter_targets.c %D%/model/adapter_targets.h
 libtrain_a_SOURCES += %D%/model/architecture_latent.c
+libtrain_a_SOURCES += %D%/model/architecture_own.c
 libtrain_a_SOURCES += %D%/model/rope_config.c %D%/model/rope_config.h
 libtrain_a_SOURCES += %D%/model/latent_config.c %D%/model/latent_config.h
 libtrain_a_SOURCES += %D%/model/model_attention.c

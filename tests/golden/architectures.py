@@ -392,6 +392,9 @@ ADAPTERS = {
 }
 
 
+ABSENT = object() # a key that config.json does not have
+EXAONE_ROPE = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+               "original_max_position_embeddings": 16}
 # Models that transformers does not have: a Llama, or a Qwen 2, with other names is equivalent.
 RENAMED = {
     "internlm2": ("internlm2", {"bias": False}, {}),
@@ -401,6 +404,44 @@ RENAMED = {
     "internlm3": ("internlm3", {"qkv_bias": True, "bias": True, "head_dim": 8},
                   {"attention_bias": True, "mlp_bias": True, "head_dim": 8}),
     "mimo": ("mimo", {"attention_bias": True, "head_dim": 6, "num_nextn_predict_layers": 1}, {}),
+    "exaone": ("exaone", {"pad_token_id": tokens(13, 0)[3], "head_dim": 8, "tie_word_embeddings": False,
+                          "rope_theta": 50.0, "rope_scaling": EXAONE_ROPE},
+               {"head_dim": 8, "pad_token_id": tokens(13, 0)[3], "rms_norm_eps": 1e-5,
+                "rope_parameters": dict(EXAONE_ROPE, rope_theta=50.0)}),
+    "exaone-tied": ("exaone", {"attention_dropout": 0.3}, {"tie_word_embeddings": True, "rms_norm_eps": 1e-5,
+                                                           "attention_dropout": 0.3}),
+    "qwen": ("qwen", {"num_key_value_heads": ABSENT, "intermediate_size": 72, "no_bias": True,
+                      "rotary_emb_base": 100.0, "rotary_pct": 1.0, "kv_channels": 6, "use_logn_attn": True,
+                      "use_dynamic_ntk": True, "attn_dropout_prob": 0.0, "emb_dropout_prob": 0.0},
+             {"num_key_value_heads": 4, "pad_token_id": None, "use_sliding_window": False, "rope_parameters": {
+                 "rope_type": "default", "rope_theta": 100.0}}),
+}
+# Names in config.json and in files, and whether weight decay applies to the norms, whose names and class
+# transformers does not recognize.
+RENAMED_KEYS = {"exaone": {"num_hidden_layers": "num_layers"},
+                "qwen": {"max_position_embeddings": "seq_length"}}
+RENAMED_NAMES = {
+    "internlm2": (("self_attn.o_proj", "attention.wo"), ("self_attn.q_proj", "attention.wqkv"),
+                  ("self_attn.k_proj", "attention.wqkv"), ("self_attn.v_proj", "attention.wqkv"),
+                  ("mlp.gate_proj", "feed_forward.w1"), ("mlp.up_proj", "feed_forward.w3"),
+                  ("mlp.down_proj", "feed_forward.w2"), ("input_layernorm", "attention_norm"),
+                  ("post_attention_layernorm", "ffn_norm"), ("lm_head", "output"),
+                  ("embed_tokens", "tok_embeddings")),
+    "exaone": (("model.layers", "transformer.h"), ("self_attn.", "attn.attention."), ("o_proj", "out_proj"),
+               ("gate_proj", "c_fc_0"), ("up_proj", "c_fc_1"), ("down_proj", "c_proj"),
+               ("input_layernorm", "ln_1"), ("post_attention_layernorm", "ln_2"),
+               ("model.norm", "transformer.ln_f"), ("model.embed_tokens", "transformer.wte")),
+    "qwen": (("model.layers", "transformer.h"), ("self_attn.q_proj", "attn.c_attn"),
+             ("self_attn.k_proj", "attn.c_attn"), ("self_attn.v_proj", "attn.c_attn"),
+             ("self_attn.o_proj", "attn.c_proj"), ("gate_proj", "w2"), ("up_proj", "w1"), ("down_proj", "c_proj"),
+             ("input_layernorm", "ln_1"), ("post_attention_layernorm", "ln_2"),
+             ("model.norm", "transformer.ln_f"), ("model.embed_tokens", "transformer.wte")),
+}
+NORMS_DECAY = ("exaone", "qwen")
+# Of the modules of a block, where it is not Llama's.
+RENAMED_ORDER = {
+    "exaone": ("ln_1", "k_proj", "v_proj", "q_proj", "out_proj", "ln_2", "c_fc_0", "c_fc_1", "mlp.c_proj"),
+    "qwen": ("ln_1", "c_attn", "attn.c_proj", "ln_2", "w1", "w2", "mlp.c_proj"),
 }
 
 
@@ -753,20 +794,18 @@ def case(name, model_type, values, batch):
                                 (".experts." not in n or n.endswith(".bias")))}
 
 
-def internlm2_name(name):
-    """Return the name in InternLM 2 of a tensor of a Llama; q, k and v are parts of one."""
-    for old, new in (("self_attn.o_proj", "attention.wo"), ("self_attn.q_proj", "attention.wqkv"),
-                     ("self_attn.k_proj", "attention.wqkv"), ("self_attn.v_proj", "attention.wqkv"),
-                     ("mlp.gate_proj", "feed_forward.w1"), ("mlp.up_proj", "feed_forward.w3"),
-                     ("mlp.down_proj", "feed_forward.w2"), ("input_layernorm", "attention_norm"),
-                     ("post_attention_layernorm", "ffn_norm"), ("lm_head", "output"),
-                     ("embed_tokens", "tok_embeddings")):
+def renamed(model_type, name):
+    """Return the name in the model's files of a tensor of a Llama; q, k and v may be parts of one."""
+    for old, new in RENAMED_NAMES.get(model_type, ()):
         name = name.replace(old, new)
     return name
 
 
-def split(tensor, config):
-    """Return q, k and v of a wqkv: for each key head its query heads, itself and its value head."""
+def split(model_type, tensor, config):
+    """Return q, k and v of the matrix or bias of all: of InternLM 2, for each key head its query heads,
+    itself and its value head."""
+    if model_type == "qwen":
+        return dict(zip(("q_proj", "k_proj", "v_proj"), tensor.chunk(3)))
     groups = config.num_attention_heads // config.num_key_value_heads
     heads = tensor.reshape(config.num_key_value_heads, groups + 2, config.head_dim, -1)
     shape = (-1, *tensor.shape[1:])
@@ -774,10 +813,34 @@ def split(tensor, config):
             "v_proj": heads[:, groups + 1].reshape(shape)}
 
 
+def renamed_config(model_type, values):
+    keys = {"model_type": model_type, "vocab_size": 40, "hidden_size": 24, "intermediate_size": 36,
+            "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+            "max_position_embeddings": 64, "pad_token_id": 0} | values
+    return {RENAMED_KEYS.get(model_type, {}).get(key, key): value for key, value in keys.items()
+            if value is not ABSENT}
+
+
+def in_order(model_type, norms):
+    """Return the norms, which are in Llama's order, in that of the model."""
+    order = RENAMED_ORDER.get(model_type, ())
+
+    def place(numbered):
+        number, name = numbered
+        parts = name.split(".")
+        at = next((i for i, path in enumerate(order) if f".{path}." in name), 0)
+        inside = len(parts) > 3 and parts[2].isdigit()
+        block = int(parts[2]) if inside else -1 if number == 0 else len(norms)
+        return block, at, number
+
+    named = [name for _, name in sorted(enumerate(norms), key=place)] if order else norms
+    return {name: rounded(norms[name]**0.5) for name in named}
+
+
 def renamed_case(name, model_type, values, llama_values, batch):
-    label = internlm2_name if model_type == "internlm2" else str
-    kind = transformers.Qwen2Config if model_type == "mimo" else transformers.LlamaConfig
-    config = kind(**(LLAMA | {"pad_token_id": 0}), **llama_values)
+    label = lambda n: renamed(model_type, n)
+    kind = transformers.Qwen2Config if model_type in ("mimo", "qwen") else transformers.LlamaConfig
+    config = kind(**(LLAMA | {"pad_token_id": 0} | llama_values))
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
     named, shapes, norms = dict(model.named_parameters()), {}, {}
     for n, p in named.items():
@@ -786,19 +849,19 @@ def renamed_case(name, model_type, values, llama_values, batch):
     with torch.no_grad():
         for n, p in named.items():
             whole, part = elements(label(n), shapes[label(n)], 0), n.split(".")[-2]
-            p.copy_(split(whole, config)[part] if label(n) != n and part in ("q_proj", "k_proj", "v_proj")
-                    else whole)
+            joined = len(whole) > len(p)
+            p.copy_(split(model_type, whole, config)[part] if joined else whole)
     logits = logits_of(model, batch)
-    decayed = {label(n) for n in decayed_names(model, str)}
-    losses, squares = train(model, batch, decayed_names(model, str), str)
+    decayed = decayed_names(model, str)
+    if model_type in NORMS_DECAY:
+        decayed |= {n for n in named if n.endswith("norm.weight")}
+    losses, squares = train(model, batch, decayed, str)
+    decayed = {label(n) for n in decayed}
     for n, norm in squares.items():
         norms[label(n)] = norms.get(label(n), 0) + norm**2
-    keys = {"model_type": model_type, "vocab_size": 40, "hidden_size": 24, "intermediate_size": 36,
-            "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
-            "max_position_embeddings": 64, "pad_token_id": 0}
-    return {"name": name, "config": keys | values, "offset": 0, "tensors": dict(sorted(shapes.items())),
-            "logits": logits, "losses": losses,
-            "norms": {n: rounded(x**0.5) for n, x in norms.items()},
+    return {"name": name, "config": renamed_config(model_type, values), "offset": 0,
+            "tensors": dict(sorted(shapes.items())), "logits": logits, "losses": losses,
+            "norms": in_order(model_type, norms),
             "undecayed": sorted(n for n in norms if n not in decayed)}
 
 

@@ -380,6 +380,34 @@ static void test_model_config_internlm(void **state)
     assert_true(c.qkv_bias && !c.output_bias && !c.mlp_bias && c.padding == -1);
 }
 
+static void test_model_config_exaone(void **state)
+{
+    struct model_config c =
+        parsed("{\"model_type\": \"exaone\", \"vocab_size\": 100, \"hidden_size\": 32, "
+               "\"num_layers\": 3, \"num_attention_heads\": 4}");
+
+    (void)state;
+    assert_true(c.layers == 3 && c.intermediate_size == 128 && c.kv_heads == 4);
+    assert_true(c.tied && c.norm_eps == 1e-5 && c.padding == -1 && !c.qkv_bias);
+}
+
+/* The MLP has half the columns that config.json says; attention is scaled from seq_length
+ * on, which is the limit of positions. */
+static void test_model_config_qwen(void **state)
+{
+    struct model_config c = parsed(
+        "{\"model_type\": \"qwen\", \"vocab_size\": 100, \"hidden_size\": 32, "
+        "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"intermediate_size\": 88, "
+        "\"seq_length\": 64, \"max_position_embeddings\": 256, \"rotary_emb_base\": 500, "
+        "\"emb_dropout_prob\": 0.1, \"attn_dropout_prob\": 0.2, \"pad_token_id\": 3}");
+
+    (void)state;
+    assert_true(c.intermediate_size == 44 && c.max_positions == 64 && c.kv_heads == 4);
+    assert_true(c.qkv_bias && !c.output_bias && !c.mlp_bias && !c.tied);
+    assert_true(c.embed_dropout == 0.1 && c.attention_dropout == 0.2);
+    assert_true(c.rope.theta == 500 && c.rotary == 8 && c.padding == -1);
+}
+
 static void test_model_config_phi3(void **state)
 {
     struct model_config c = parsed("{\"model_type\": \"phi3\", " SIZES "}");
@@ -791,6 +819,8 @@ int main(void)
         cmocka_unit_test(test_model_config_gpt_neox),
         cmocka_unit_test(test_model_config_opt),
         cmocka_unit_test(test_model_config_internlm),
+        cmocka_unit_test(test_model_config_exaone),
+        cmocka_unit_test(test_model_config_qwen),
         cmocka_unit_test(test_model_config_phi3),
         cmocka_unit_test(test_model_config_gemma),
         cmocka_unit_test(test_model_config_gemma2),

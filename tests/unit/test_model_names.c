@@ -88,6 +88,9 @@ static void test_unsupported_names(void **state)
     assert_null(model_name_unsupported("openai/gpt-oss-20b"));
     assert_null(model_name_unsupported("tencent/Hunyuan-A13B-Instruct"));
     assert_null(model_name_unsupported("MiniMaxAI/MiniMax-M2"));
+    assert_null(model_name_unsupported("LGAI-EXAONE/EXAONE-3.5-2.4B-Instruct"));
+    assert_null(model_name_unsupported("LGAI-EXAONE/EXAONE-Deep-7.8B"));
+    assert_null(model_name_unsupported("Qwen/Qwen-7B"));
     assert_null(model_name_unsupported("Qwen/Qwen3-VL-30B-A3B-Instruct"));
     assert_null(model_name_unsupported("Qwen/Qwen3-Next-80B-A3B-Instruct"));
     assert_null(model_name_unsupported("Qwen/Qwen3-Coder-Next"));

@@ -35,7 +35,10 @@ const struct architecture *architecture_at(size_t index)
     if (index < expert_architecture_count)
         return &expert_architectures[index];
     index -= expert_architecture_count;
-    return index < latent_architecture_count ? &latent_architectures[index] : NULL;
+    if (index < latent_architecture_count)
+        return &latent_architectures[index];
+    index -= latent_architecture_count;
+    return index < own_architecture_count ? &own_architectures[index] : NULL;
 }
 
 const struct architecture *architecture_find(const char *model_type)

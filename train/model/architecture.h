@@ -311,6 +311,8 @@ struct architecture {
     struct expert_columns experts;
     struct latent_columns latent;
     size_t mlp_ratio; /* size of the MLP in multiples of the hidden size, if it is null */
+    bool
+        joined_mlp_size; /* intermediate_size counts the columns of gate and up together */
     size_t window, window_pattern;
     size_t window_first;       /* default of max_window_layers */
     size_t unrotated_interval; /* default of no_rope_layer_interval */
@@ -387,6 +389,9 @@ struct architecture {
     /* transformers does not have it: its code is in its folder, and reads fewer types of
      * rotary scaling */
     bool has_own_code;
+    /* weight decay applies to the norms, whose names and class transformers' Trainer does not
+     * recognize */
+    bool norms_decay;
     /* the model has towers (train/model/multimodal.h), in which modules have the same last
      * parts of names; never in the table */
     bool has_towers;

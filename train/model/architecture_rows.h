@@ -7,12 +7,12 @@
 
 #include "train/model/architecture.h"
 
-/* The tables: of models with RMSNorm, of models with LayerNorm, of models with experts, and
- * of models with latent attention. */
+/* The tables: of models with RMSNorm, of models with LayerNorm, of models with experts, of
+ * models with latent attention, and of models that transformers does not have. */
 extern const struct architecture rms_architectures[], layernorm_architectures[],
-    expert_architectures[], latent_architectures[];
+    expert_architectures[], latent_architectures[], own_architectures[];
 extern const size_t rms_architecture_count, layernorm_architecture_count,
-    expert_architecture_count, latent_architecture_count;
+    expert_architecture_count, latent_architecture_count, own_architecture_count;
 
 /* Masks and frequencies that follow from config.json. */
 extern const char *const llama_ignored[];

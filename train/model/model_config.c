@@ -301,6 +301,8 @@ static void read_sizes(const struct reader *r, struct model_config *out)
     out->hidden_size = read_size(r, keys->hidden_size, 0);
     out->intermediate_size =
         read_size(r, keys->intermediate_size, row->mlp_ratio * out->hidden_size);
+    if (row->joined_mlp_size)
+        out->intermediate_size /= 2;
     out->layers = read_size(r, keys->layers, 0);
     out->heads = read_size(r, keys->heads, 0);
     out->kv_heads = read_kv_heads(r, row, out->heads);

@@ -354,9 +354,11 @@ static void add_parameter(struct shapes_builder *m, const struct module_place *a
     p->quantized = is_quantized(m, p);
     /* like transformers' get_decay_parameter_names: not if a name has "norm" or "bias",
      * which magnitudes have not */
-    p->decays = p->trainable && (p->rank >= 2 || module == MODULE_A_LOG ||
-                                 module == MODULE_SINKS || module == MODULE_ALPHA_P ||
-                                 module == MODULE_ALPHA_N || part == PART_LORA_MAGNITUDE);
+    p->decays =
+        p->trainable && (p->rank >= 2 || module == MODULE_A_LOG ||
+                         (m->config->architecture->norms_decay && part == PART_WEIGHT) ||
+                         module == MODULE_SINKS || module == MODULE_ALPHA_P ||
+                         module == MODULE_ALPHA_N || part == PART_LORA_MAGNITUDE);
     /* LoRA+: B matrices and vectors; LLaMA-Factory's _create_loraplus_optimizer */
     p->lr_factor = lr_ratio > 0 && (part == PART_LORA_B || p->rank == 1) ? lr_ratio : 1;
     p->gathered = shapes_is_gathered(m, p);
