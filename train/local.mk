@@ -237,6 +237,7 @@ libtrain_a_SOURCES += %D%/tokenizer/pretokenizer.c %D%/tokenizer/pretokenizer.h
 libtrain_a_SOURCES += %D%/tokenizer/sentencepiece.c %D%/tokenizer/sentencepiece.h
 libtrain_a_SOURCES += %D%/tokenizer/sentencepiece_convert.c
 libtrain_a_SOURCES += %D%/tokenizer/tekken.c
+libtrain_a_SOURCES += %D%/tokenizer/tiktoken.c
 libtrain_a_SOURCES += %D%/tokenizer/tokenizer.c %D%/tokenizer/tokenizer.h
 libtrain_a_SOURCES += %D%/tokenizer/unigram.c %D%/tokenizer/unigram.h
 libtrain_a_SOURCES += %D%/tokenizer/vocabulary.c %D%/tokenizer/vocabulary.h

@@ -12,7 +12,8 @@
 #include "base/size.h"
 #include "train/tokenizer/tokenizer.h"
 
-static const char *const names[] = { "tokenizer.model", "tekken.json", "merges.txt" };
+static const char *const names[] = { "tokenizer.model", "tekken.json", "merges.txt",
+                                     "qwen.tiktoken" };
 
 /* tokenizer_config.json and config.json */
 static const char *const configs[][2] = {

@@ -3,7 +3,7 @@
 transformers gives texts.  Usage: tokenizer_folders.py CORPUS.txt > tokenizer_folders.json
 
 The tokenizers are trained here, on a text such as tinyshakespeare.  Made with transformers 5.24,
-tokenizers 0.23 and sentencepiece 0.2.3.
+tokenizers 0.23, sentencepiece 0.2.3 and tiktoken 0.14.
 """
 import base64
 import io
@@ -11,12 +11,16 @@ import json
 import os
 import sys
 import tempfile
+import unicodedata
 
 import sentencepiece
+import tiktoken
 from tokenizers import ByteLevelBPETokenizer
 from transformers import AutoTokenizer
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
+QWEN_WORDS = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
+              r"\s*[\r\n]+|\s+(?!\S)|\s+")
 EXTRA = ["naïve café ﬁ ① ½ 日本語 ｱｲｳ", "tab\there  two   spaces    more", "1234 5678 90", "user: <user> ok 🙂"] * 20
 TEXTS = [
     "", " ", "  ", "a", "Hello world", " hello  world ", "   three", "the king's and I'LL", "tab\tand\nnewline\n\n\nend ",
@@ -117,6 +121,33 @@ def tekken_cases(files):
         "pad_token": "<pad>"}, {"model_type": "mistral"})
 
 
+def qwen_case(name, files, config=None):
+    """Qwen's code calls tiktoken, with texts in NFC and all special tokens."""
+    path = "tekken.json"
+    tokens = [base64.b64decode(token["token_bytes"]) for token in json.loads(tekken(files, [], 0)[path])["vocab"]]
+    names = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *(f"<|extra_{i}|>" for i in range(205))]
+    encoding = tiktoken.Encoding(name, pat_str=QWEN_WORDS, mergeable_ranks={t: i for i, t in enumerate(tokens)},
+                                 special_tokens={t: i for i, t in enumerate(names, len(tokens))})
+    texts = []
+    for text in [*TEXTS, "<|extra_204|><|extra_7|>x", "aaaa aaaaaaa", "e\u0301" * 3]:
+        ids = encoding.encode(unicodedata.normalize("NFC", text), allowed_special="all")
+        texts.append({"text": text, "ids": ids, "plain": ids, "decoded": encoding.decode(ids)})
+    end = encoding.encode_single_token("<|endoftext|>")
+    lines = "".join(f"{base64.b64encode(token).decode()} {i}\n" for i, token in enumerate(tokens))
+    files = {"qwen.tiktoken": lines, "config.json": json.dumps({"model_type": "qwen"})}
+    if config:
+        files["tokenizer_config.json"] = json.dumps(config)
+    eos = encoding.encode_single_token(config["eos_token"]) if config else end
+    return {"name": name, "tokens": encoding.n_vocab, "bos": None, "eos": eos, "pad": end, "adds_bos": False,
+            "cases": texts, "files": files}
+
+
+def qwen_cases(files):
+    yield qwen_case("qwen", files)
+    yield qwen_case("qwen chat", files, {"tokenizer_class": "QWenTokenizer", "model_max_length": 8192,
+                                         "eos_token": "<|im_end|>"})
+
+
 def piece_cases(lines):
     llama = trained_pieces(lines, byte_fallback=True, split_digits=True, allow_whitespace_only_pieces=True,
                            remove_extra_whitespaces=False)
@@ -165,7 +196,7 @@ def main():
         lines = file.read().split("\n")[:1500] + EXTRA
     files = trained_bytes(lines)
     with tempfile.TemporaryDirectory() as folder:
-        folders = [*byte_cases(files), *tekken_cases(files), *piece_cases(lines),
+        folders = [*byte_cases(files), *tekken_cases(files), *qwen_cases(files), *piece_cases(lines),
                    *unigram_cases(lines, os.path.join(folder, "rules.tsv"))]
     print(json.dumps({"folders": folders}, ensure_ascii=True, indent=None, separators=(",", ":")))
 

@@ -171,6 +171,7 @@ static void add_tokenizer(const struct dataset_reading *reading, struct inputs *
                                          "vocab.json",
                                          "tokenizer.model",
                                          "tekken.json",
+                                         "qwen.tiktoken",
                                          "merges.txt",
                                          "additional_chat_templates/tool_use.jinja",
                                          "config.json" };

@@ -53,6 +53,15 @@ int32_t bpe_byte_point(unsigned char byte)
     return byte == 0xad ? 256 + 67 : 256 + 33 + (byte - 0x7f);
 }
 
+void bpe_add_bytes(struct text *out, const char *bytes, size_t len)
+{
+    char character[4];
+
+    for (size_t i = 0; i < len; i++)
+        text_add(out, character,
+                 unicode_put(bpe_byte_point((unsigned char)bytes[i]), character));
+}
+
 int bpe_point_byte(int32_t point)
 {
     if ((point >= '!' && point <= '~') ||

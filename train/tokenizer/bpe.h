@@ -44,5 +44,7 @@ bool bpe_encode(const struct bpe *bpe, const char *word, size_t len,
  * inverse: -1 if the code point is not that of a byte. */
 int32_t bpe_byte_point(unsigned char byte);
 int bpe_point_byte(int32_t point);
+/* Append the characters of bytes. */
+void bpe_add_bytes(struct text *out, const char *bytes, size_t len);
 
 #endif

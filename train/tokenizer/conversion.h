@@ -69,6 +69,7 @@ json_t *conversion_merges(const struct vocabulary *names, const uint32_t *order,
 
 /* The readers.  ERROR_DATA names the file. */
 json_t *merges_file_convert(struct conversion *conversion, struct error *err);
+json_t *tiktoken_convert(struct conversion *conversion, struct error *err);
 json_t *tekken_convert(struct conversion *conversion, struct error *err);
 json_t *sentencepiece_convert(struct conversion *conversion, struct error *err);
 

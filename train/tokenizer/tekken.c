@@ -10,7 +10,6 @@
 #include "base/base64.h"
 #include "base/file.h"
 #include "base/size.h"
-#include "train/text/unicode.h"
 #include "train/tokenizer/bpe.h"
 #include "train/tokenizer/conversion.h"
 
@@ -123,13 +122,10 @@ static bool read_specials(struct reading *r, struct error *err)
 static bool add_bytes(struct reading *r, const struct text *bytes, size_t id,
                       struct text *name, struct error *err)
 {
-    char character[4];
     int64_t other;
 
     text_reset(name);
-    for (size_t i = 0; i < bytes->len; i++)
-        text_add(name, character,
-                 unicode_put(bpe_byte_point((unsigned char)bytes->data[i]), character));
+    bpe_add_bytes(name, bytes->data, bytes->len);
     other = vocabulary_find(r->names, name->data, name->len);
     if (other >= 0 && other < r->specials)
         return true;

@@ -527,6 +527,7 @@ static const struct {
 } sources[] = {
     { "tokenizer.model", NULL, sentencepiece_convert },
     { "tekken.json", NULL, tekken_convert },
+    { "qwen.tiktoken", NULL, tiktoken_convert },
     { "merges.txt", "vocab.json", merges_file_convert },
 };
 
@@ -567,8 +568,8 @@ static struct tokenizer *open_source(const char *dir, struct error *err)
 
     if (found == TS_COUNT(sources)) {
         error_set(err, ERROR_DATA,
-                  "%s: there is no tokenizer.json, tokenizer.model, tekken.json, or "
-                  "vocab.json and merges.txt",
+                  "%s: there is no tokenizer.json, tokenizer.model, tekken.json, "
+                  "qwen.tiktoken, or vocab.json and merges.txt",
                   dir);
         return NULL;
     }

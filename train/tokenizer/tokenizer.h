@@ -17,8 +17,8 @@ struct token_list {
 
 /* Open a tokenizer. `path` is a tokenizer.json or its folder (then tokenizer_config.json,
  * special_tokens_map.json and the model's config.json in it are read, too). A folder
- * without it has tokenizer.model, tekken.json, or vocab.json and merges.txt, which are read
- * as transformers converts them. ERROR_DATA names unsupported features. */
+ * without it has tokenizer.model, tekken.json, qwen.tiktoken, or vocab.json and merges.txt,
+ * which are read as transformers, or the code in the folder, does. ERROR_DATA names unsupported features. */
 struct tokenizer *tokenizer_open(const char *path, struct error *err);
 /* The same, with tokens that tokenizer.json may not have.  It must exist if the job adds
  * tokens; those of an adapter are left out otherwise. */
