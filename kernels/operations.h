@@ -47,6 +47,8 @@
     X(decay_backward, 10, EACH_ISA, LAUNCH, DOUBLE, WATCHED)     \
     X(delta, 7, EACH_ISA, LAUNCH, DOUBLE, WATCHED)               \
     X(delta_backward, 8, EACH_ISA, LAUNCH, DOUBLE, WATCHED)      \
+    X(scan, 9, EACH_ISA, LAUNCH, DOUBLE, WATCHED)                \
+    X(scan_backward, 11, EACH_ISA, LAUNCH, DOUBLE, WATCHED)      \
     X(sink, 3, EACH_ISA, LAUNCH, DOUBLE, WATCHED)                \
     X(sink_backward, 5, EACH_ISA, LAUNCH, DOUBLE, WATCHED)       \
     X(clamped, 3, EACH_ISA, LAUNCH, DOUBLE, WATCHED)             \

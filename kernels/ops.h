@@ -24,6 +24,7 @@
 #include "kernels/ops_loss.h"
 #include "kernels/ops_noise.h"
 #include "kernels/ops_policy.h"
+#include "kernels/ops_scan.h"
 #include "kernels/ops_sinks.h"
 #include "kernels/ops_xielu.h"
 #include "kernels/row_order.h"

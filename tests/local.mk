@@ -580,6 +580,7 @@ libreference_a_SOURCES += %D%/reference/operand.c %D%/reference/operand.h
 libreference_a_SOURCES += %D%/reference/reference.h
 libreference_a_SOURCES += %D%/reference/reference_attention.c
 libreference_a_SOURCES += %D%/reference/reference_delta.c
+libreference_a_SOURCES += %D%/reference/double_scan.c %D%/reference/reference_scan.c
 libreference_a_SOURCES += %D%/reference/reference_latent.c
 libreference_a_SOURCES += %D%/reference/reference_dequantize.c
 libreference_a_SOURCES += %D%/reference/reference_experts.c

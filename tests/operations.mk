@@ -102,6 +102,16 @@ EXTRA_PROGRAMS += %D%/unit/test_emulated_distill %D%/unit/test_races_distill
 %C%_unit_test_races_distill_SOURCES = %D%/unit/test_cpu_distill.c
 %C%_unit_test_races_distill_LDADD = %D%/emulation/races.o $(LDADD)
 
+# scan
+unit_tests += %D%/unit/test_cpu_scan
+emulated_operations += %D%/unit/test_emulated_scan
+races_tests += %D%/unit/test_races_scan
+EXTRA_PROGRAMS += %D%/unit/test_emulated_scan %D%/unit/test_races_scan
+%C%_unit_test_emulated_scan_SOURCES = %D%/unit/test_cpu_scan.c
+%C%_unit_test_emulated_scan_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_scan_SOURCES = %D%/unit/test_cpu_scan.c
+%C%_unit_test_races_scan_LDADD = %D%/emulation/races.o $(LDADD)
+
 # sink
 unit_tests += %D%/unit/test_cpu_sink
 emulated_operations += %D%/unit/test_emulated_sink

@@ -357,11 +357,38 @@ def delta():
                   dbeta=4 * share.grad)
 
 
+def scan():
+    """By the torch path of transformers, which computes in float32: here in float64."""
+    from transformers.models.falcon_h1.modeling_falcon_h1 import mamba2_chunk_scan
+
+    single = torch.Tensor.float
+    torch.Tensor.float = torch.Tensor.double
+    for offsets, heads, groups, size, depth, limits in [
+            ([0, 3], 1, 1, 4, 4, (0, 1e9)), ([0, 1, 34, 67], 4, 2, 16, 8, (0, 1e9)),
+            ([0, 70], 2, 1, 20, 24, (0.5, 2.0))]:
+        rows = offsets[-1]
+        case = Case("scan", offsets=offsets, heads=heads, groups=groups, low=limits[0],
+                    high=limits[1])
+        x, dt = case.take("x", rows, heads * size), case.take("dt", rows, heads)
+        b, c = case.take("b", rows, groups * depth), case.take("c", rows, groups * depth)
+        rate, bias, skip = (case.take(name, heads) for name in ("a_log", "bias", "skip"))
+        out = [mamba2_chunk_scan(
+            x[None, first:last].unflatten(2, (heads, size)), dt[None, first:last], -rate.exp(),
+            b[None, first:last].unflatten(2, (groups, depth)),
+            c[None, first:last].unflatten(2, (groups, depth)), 16, D=skip, dt_bias=bias,
+            dt_softplus=True, dt_limit=limits)[0] for first, last in zip(offsets, offsets[1:])]
+        out = torch.cat(out).reshape(rows, heads * size)
+        out.backward(case.take("dout", rows, heads * size).detach())
+        case.keep(out=out, dx=x.grad, db=b.grad, dc=c.grad, ddt=dt.grad, da_log=rate.grad,
+                  dbias=bias.grad, dskip=skip.grad)
+    torch.Tensor.float = single
+
+
 def main():
     torch.set_num_threads(1)
     for make in (linear, rmsnorm, layernorm, rope, swiglu, attention, embedding, classifier,
                  activation, gates, partial_rope, headnorm, gemma_norm, scaled_embedding,
-                 capped_attention, capped_classifier, conv, decay, delta):
+                 capped_attention, capped_classifier, conv, decay, delta, scan):
         make()
     text = json.dumps({"torch": torch.__version__, "cases": CASES})
     sys.stdout.write(text.replace('{"op"', '\n{"op"').replace("}, ", "},\n") + "\n")

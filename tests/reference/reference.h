@@ -165,6 +165,20 @@ struct reference_delta {
 void reference_delta(const struct reference_delta *r);
 void reference_delta_backward(const struct reference_delta *r);
 
+/* Row by row; state: as in reference_conv. */
+struct reference_scan {
+    size_t rows, sequences, heads, groups, size, depth;
+    const int32_t *offsets;
+    bool resumes;
+    double low, high;
+    const double *x, *b, *c, *dt, *a_log, *bias, *skip, *dout;
+    double *out, *state;
+    double *dx, *db, *dc, *ddt;
+    double *da_log, *dbias, *dskip; /* these are accumulated */
+};
+void reference_scan(const struct reference_scan *r);
+void reference_scan_backward(const struct reference_scan *r);
+
 struct reference_classifier {
     size_t rows, cols, words;
     const double *x, *w;

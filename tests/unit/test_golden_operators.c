@@ -28,6 +28,8 @@ OPERATION(decay)
 OPERATION(decay_backward)
 OPERATION(delta)
 OPERATION(delta_backward)
+OPERATION(scan)
+OPERATION(scan_backward)
 OPERATION(headnorm)
 OPERATION(headnorm_backward)
 OPERATION(layernorm)
@@ -40,7 +42,7 @@ OPERATION(sum_rows)
 OPERATION(swiglu)
 OPERATION(swiglu_backward)
 
-enum { OPERANDS_MOST = 16, TOKENS_MOST = 512, RUNS_MOST = 8 };
+enum { OPERANDS_MOST = 24, TOKENS_MOST = 512, RUNS_MOST = 8 };
 
 static const struct {
     enum format format;
@@ -532,6 +534,44 @@ static void run_delta_case(struct golden_case *c)
                     .forward = op });
 }
 
+static void run_scan_case(struct golden_case *c)
+{
+    struct tensor x = take(c, "x", c->compute)->tensor;
+    struct tensor b = take(c, "b", c->compute)->tensor;
+    struct op_scan op = { .out = make(c, "out", c->compute, x.rows, x.cols)->tensor,
+                          .x = x,
+                          .b = b,
+                          .c = take(c, "c", c->compute)->tensor,
+                          .dt = take(c, "dt", c->compute)->tensor,
+                          .a_log = take(c, "a_log", FORMAT_FP32)->tensor,
+                          .bias = take(c, "bias", FORMAT_FP32)->tensor,
+                          .skip = take(c, "skip", FORMAT_FP32)->tensor,
+                          .offsets = c->ids,
+                          .sequences = put_offsets(c),
+                          .heads = (size_t)setting(c, "heads"),
+                          .groups = (size_t)setting(c, "groups"),
+                          .low = (float)setting(c, "low"),
+                          .high = (float)setting(c, "high") };
+    size_t chunks = op_scan_chunks(x.rows, op.sequences);
+    size_t states = x.cols * (b.cols / op.groups);
+
+    machine_run(c->be, run_scan, &op);
+    machine_run(c->be, run_scan_backward,
+                &(struct op_scan_backward) {
+                    .dx = make(c, "dx", c->compute, x.rows, x.cols)->tensor,
+                    .db = make(c, "db", c->compute, b.rows, b.cols)->tensor,
+                    .dc = make(c, "dc", c->compute, b.rows, b.cols)->tensor,
+                    .ddt = make(c, "ddt", c->compute, x.rows, op.heads)->tensor,
+                    .da_log = make(c, "da_log", FORMAT_FP32, 1, op.heads)->tensor,
+                    .dbias = make(c, "dbias", FORMAT_FP32, 1, op.heads)->tensor,
+                    .dskip = make(c, "dskip", FORMAT_FP32, 1, op.heads)->tensor,
+                    .dout = take(c, "dout", c->compute)->tensor,
+                    .states = make(c, NULL, FORMAT_FP32, chunks, states)->tensor,
+                    .dstates = make(c, NULL, FORMAT_FP32, chunks, states)->tensor,
+                    .sums = make(c, NULL, FORMAT_FP32, chunks, 3 * op.heads)->tensor,
+                    .forward = op });
+}
+
 static const struct {
     const char *op;
     void (*run)(struct golden_case *c);
@@ -542,7 +582,7 @@ static const struct {
     { "embedding", run_embedding_case }, { "classifier", run_classifier_case },
     { "headnorm", run_headnorm_case },   { "activation", run_activation_case },
     { "conv", run_conv_case },           { "decay", run_decay_case },
-    { "delta", run_delta_case },
+    { "delta", run_delta_case },         { "scan", run_scan_case },
 };
 
 /* ---- The comparison ---- */

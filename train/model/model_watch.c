@@ -350,6 +350,10 @@ WATCHED(decay_backward, OUT(op->da, op->db, op->da_log, op->dbias), IN(op->a_log
 WATCHED(delta, OUT(op->out), IN(op->q))
 WATCHED(delta_backward, OUT(op->dq, op->dk, op->dv, op->ddecay, op->dbeta),
         IN(op->forward.q))
+WATCHED(scan, OUT(op->out), IN(op->a_log, op->dt, op->x))
+WATCHED(scan_backward,
+        OUT(op->dx, op->db, op->dc, op->ddt, op->da_log, op->dbias, op->dskip),
+        IN(op->forward.x))
 WATCHED(activation, OUT(op->out), IN(op->x))
 WATCHED(activation_backward, OUT(op->dx, op->out), IN(op->dout, op->x))
 WATCHED(swiglu, OUT(op->out), IN(op->gate))
