@@ -297,6 +297,7 @@ CASES |= {
     "deepseek_v3": ("deepseek_v3", dict(
         DEEPSEEK, num_hidden_layers=3, first_k_dense_replace=1, n_group=4, topk_group=2,
         attention_bias=True, rope_parameters=dict(YARN, mscale=1.0, mscale_all_dim=1.0))),
+    "deepseek_v3-dense": ("deepseek_v3", dict(DEEPSEEK, first_k_dense_replace=2)),
     "deepseek_v3-halves": ("deepseek_v3", dict(
         DEEPSEEK, q_lora_rank=None, v_head_dim=16, rope_interleave=False, first_k_dense_replace=0,
         n_group=1, topk_group=1, norm_topk_prob=False, n_shared_experts=2)),
@@ -328,6 +329,7 @@ CASES |= {
         swiglu_alpha=1.1, layer_types=["full_attention", "full_attention"],
         tie_word_embeddings=True, attention_dropout=0.3,
         rope_parameters={"rope_type": "default", "rope_theta": 100.0})),
+    "glm4_moe-dense": ("glm4_moe", dict(ROUTED, head_dim=8, first_k_dense_replace=2)),
     "glm4_moe-plain": ("glm4_moe", dict(ROUTED, first_k_dense_replace=0, norm_topk_prob=False,
                                         rope_parameters={
         "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 1.0})),

@@ -140,12 +140,13 @@ static void test_other_settings_are_refused(void **state)
           "norm_topk_prob is not supported" },
         { V3, "\"attention_bias\": false",
           "\"quantization_config\": {\"quant_method\": \"fp8\", \"fmt\": \"e4m3\", "
-          "\"weight_block_size\": [128, 128]}",
-          "or a copy of it, in 16 bits" },
+          "\"weight_block_size\": [128]}",
+          "weight_block_size must be a list of two sizes" },
         { ERNIE, "\"use_bias\": false", "\"output_router_logits\": true",
           "output_router_logits must be false" },
-        { ERNIE, "\"moe_layer_end_index\": 27", "\"moe_layer_end_index\": 0",
-          "moe_layer_start_index to moe_layer_end_index must leave" },
+        { ERNIE, "\"moe_layer_end_index\": 27",
+          "\"moe_layer_end_index\": 27, \"moe_norm_min\": 0.5",
+          "moe_norm_min must be at most 0.09375, the least sum of the weights of 6 of 64" },
     };
 
     (void)state;

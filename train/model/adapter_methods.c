@@ -42,6 +42,12 @@ static bool check_pissa(const struct plan *plan, const struct model_config *conf
 {
     if (!lora->pissa || plan->external)
         return true;
+    if (config->quantized.enabled)
+        return error_set(
+            err, ERROR_JOB,
+            "pissa_init: it requires weights of 16 or 32 bits, and the model's files are "
+            "in %s; remove it, or name the model that they were made from",
+            quantizer_name(config->quantized.by));
     if (shapes_is_quantized(plan, config))
         return error_set(
             err, ERROR_JOB,

@@ -184,19 +184,24 @@ static void read_layers(const struct reader *r, const struct expert_columns *row
     }
     out->sparse = layers;
     out->sparse_layers = sparse;
-    if (sparse == 0 && row->listed) {
+    if (sparse == 0) { /* as transformers accepts, an ordinary model */
         out->sparse = NULL;
         out->experts = out->chosen_experts = out->expert_size = out->shared_size = 0;
     }
-    if (sparse == 0 && !row->listed)
+}
+
+/* ERNIE 4.5 divides the weights of the chosen experts by their sum, at least this one.  The
+ * sum of the largest k of n probabilities is at least k / n. */
+static void check_least_sum(const struct reader *r, const struct model_config *c)
+{
+    double least = json_get_real(r->root, "moe_norm_min", 1e-12, r->file, r->err);
+
+    if (c->experts > 0 && !(least * (double)c->experts <= (double)c->chosen_experts))
         error_set(r->err, ERROR_DATA,
-                  "%s: %s must leave a layer with experts; a model without them has "
-                  "another model_type",
-                  r->file,
-                  row->types_key         ? row->types_key
-                  : row->layer_range     ? "moe_layer_start_index to moe_layer_end_index"
-                  : row->first_dense_key ? row->first_dense_key
-                                         : "mlp_only_layers and decoder_sparse_step");
+                  "%s: moe_norm_min must be at most %g, the least sum of the weights of "
+                  "%zu of %zu experts, not %g",
+                  r->file, (double)c->chosen_experts / (double)c->experts,
+                  c->chosen_experts, c->experts, least);
 }
 
 /* DeepSeek-V2 has two methods. */
@@ -249,8 +254,8 @@ static double read_scale(const struct reader *r, const struct expert_columns *ro
 
     if (scale > 0 && scale < 1e6)
         return scale;
-    error_set(r->err, ERROR_DATA, "%s: %s must be a number above 0, not %g", r->file,
-              row->scale_key, scale);
+    error_set(r->err, ERROR_DATA, "%s: %s must be a number above 0 and below 1e6, not %g",
+              r->file, row->scale_key, scale);
     return 1;
 }
 
@@ -287,7 +292,8 @@ static void read_clamp(const struct reader *r, const struct expert_columns *row,
     if (!(out->clamp_alpha > 0 && out->clamp_alpha < 1e6) ||
         !(out->clamp_limit > 0 && out->clamp_limit < 1e6))
         error_set(r->err, ERROR_DATA,
-                  "%s: swiglu_alpha %g and swiglu_limit %g must be numbers above 0",
+                  "%s: swiglu_alpha %g and swiglu_limit %g must be numbers above 0 and "
+                  "below 1e6",
                   r->file, out->clamp_alpha, out->clamp_limit);
 }
 
@@ -367,6 +373,7 @@ void expert_config_read(const json_t *root, const char *file, struct arena *aren
     if (row->shared_count_key)
         out->shared_size =
             out->expert_size * read_size(&r, row->shared_count_key, row->shared_count, 0);
+    read_layers(&r, row, arena, out);
     out->normalizes_experts =
         row->normalize_key
             ? json_get_bool(root, row->normalize_key, row->normalizes, file, err)
@@ -375,7 +382,7 @@ void expert_config_read(const json_t *root, const char *file, struct arena *aren
     if (row->never_normalizes)
         out->normalizes_experts = false;
     out->expert_scale = row->scale_key ? read_scale(&r, row) : 1;
-    if (row->groups)
+    if (row->groups && out->experts > 0)
         read_groups(&r, out);
     if (row->mixer_jitter > 0)
         read_mixer(&r, row, out);
@@ -384,7 +391,8 @@ void expert_config_read(const json_t *root, const char *file, struct arena *aren
     if (json_get_bool(root, "output_router_logits", false, file, err))
         out->aux_coefficient =
             json_get_real(root, "router_aux_loss_coef", row->aux_coefficient, file, err);
-    read_layers(&r, row, arena, out);
+    if (row->layer_range)
+        check_least_sum(&r, out);
     check(&r, out);
 }
 

@@ -70,18 +70,20 @@ static bool check_shape(const struct stored_tensor *t, const char *dtype, size_t
     bool is_scale = !dtype && t->format < FORMAT_COUNT;
 
     if (!is_scale && (!dtype || strcmp(t->dtype, dtype) != 0))
-        return error_set(err, ERROR_DATA, "%s: %s is %s, but must be %s", t->file,
+        return error_set(err, ERROR_DATA,
+                         "%s: %s is %s, but must be %s; fetch the model again", t->file,
                          t->name, t->dtype, dtype ? dtype : "F16, BF16 or F32");
     if (t->rank == rank && t->shape[0] == rows && (rank == 1 || t->shape[1] == cols) &&
         t->bytes == rows * cols * safetensors_dtype_bytes(t->dtype))
         return true;
     if (rank == 1)
         return error_set(err, ERROR_DATA,
-                         "%s: %s has %zu bytes, config.json requires the shape [%zu]",
+                         "%s: %s has %zu bytes, config.json requires the shape [%zu]; "
+                         "fetch the model again",
                          t->file, t->name, t->bytes, rows);
     return error_set(err, ERROR_DATA,
                      "%s: %s has %zu bytes in %zu rows, config.json requires the shape "
-                     "[%zu, %zu]",
+                     "[%zu, %zu]; fetch the model again",
                      t->file, t->name, t->bytes, t->rank > 0 ? t->shape[0] : 0, rows,
                      cols);
 }
@@ -98,7 +100,8 @@ static bool check_columns(const struct packed_matrix *m, struct error *err)
     for (size_t i = 0; i < m->cols; i++)
         if (word_at(t, i) >= m->groups)
             return error_set(err, ERROR_DATA,
-                             "%s: %s has the group %d at %zu, but there are %zu groups",
+                             "%s: %s has the group %d at %zu, but there are %zu groups; "
+                             "fetch the model again",
                              t->file, t->name, (int)word_at(t, i), i, m->groups);
     return true;
 }
@@ -112,7 +115,7 @@ static bool check_bias(const struct stored_tensor *t, struct error *err)
         if (bytes[i] != 0)
             return error_set(err, ERROR_DATA,
                              "%s: %s is not 0, but a model with this config.json has no "
-                             "such bias",
+                             "such bias; use the config.json that was saved with it",
                              t->file, t->name);
     return true;
 }
@@ -125,7 +128,7 @@ static bool check(const struct packed_matrix *m, struct error *err)
     if (out == 0 || (gptq && in == 0))
         return error_set(err, ERROR_DATA,
                          "%s: a matrix of [%zu, %zu] cannot be packed into words of 32 "
-                         "bits with %u bits each",
+                         "bits with %u bits each; use the model that it was made from",
                          m->p->name, m->rows, m->cols, m->how->bits);
     return check_shape(m->tensors[WEIGHT], "I32", 2, gptq ? in : m->cols,
                        gptq ? m->rows : out, err) &&
@@ -150,7 +153,7 @@ static bool report_missing(const struct model *model, const struct packed_matrix
                                          : "modules_to_not_convert");
     text_init(&name, 0);
     model_add_quant_name(model, m->p, which, &name);
-    error_set(err, ERROR_DATA, "%s: the tensor %s is missing",
+    error_set(err, ERROR_DATA, "%s: the tensor %s is missing; fetch the model again",
               model->plan->model_name_or_path, name.data);
     text_clear(&name);
     return false;

@@ -20,8 +20,13 @@ size_t shapes_fp8_bytes(const struct plan *plan, const struct model_config *conf
     size_t gate = config->architecture->gated_attention ? q : 0;
     size_t values = config->linear ? linear_attention_values(&config->delta) : 0;
     size_t conv = config->linear ? linear_attention_columns(&config->delta) : 0;
+    const struct latent_attention *latent = &config->latent;
+    size_t first = latent->q_rank > 0 ? latent->q_rank : latent_q_columns(config);
     const size_t layers[][2] = {
-        { c, q + gate + 2 * kv },
+        { c, model_config_is_latent(config) ? first + latent->kv_rank + latent->rotated
+                                            : q + gate + 2 * kv },
+        { latent->q_rank, latent->q_rank > 0 ? latent_q_columns(config) : 0 },
+        { latent->kv_rank, latent->kv_rank > 0 ? latent_kv_columns(config) : 0 },
         { q, c },
         { c, conv + values + 2 * config->delta.heads },
         { values, c },

@@ -320,7 +320,9 @@ static bool report_missing(const struct checked *c, const struct shape_parameter
                      a->blocks, p->layer,
                      p->module == MODULE_EXPERT_DOWN ? a->experts.down_tensor
                                                      : a->experts.gate_up_tensor,
-                     p->part == PART_BIAS ? "_bias" : "");
+                     p->part == PART_BIAS        ? "_bias"
+                     : c->config->packed.enabled ? "_blocks"
+                                                 : "");
 }
 
 static bool check(const struct checked *c, struct error *err)
