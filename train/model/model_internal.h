@@ -515,8 +515,8 @@ struct tensor model_up(const struct pass *pass, size_t layer);
 /* Return the columns that the MLP of a block has in a buffer of activations. */
 struct tensor model_activation_of(const struct pass *pass, enum buffer buffer,
                                   size_t layer);
-/* Apply the activation to them, into BUFFER_ACT. */
 struct xielu model_slopes(const struct block *block);
+/* Apply the activation to them, into BUFFER_ACT. */
 struct tensor model_activate(const struct pass *pass, size_t layer);
 /* The backward pass of the layer down and of the activation: from the gradient of what the
  * MLP adds to those of gate and up, over them.  false: nothing before it is trained. */
