@@ -41,8 +41,8 @@
     X(activation, 2, EACH_ISA, LAUNCH, DOUBLE, WATCHED)          \
     X(activation_backward, 4, EACH_ISA, LAUNCH, DOUBLE, WATCHED) \
     X(decode, 6, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)         \
-    X(conv, 4, EACH_ISA, LAUNCH, DOUBLE, WATCHED)                \
-    X(conv_backward, 5, EACH_ISA, LAUNCH, DOUBLE, WATCHED)       \
+    X(conv, 7, EACH_ISA, LAUNCH, DOUBLE, WATCHED)                \
+    X(conv_backward, 11, EACH_ISA, LAUNCH, DOUBLE, WATCHED)      \
     X(decay, 6, EACH_ISA, LAUNCH, DOUBLE, WATCHED)               \
     X(decay_backward, 10, EACH_ISA, LAUNCH, DOUBLE, WATCHED)     \
     X(delta, 7, EACH_ISA, LAUNCH, DOUBLE, WATCHED)               \

@@ -15,8 +15,9 @@
 
 #include <stdbool.h>
 
-#include "kernels/ops_delta.h"
 #include "kernels/ops_clamped.h"
+#include "kernels/ops_conv.h"
+#include "kernels/ops_delta.h"
 #include "kernels/ops_dora.h"
 #include "kernels/ops_rotation.h"
 #include "kernels/ops_experts.h"

@@ -3,7 +3,7 @@
  * of kernels/ops.h, whose letters and promises apply.
  *
  * A layer computes q, k, v (side by side), z, b and a from x, each by a matmul.  op_conv
- * mixes the last few rows of q, k and v; op_decay computes the decay and beta of each head
+ * (kernels/ops_conv.h) mixes the last few rows of q, k and v; op_decay computes the decay and beta of each head
  * from a and b; op_delta is the attention.  Its output passes op_headnorm and is gated by
  * silu(z) (op_swiglu).  Yang, Kautz and Hatamizadeh, "Gated Delta Networks", 2024;
  * torch_chunk_gated_delta_rule of transformers/models/qwen3_5/modeling_qwen3_5.py.
@@ -15,33 +15,8 @@
 
 #include "kernels/tensor.h"
 
-/* Most taps of op_conv; rows of a chunk of op_delta; most columns of its keys or values. */
-enum { CONV_TAPS_MAX = 8, DELTA_CHUNK = 32, DELTA_SIZE_MAX = 128 };
-
-/*
- * out[n, c] = silu(sum over j < J of weight[c, j] * x[n - J + 1 + j, c]), where rows before
- * the first of a sequence are 0.  Each column is filtered separately and reads J rows.
- *   x, out  (N, C) compute, not sharing their data;  offsets, sequences as in op_attention
- *   weight  (C, J) fp32 or 16-bit (frozen), J from 2 to CONV_TAPS_MAX
- *   state   (sequences * (J - 1), C) compute, or absent: = the last J - 1 rows of x of each
- *           sequence, the oldest first, from which a later call can continue.  resumes:
- *           read the rows before the first from the state, instead of zeros.
- */
-struct op_conv {
-    struct tensor out, x, weight, state;
-    const int32_t *offsets;
-    size_t sequences;
-    bool resumes;
-};
-
-/* dx (N, C) compute = the gradient for dout;  dweight (C, J) fp32 += its own, or absent.  x
- * and weight are those of the forward pass, without a state.  dx shares its data with
- * neither. */
-struct op_conv_backward {
-    struct tensor dx, dweight, dout, x, weight;
-    const int32_t *offsets;
-    size_t sequences;
-};
+/* Rows of a chunk of op_delta; most columns of its keys or values. */
+enum { DELTA_CHUNK = 32, DELTA_SIZE_MAX = 128 };
 
 /*
  * decay = -e^a_log * softplus(a + bias), the logarithm of a decay;  beta = sigmoid(b)

@@ -1,5 +1,5 @@
-/* kernels/cpu/cpu_conv.c - a causal convolution of each column alone, with SiLU, and its
- * gradients. */
+/* kernels/cpu/cpu_conv.c - a causal convolution of each column alone, with SiLU or between
+ * two gates, and its gradients. */
 #include "config.h"
 
 #include "kernels/cpu/cpu_activation.h"
@@ -10,15 +10,19 @@
 /* A task has all rows of this many columns: four cache lines of fp32. */
 enum { CONV_VECS = 64 / LANES, CONV_ROWS = 16 };
 
-/* The taps of a vector of columns, the oldest first. */
+/* The taps of a vector of columns, the oldest first, and their bias. */
 struct conv_taps {
-    vec at[CONV_TAPS_MAX];
+    vec at[CONV_TAPS_MAX], bias;
     size_t count;
 };
 
-static struct conv_taps conv_taps_of(struct tensor weight, size_t column, size_t columns)
+static struct conv_taps conv_taps_of(struct tensor weight, struct tensor bias,
+                                     size_t column, size_t columns)
 {
     struct conv_taps taps = { .count = weight.cols };
+
+    if (bias.data)
+        taps.bias = vec_load(bias.data, bias.format, column, columns);
 
     for (size_t i = 0; i < columns; i++) {
         vec row = vec_load(cpu_row(weight, column + i), weight.format, 0,
@@ -36,10 +40,16 @@ static struct conv_taps conv_taps_of(struct tensor weight, size_t column, size_t
 
 /* One sequence, for a vector of columns. */
 struct conv_part {
-    struct tensor x, state;
+    struct tensor x, before, after, state; /* before, after: absent without gates */
     size_t first, last, sequence, column, columns;
     bool resumes;
 };
+
+CPU_INLINE vec conv_load(const struct conv_part *p, struct tensor from, size_t n,
+                         enum format format)
+{
+    return vec_load(cpu_row(from, n), format, p->column, p->columns);
+}
 
 /* The input `back` rows before row n, which may be before the sequence. */
 CPU_INLINE vec conv_input(const struct conv_part *p, size_t n, size_t back, size_t taps,
@@ -47,17 +57,18 @@ CPU_INLINE vec conv_input(const struct conv_part *p, size_t n, size_t back, size
 {
     size_t state = p->sequence * (taps - 1) + taps - 1 + (n - p->first);
 
+    if (n >= p->first + back && p->before.data)
+        return conv_load(p, p->before, n - back, format) *
+               conv_load(p, p->x, n - back, format);
     if (n >= p->first + back)
-        return vec_load(cpu_row(p->x, n - back), format, p->column, p->columns);
-    if (!p->resumes)
-        return (vec) {};
-    return vec_load(cpu_row(p->state, state - back), format, p->column, p->columns);
+        return conv_load(p, p->x, n - back, format);
+    return p->resumes ? conv_load(p, p->state, state - back, FORMAT_FP32) : (vec) {};
 }
 
 CPU_INLINE vec conv_sum(const struct conv_part *p, const struct conv_taps *taps, size_t n,
                         enum format format)
 {
-    vec sum = {};
+    vec sum = taps->bias;
 
     for (size_t j = 0; j < taps->count; j++)
         sum += taps->at[j] * conv_input(p, n, taps->count - 1 - j, taps->count, format);
@@ -71,18 +82,29 @@ CPU_INLINE void conv_keep(const struct conv_part *p, size_t taps, enum format fo
     for (size_t i = 0; i < taps - 1; i++) {
         size_t back = taps - 1 - i; /* from the row after the last */
 
-        vec_store(cpu_row(p->state, p->sequence * (taps - 1) + i), format, p->column,
+        vec_store(cpu_row(p->state, p->sequence * (taps - 1) + i), FORMAT_FP32, p->column,
                   p->columns, conv_input(p, p->last, back, taps, format));
     }
+}
+
+/* The output of row n. */
+CPU_INLINE vec conv_output(const struct conv_part *p, size_t n, vec sum,
+                           enum format format)
+{
+    if (p->after.data)
+        return conv_load(p, p->after, n, format) * sum;
+    return activation_silu(sum).value;
 }
 
 CPU_INLINE void conv_columns(const struct op_conv *op, size_t column, size_t columns,
                              enum format format)
 {
-    struct conv_taps taps = conv_taps_of(op->weight, column, columns);
+    struct conv_taps taps = conv_taps_of(op->weight, op->bias, column, columns);
 
     for (size_t s = 0; s < op->sequences; s++) {
         struct conv_part p = { .x = op->x,
+                               .before = op->before,
+                               .after = op->after,
                                .state = op->state,
                                .first = (size_t)op->offsets[s],
                                .last = (size_t)op->offsets[s + 1],
@@ -93,7 +115,7 @@ CPU_INLINE void conv_columns(const struct op_conv *op, size_t column, size_t col
 
         for (size_t n = p.first; n < p.last; n++)
             vec_store(cpu_row(op->out, n), format, column, columns,
-                      activation_silu(conv_sum(&p, &taps, n, format)).value);
+                      conv_output(&p, n, conv_sum(&p, &taps, n, format), format));
         if (op->state.data)
             conv_keep(&p, taps.count, format);
     }
@@ -122,21 +144,51 @@ void CPU_OP(conv)(struct backend *be, const struct op_conv *op)
 
 /* ---- Gradients ---- */
 
-/* The gradients of the taps: of CONV_ROWS rows, then of all. */
+/* The gradients of the taps and of the bias: of CONV_ROWS rows, then of all. */
 struct conv_slopes {
-    vec part[CONV_TAPS_MAX], total[CONV_TAPS_MAX];
+    vec part[CONV_TAPS_MAX + 1], total[CONV_TAPS_MAX + 1];
 };
 
 static void conv_close_part(struct conv_slopes *slopes, size_t taps)
 {
-    for (size_t j = 0; j < taps; j++) {
+    for (size_t j = 0; j <= taps; j++) {
         slopes->total[j] += slopes->part[j];
         slopes->part[j] = (vec) {};
     }
 }
 
-/* From the last row to the first: dx of a row needs the gradients of the sums of this and
- * of the next taps - 1 rows, which `next` keeps. */
+/* Return the gradient of the sum of row n, and store that of the gate after it. */
+CPU_INLINE vec conv_slope(const struct op_conv_backward *op, const struct conv_part *p,
+                          const struct conv_taps *taps, size_t n, enum format format)
+{
+    vec sum = conv_sum(p, taps, n, format), dout = conv_load(p, op->dout, n, format);
+    struct activated by;
+
+    if (p->after.data) {
+        vec_store(cpu_row(op->dafter, n), format, p->column, p->columns, dout * sum);
+        return dout * conv_load(p, p->after, n, format);
+    }
+    by = activation_silu(sum);
+    return dout * (by.slope * by.bend);
+}
+
+/* Store the gradients of what is multiplied to the input of row n, whose gradient is du. */
+CPU_INLINE void conv_input_backward(const struct op_conv_backward *op,
+                                    const struct conv_part *p, size_t n, vec du,
+                                    enum format format)
+{
+    vec dx = du;
+
+    if (p->before.data) {
+        dx = du * conv_load(p, p->before, n, format);
+        vec_store(cpu_row(op->dbefore, n), format, p->column, p->columns,
+                  du * conv_load(p, p->x, n, format));
+    }
+    vec_store(cpu_row(op->dx, n), format, p->column, p->columns, dx);
+}
+
+/* From the last row to the first: the gradient of the input of a row needs those of the
+ * sums of this and of the next taps - 1 rows, which `next` keeps. */
 CPU_INLINE void conv_part_backward(const struct op_conv_backward *op,
                                    const struct conv_part *p,
                                    const struct conv_taps *taps,
@@ -145,19 +197,18 @@ CPU_INLINE void conv_part_backward(const struct op_conv_backward *op,
     vec next[CONV_TAPS_MAX] = {};
 
     for (size_t n = p->last; n-- > p->first;) {
-        struct activated by = activation_silu(conv_sum(p, taps, n, format));
-        vec dx = {};
+        vec du = {};
 
         for (size_t j = taps->count - 1; j > 0; j--)
             next[j] = next[j - 1];
-        next[0] = vec_load(cpu_row(op->dout, n), format, p->column, p->columns) *
-                  (by.slope * by.bend);
+        next[0] = conv_slope(op, p, taps, n, format);
         for (size_t j = 0; j < taps->count; j++) {
-            dx += taps->at[taps->count - 1 - j] * next[j];
+            du += taps->at[taps->count - 1 - j] * next[j];
             slopes->part[j] +=
                 next[0] * conv_input(p, n, taps->count - 1 - j, taps->count, format);
         }
-        vec_store(cpu_row(op->dx, n), format, p->column, p->columns, dx);
+        slopes->part[taps->count] += next[0];
+        conv_input_backward(op, p, n, du, format);
         if (n % CONV_ROWS == 0)
             conv_close_part(slopes, taps->count);
     }
@@ -167,11 +218,13 @@ CPU_INLINE void conv_part_backward(const struct op_conv_backward *op,
 CPU_INLINE void conv_columns_backward(const struct op_conv_backward *op, size_t column,
                                       size_t columns, enum format format)
 {
-    struct conv_taps taps = conv_taps_of(op->weight, column, columns);
+    struct conv_taps taps = conv_taps_of(op->weight, op->bias, column, columns);
     struct conv_slopes slopes = {};
 
     for (size_t s = 0; s < op->sequences; s++) {
         struct conv_part p = { .x = op->x,
+                               .before = op->before,
+                               .after = op->after,
                                .first = (size_t)op->offsets[s],
                                .last = (size_t)op->offsets[s + 1],
                                .sequence = s,
@@ -183,6 +236,8 @@ CPU_INLINE void conv_columns_backward(const struct op_conv_backward *op, size_t 
     for (size_t i = 0; op->dweight.data && i < columns; i++)
         for (size_t j = 0; j < taps.count; j++)
             ((float *)cpu_row(op->dweight, column + i))[j] += slopes.total[j][i];
+    for (size_t i = 0; op->dbias.data && i < columns; i++)
+        ((float *)op->dbias.data)[column + i] += slopes.total[taps.count][i];
 }
 
 static void conv_backward_task(void *context, size_t task, struct pool_worker *worker)

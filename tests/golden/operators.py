@@ -319,6 +319,19 @@ def conv():
         case.keep(out=out, dx=x.grad, dw=w.grad)
 
 
+def gated_conv():
+    """Lfm2ShortConv of transformers, of each sequence, without its linear layers."""
+    for offsets, cols, taps in [([0, 5], 8, 3), ([0, 1, 40, 67], 20, 4), ([0, 9], 3, 2)]:
+        case = Case("gated_conv", offsets=offsets)
+        before, after, x = (case.take(name, offsets[-1], cols) for name in ("b", "c", "x"))
+        w, bias = case.take("w", cols, taps, scale=0.5), case.take("bias", cols)
+        out = torch.cat([F.conv1d(F.pad((before * x)[a:b].T[None], (taps - 1, 0)), w[:, None],
+                                  bias, groups=cols)[0].T
+                         for a, b in zip(offsets, offsets[1:])]) * after
+        out.backward(case.take("dout", offsets[-1], cols).detach())
+        case.keep(out=out, dx=x.grad, dw=w.grad, db=before.grad, dc=after.grad, dbias=bias.grad)
+
+
 def decay():
     for rows, heads in [(17, 4), (67, 3)]:
         case = Case("decay")
@@ -388,7 +401,7 @@ def main():
     torch.set_num_threads(1)
     for make in (linear, rmsnorm, layernorm, rope, swiglu, attention, embedding, classifier,
                  activation, gates, partial_rope, headnorm, gemma_norm, scaled_embedding,
-                 capped_attention, capped_classifier, conv, decay, delta, scan):
+                 capped_attention, capped_classifier, conv, decay, delta, scan, gated_conv):
         make()
     text = json.dumps({"torch": torch.__version__, "cases": CASES})
     sys.stdout.write(text.replace('{"op"', '\n{"op"').replace("}, ", "},\n") + "\n")

@@ -1,5 +1,5 @@
-/* tests/reference/double_delta.c - the operands of the operations of kernels/ops_delta.h in
- * double, passed to the loops of reference.h. */
+/* tests/reference/double_delta.c - the operands of the operations of kernels/ops_conv.h and
+ * ops_delta.h in double, passed to the loops of reference.h. */
 #include "config.h"
 
 #include "tests/reference/double_operand.h"
@@ -19,6 +19,9 @@ void double_conv(struct backend *be, const struct op_conv *op)
         .weight = take(be, op->weight),
         .out = room(be, op->x.rows * op->x.cols),
         .state = take(be, op->state),
+        .before = take(be, op->before),
+        .after = take(be, op->after),
+        .bias = take(be, op->bias),
     };
 
     reference_conv(&r);
@@ -41,10 +44,19 @@ void double_conv_backward(struct backend *be, const struct op_conv_backward *op)
         .dx = room(be, op->x.rows * op->x.cols),
         .dweight = op->dweight.data ? take(be, op->dweight)
                                     : room(be, op->x.cols * op->weight.cols),
+        .before = take(be, op->before),
+        .after = take(be, op->after),
+        .bias = take(be, op->bias),
+        .dbefore = room(be, op->x.rows * op->x.cols),
+        .dafter = room(be, op->x.rows * op->x.cols),
+        .dbias = op->dbias.data ? take(be, op->dbias) : room(be, op->x.cols),
     };
 
     reference_conv_backward(&r);
     put(be, op->dx, r.dx);
+    put(be, op->dbefore, r.dbefore);
+    put(be, op->dafter, r.dafter);
+    put(be, op->dbias, r.dbias);
     put(be, op->dweight, r.dweight);
     done(be);
 }

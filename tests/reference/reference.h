@@ -132,14 +132,15 @@ struct reference_decode {
 };
 void reference_decode(const struct reference_decode *r);
 
-/* state: or NULL; read if `resumes`, and written. */
+/* state: or NULL; read if `resumes`, and written.  before, after, bias: or NULL. */
 struct reference_conv {
     size_t rows, cols, taps, sequences;
     const int32_t *offsets;
     bool resumes;
-    const double *x, *weight, *dout;
+    const double *x, *weight, *dout, *before, *after, *bias;
     double *out, *state;
-    double *dx, *dweight; /* dx is written, dweight is accumulated */
+    double *dx, *dbefore, *dafter; /* written */
+    double *dweight, *dbias;       /* accumulated */
 };
 void reference_conv(const struct reference_conv *r);
 void reference_conv_backward(const struct reference_conv *r);

@@ -10,6 +10,12 @@
 
 /* ---- The convolution ---- */
 
+/* The input of a row, before the filter. */
+static double product_of(const struct reference_conv *r, size_t at)
+{
+    return r->before ? r->before[at] * r->x[at] : r->x[at];
+}
+
 /* The input `back` rows before row n of sequence s. */
 static double input_of(const struct reference_conv *r, size_t s, size_t n, size_t back,
                        size_t c)
@@ -17,7 +23,7 @@ static double input_of(const struct reference_conv *r, size_t s, size_t n, size_
     size_t first = (size_t)r->offsets[s];
 
     if (n >= first + back)
-        return r->x[(n - back) * r->cols + c];
+        return product_of(r, (n - back) * r->cols + c);
     if (!r->resumes)
         return 0;
     return r->state[((s + 1) * (r->taps - 1) + (n - first) - back) * r->cols + c];
@@ -25,11 +31,24 @@ static double input_of(const struct reference_conv *r, size_t s, size_t n, size_
 
 static double sum_of(const struct reference_conv *r, size_t s, size_t n, size_t c)
 {
-    double sum = 0;
+    double sum = r->bias ? r->bias[c] : 0;
 
     for (size_t j = 0; j < r->taps; j++)
         sum += r->weight[c * r->taps + j] * input_of(r, s, n, r->taps - 1 - j, c);
     return sum;
+}
+
+/* The output of a row, and its slope by the sum. */
+static double output_of(const struct reference_conv *r, size_t at, double sum,
+                        double *slope)
+{
+    double value;
+
+    reference_activation(ACTIVATION_SILU, sum, &value, slope);
+    if (!r->after)
+        return value;
+    *slope = r->after[at];
+    return r->after[at] * sum;
 }
 
 void reference_conv(const struct reference_conv *r)
@@ -41,33 +60,47 @@ void reference_conv(const struct reference_conv *r)
             size_t last = (size_t)r->offsets[s + 1];
 
             for (size_t n = (size_t)r->offsets[s]; n < last; n++)
-                reference_activation(ACTIVATION_SILU, sum_of(r, s, n, c),
-                                     &r->out[n * r->cols + c], &slope);
+                r->out[n * r->cols + c] =
+                    output_of(r, n * r->cols + c, sum_of(r, s, n, c), &slope);
             for (size_t i = 0; r->state && i + 1 < r->taps; i++)
                 r->state[(s * (r->taps - 1) + i) * r->cols + c] =
                     input_of(r, s, last, r->taps - 1 - i, c);
         }
 }
 
+static void row_backward(const struct reference_conv *r, size_t s, size_t n, size_t c)
+{
+    size_t at = n * r->cols + c;
+    double sum = sum_of(r, s, n, c), slope;
+
+    output_of(r, at, sum, &slope);
+    slope *= r->dout[at];
+    if (r->after)
+        r->dafter[at] = r->dout[at] * sum;
+    if (r->bias)
+        r->dbias[c] += slope;
+    for (size_t j = 0; j < r->taps; j++) {
+        size_t back = r->taps - 1 - j, from = at - back * r->cols;
+        double du = slope * r->weight[c * r->taps + j];
+
+        r->dweight[c * r->taps + j] += slope * input_of(r, s, n, back, c);
+        if (n < (size_t)r->offsets[s] + back)
+            continue;
+        r->dx[from] += r->before ? du * r->before[from] : du;
+        if (r->before)
+            r->dbefore[from] += du * r->x[from];
+    }
+}
+
 void reference_conv_backward(const struct reference_conv *r)
 {
     memset(r->dx, 0, r->rows * r->cols * sizeof(*r->dx));
+    if (r->before)
+        memset(r->dbefore, 0, r->rows * r->cols * sizeof(*r->dbefore));
     for (size_t s = 0; s < r->sequences; s++)
         for (size_t n = (size_t)r->offsets[s]; n < (size_t)r->offsets[s + 1]; n++)
-            for (size_t c = 0; c < r->cols; c++) {
-                double value, slope;
-
-                reference_activation(ACTIVATION_SILU, sum_of(r, s, n, c), &value, &slope);
-                slope *= r->dout[n * r->cols + c];
-                for (size_t j = 0; j < r->taps; j++) {
-                    size_t back = r->taps - 1 - j;
-
-                    r->dweight[c * r->taps + j] += slope * input_of(r, s, n, back, c);
-                    if (n >= (size_t)r->offsets[s] + back)
-                        r->dx[(n - back) * r->cols + c] +=
-                            slope * r->weight[c * r->taps + j];
-                }
-            }
+            for (size_t c = 0; c < r->cols; c++)
+                row_backward(r, s, n, c);
 }
 
 /* ---- The gates ---- */

@@ -1,5 +1,6 @@
-/* tests/unit/test_cpu_delta.c - the operations of linear attention and their gradients
- * follow their formulas, row by row, in packed sequences, and continue from a state. */
+/* tests/unit/test_cpu_delta.c - the operations of linear attention and of short
+ * convolutions, and their gradients, follow their formulas, row by row, in packed sequences,
+ * and continue from a state. */
 #include "config.h"
 
 #include "kernels/backend.h"
@@ -92,80 +93,177 @@ static double *copy_of(const struct operand *operand)
 
 static const int32_t packed[] = { 0, 1, 1, 4, 70, 73 };
 
-static void try_conv(struct machines *machines, enum format format, size_t cols,
-                     size_t taps)
-{
-    size_t rows = (size_t)packed[SEQUENCES_MOST];
+struct conv_case {
     struct trial t;
     struct operand *x, *weight, *out, *dout, *dx, *dweight, *state;
+    struct operand *before, *after, *bias, *dbefore, *dafter, *dbias; /* with gates */
     struct reference_conv r;
+    bool gated;
+};
+
+static void add_gates(struct conv_case *c, enum format format, size_t rows, size_t cols)
+{
+    c->before = draw(&c->t, format, rows, cols);
+    c->after = draw(&c->t, format, rows, cols);
+    c->bias = draw(&c->t, FORMAT_FP32, 1, cols);
+    c->dbefore = fill(&c->t, format, rows, cols);
+    c->dafter = fill(&c->t, format, rows, cols);
+    c->dbias = draw(&c->t, FORMAT_FP32, 1, cols);
+    c->r.before = c->before->real;
+    c->r.after = c->after->real;
+    c->r.bias = c->bias->real;
+    c->r.dbefore = real(&c->t, c->dbefore);
+    c->r.dafter = real(&c->t, c->dafter);
+    c->r.dbias = real(&c->t, c->dbias);
+}
+
+static void conv_open(struct conv_case *c, enum format format, size_t cols, size_t taps,
+                      bool gated)
+{
+    size_t rows = (size_t)packed[SEQUENCES_MOST];
+    struct trial *t = &c->t;
+
+    trial_open(t, packed, SEQUENCES_MOST);
+    c->gated = gated;
+    c->x = draw(t, format, rows, cols);
+    c->weight = draw(t, FORMAT_FP32, cols, taps);
+    c->dout = draw(t, format, rows, cols);
+    c->out = fill(t, format, rows, cols);
+    c->dx = fill(t, format, rows, cols);
+    c->dweight = draw(t, FORMAT_FP32, cols, taps);
+    c->state = draw(t, FORMAT_FP32, SEQUENCES_MOST * (taps - 1), cols);
+    c->r = (struct reference_conv) { .rows = rows,
+                                     .cols = cols,
+                                     .taps = taps,
+                                     .sequences = SEQUENCES_MOST,
+                                     .offsets = packed,
+                                     .x = c->x->real,
+                                     .weight = c->weight->real,
+                                     .dout = c->dout->real,
+                                     .out = real(t, c->out),
+                                     .dx = real(t, c->dx),
+                                     .dweight = real(t, c->dweight) };
+    if (gated)
+        add_gates(c, format, rows, cols);
+}
+
+static struct op_conv conv_op(const struct conv_case *c)
+{
+    struct op_conv op = { .out = c->out->tensor,
+                          .x = c->x->tensor,
+                          .weight = c->weight->tensor,
+                          .offsets = c->t.offsets,
+                          .sequences = SEQUENCES_MOST };
+
+    if (!c->gated)
+        return op;
+    op.before = c->before->tensor;
+    op.after = c->after->tensor;
+    op.bias = c->bias->tensor;
+    return op;
+}
+
+static void try_conv_backward(struct machines *machines, struct conv_case *c)
+{
+    struct op_conv forward = conv_op(c);
+    struct op_conv_backward op = { .dx = c->dx->tensor,
+                                   .dweight = c->dweight->tensor,
+                                   .dout = c->dout->tensor,
+                                   .x = forward.x,
+                                   .weight = forward.weight,
+                                   .before = forward.before,
+                                   .after = forward.after,
+                                   .bias = forward.bias,
+                                   .offsets = forward.offsets,
+                                   .sequences = forward.sequences };
+    struct outcome outcomes[5] = { outcome(&c->t, c->dx, 32),
+                                   outcome(&c->t, c->dweight, 32) };
+    size_t count = 2;
+
+    if (c->gated) {
+        op.dbefore = c->dbefore->tensor;
+        op.dafter = c->dafter->tensor;
+        op.dbias = c->dbias->tensor;
+        outcomes[count++] = outcome(&c->t, c->dbefore, 32);
+        outcomes[count++] = outcome(&c->t, c->dafter, 16);
+        outcomes[count++] = outcome(&c->t, c->dbias, 32);
+    }
+    reference_conv_backward(&c->r);
+    machines_try(machines, run_conv_backward, &op, outcomes, count);
+}
+
+static void try_conv(struct machines *machines, enum format format, size_t cols,
+                     size_t taps, bool gated)
+{
+    struct conv_case c;
+    struct op_conv op;
     double *before;
 
-    trial_open(&t, packed, SEQUENCES_MOST);
-    x = draw(&t, format, rows, cols);
-    weight = draw(&t, FORMAT_FP32, cols, taps);
-    dout = draw(&t, format, rows, cols);
-    out = fill(&t, format, rows, cols);
-    dx = fill(&t, format, rows, cols);
-    dweight = draw(&t, FORMAT_FP32, cols, taps);
-    state = draw(&t, format, SEQUENCES_MOST * (taps - 1), cols);
-    before = copy_of(state);
-    r = (struct reference_conv) { .rows = rows,
-                                  .cols = cols,
-                                  .taps = taps,
-                                  .sequences = SEQUENCES_MOST,
-                                  .offsets = packed,
-                                  .x = x->real,
-                                  .weight = weight->real,
-                                  .dout = dout->real,
-                                  .out = real(&t, out),
-                                  .dx = real(&t, dx),
-                                  .dweight = real(&t, dweight) };
-    reference_conv(&r);
-    reference_conv_backward(&r);
-    machines_try(machines, run_conv,
-                 &(struct op_conv) { .out = out->tensor,
-                                     .x = x->tensor,
-                                     .weight = weight->tensor,
-                                     .offsets = t.offsets,
-                                     .sequences = SEQUENCES_MOST },
-                 (struct outcome[]) { outcome(&t, out, 8) }, 1);
-    machines_try(machines, run_conv_backward,
-                 &(struct op_conv_backward) { .dx = dx->tensor,
-                                              .dweight = dweight->tensor,
-                                              .dout = dout->tensor,
-                                              .x = x->tensor,
-                                              .weight = weight->tensor,
-                                              .offsets = t.offsets,
-                                              .sequences = SEQUENCES_MOST },
-                 (struct outcome[]) { outcome(&t, dx, 32), outcome(&t, dweight, 32) }, 2);
+    conv_open(&c, format, cols, taps, gated);
+    op = conv_op(&c);
+    before = copy_of(c.state);
+    reference_conv(&c.r);
+    machines_try(machines, run_conv, &op, (struct outcome[]) { outcome(&c.t, c.out, 8) },
+                 1);
+    try_conv_backward(machines, &c);
+    op.state = c.state->tensor;
+    c.r.state = real(&c.t, c.state);
     for (int resumes = 0; resumes < 2; resumes++) {
-        memcpy(real(&t, state), before, state->numbers * sizeof(double));
-        r.state = real(&t, state);
-        r.resumes = resumes;
-        reference_conv(&r);
-        machines_try(machines, run_conv,
-                     &(struct op_conv) { .out = out->tensor,
-                                         .x = x->tensor,
-                                         .weight = weight->tensor,
-                                         .state = state->tensor,
-                                         .offsets = t.offsets,
-                                         .sequences = SEQUENCES_MOST,
-                                         .resumes = resumes },
-                     (struct outcome[]) { outcome(&t, out, 8), outcome(&t, state, 0) },
-                     2);
+        memcpy(c.r.state, before, c.state->numbers * sizeof(double));
+        op.resumes = c.r.resumes = resumes;
+        reference_conv(&c.r);
+        machines_try(
+            machines, run_conv, &op,
+            (struct outcome[]) { outcome(&c.t, c.out, 8), outcome(&c.t, c.state, 1) }, 2);
     }
     free(before);
-    trial_close(&t);
+    trial_close(&c.t);
 }
 
 static void test_conv_follows_the_formula(void **state)
 {
-    for (size_t f = 0; f < TS_COUNT(formats); f++) {
-        try_conv(*state, formats[f], 75, 4);
-        try_conv(*state, formats[f], 4, 2);
+    for (int gated = 0; gated < 2; gated++) {
+        for (size_t f = 0; f < TS_COUNT(formats); f++) {
+            try_conv(*state, formats[f], 75, 4, gated);
+            try_conv(*state, formats[f], 4, 2, gated);
+        }
+        try_conv(*state, FORMAT_FP32, 33, CONV_TAPS_MAX, gated);
+        try_conv(*state, FORMAT_BF16, 130, 3, gated);
     }
-    try_conv(*state, FORMAT_FP32, 33, CONV_TAPS_MAX);
+}
+
+static double conv_loss(void *context)
+{
+    struct conv_case *c = context;
+    double sum = 0;
+
+    reference_conv(&c->r);
+    for (size_t i = 0; i < c->out->numbers; i++)
+        sum += c->r.out[i] * c->dout->real[i];
+    return sum;
+}
+
+static void test_reference_conv_gradients_match_differences(void **state)
+{
+    struct conv_case c;
+    struct operand **inputs[] = { &c.x, &c.weight, &c.before, &c.after, &c.bias };
+    struct operand **gradients[] = { &c.dx, &c.dweight, &c.dbefore, &c.dafter, &c.dbias };
+
+    (void)state;
+    for (int gated = 0; gated < 2; gated++) {
+        conv_open(&c, FORMAT_FP32, 3, 3, gated);
+        memset(c.r.dweight, 0, c.dweight->numbers * sizeof(double));
+        if (gated)
+            memset(c.r.dbias, 0, c.dbias->numbers * sizeof(double));
+        reference_conv_backward(&c.r);
+        for (size_t i = 0; i < (gated ? TS_COUNT(inputs) : 2); i++) {
+            struct operand *x = *inputs[i];
+
+            assert_true(reference_slope_error(conv_loss, &c, x->real, x->numbers,
+                                              real(&c.t, *gradients[i])) < 1e-6);
+        }
+        trial_close(&c.t);
+    }
 }
 
 /* ---- The gates ---- */
@@ -452,6 +550,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reference_gradients_match_differences),
+        cmocka_unit_test(test_reference_conv_gradients_match_differences),
         cmocka_unit_test(test_conv_follows_the_formula),
         cmocka_unit_test(test_gates_follow_the_formula),
         cmocka_unit_test(test_delta_follows_the_formula),

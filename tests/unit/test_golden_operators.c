@@ -466,6 +466,37 @@ static void run_conv_case(struct golden_case *c)
                     .sequences = op.sequences });
 }
 
+static void run_gated_conv(struct golden_case *c)
+{
+    struct tensor x = take(c, "x", c->compute)->tensor;
+    struct tensor w = take(c, "w", FORMAT_FP32)->tensor;
+    struct op_conv op = { .out = make(c, "out", c->compute, x.rows, x.cols)->tensor,
+                          .x = x,
+                          .weight = w,
+                          .before = take(c, "b", c->compute)->tensor,
+                          .after = take(c, "c", c->compute)->tensor,
+                          .bias = take(c, "bias", FORMAT_FP32)->tensor,
+                          .offsets = c->ids,
+                          .sequences = put_offsets(c) };
+
+    machine_run(c->be, run_conv, &op);
+    machine_run(c->be, run_conv_backward,
+                &(struct op_conv_backward) {
+                    .dx = make(c, "dx", c->compute, x.rows, x.cols)->tensor,
+                    .dweight = make(c, "dw", FORMAT_FP32, w.rows, w.cols)->tensor,
+                    .dbefore = make(c, "db", c->compute, x.rows, x.cols)->tensor,
+                    .dafter = make(c, "dc", c->compute, x.rows, x.cols)->tensor,
+                    .dbias = make(c, "dbias", FORMAT_FP32, 1, x.cols)->tensor,
+                    .dout = take(c, "dout", c->compute)->tensor,
+                    .x = x,
+                    .weight = w,
+                    .before = op.before,
+                    .after = op.after,
+                    .bias = op.bias,
+                    .offsets = op.offsets,
+                    .sequences = op.sequences });
+}
+
 static void run_decay_case(struct golden_case *c)
 {
     struct tensor a = take(c, "a", c->compute)->tensor;
@@ -583,6 +614,7 @@ static const struct {
     { "headnorm", run_headnorm_case },   { "activation", run_activation_case },
     { "conv", run_conv_case },           { "decay", run_decay_case },
     { "delta", run_delta_case },         { "scan", run_scan_case },
+    { "gated_conv", run_gated_conv },
 };
 
 /* ---- The comparison ---- */

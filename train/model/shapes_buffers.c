@@ -202,7 +202,7 @@ static const struct buffer_row {
                       MIXERS_FULL },
     [BUFFER_VALUES] = { "cache", KIND_COMPUTE, DIM_CACHE, DIM_KV, LIFE_CACHE, true,
                         MIXERS_FULL },
-    [BUFFER_CONV_STATE] = { "cache", KIND_COMPUTE, DIM_CONV_ROWS, DIM_CONV, LIFE_CACHE,
+    [BUFFER_CONV_STATE] = { "cache", KIND_FP32, DIM_CONV_ROWS, DIM_CONV, LIFE_CACHE,
                             true, MIXERS_LINEAR },
     [BUFFER_DELTA_STATE] = { "cache", KIND_FP32, DIM_SLOTS, DIM_STATE, LIFE_CACHE, true,
                              MIXERS_LINEAR },
