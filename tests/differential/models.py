@@ -371,6 +371,16 @@ def apertus(rng):
     return values
 
 
+def lfm2(rng):
+    values = llama_like(rng) | rope(rng, False) | {
+        "conv_bias": rng.random() < 0.4, "conv_L_cache": rng.choice([2, 3, 4]),
+        "block_auto_adjust_ff_dim": rng.random() < 0.6, "block_multiple_of": 8,
+        "block_ffn_dim_multiplier": rng.choice([1.0, 1.3, 0.7]), "pad_token_id": rng.choice([0, 7, None])}
+    values["norm_eps"] = values.pop("rms_norm_eps")
+    values["layer_types"] = [rng.choice(["conv", "full_attention"]) for _ in range(values["num_hidden_layers"])]
+    return values
+
+
 def olmo3(rng):
     values = olmo2(rng)
     for key in ("rope_theta", "rope_scaling", "rope_parameters"):
@@ -554,6 +564,7 @@ KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi
          "glm4": glm,
          "ernie4_5": ernie,
          "hunyuan_v1_dense": hunyuan,
+         "lfm2": lfm2,
          "olmo3": olmo3,
          "mixtral": mixtral, "minimax_m2": minimax_m2, "qwen2_moe": qwen2_moe, "qwen3_moe": qwen_moe, "olmoe": olmoe,
          "glm4_moe": glm_moe, "ernie4_5_moe": ernie_moe, "phimoe": phimoe, "gpt_oss": gpt_oss, "hunyuan_v1_moe": hunyuan_moe,

@@ -212,6 +212,12 @@ CASES |= {
             "sliding_attention": {"rope_type": "default", "rope_theta": 50.0}},
         layer_types=["sliding_attention", "full_attention", "sliding_attention",
                      "sliding_attention"])),
+    "lfm2": ("lfm2", dict(LLAMA, num_hidden_layers=3, full_attn_idxs=[1], block_multiple_of=8,
+                          block_ffn_dim_multiplier=1.3)),
+    "lfm2-biased": ("lfm2", dict(
+        LLAMA, conv_bias=True, conv_L_cache=4, block_auto_adjust_ff_dim=False, head_dim=8,
+        tie_word_embeddings=False, pad_token_id=None, layer_types=["full_attention", "conv"],
+        rope_parameters={"rope_type": "default", "rope_theta": 100.0})),
     "minicpm": ("minicpm", dict(LLAMA, scale_emb=3, scale_depth=1.4, dim_model_base=10)),
 }
 # Models with experts.  With output_router_logits, the load balancing loss is part of the loss.
@@ -354,6 +360,8 @@ ADAPTERS = {
     "gemma2-lora": ("gemma2", "all-linear", {}),
     "qwen3_5-lora": ("qwen3_5", "all-linear", {}),
     "qwen3_5-lora-on-some": ("qwen3_5", ["in_proj_qkv", "out_proj", "q_proj"], {}),
+    "lfm2-lora": ("lfm2", "all-linear", {}),
+    "lfm2-biased-lora": ("lfm2-biased", ["in_proj", "out_proj", "w2"], {}),
     "glm4-lora": ("glm4", "all-linear", {}),
     "olmo2-lora": ("olmo2", "all-linear", {}),
     "apertus-lora": ("apertus", "all-linear", {}),
@@ -497,7 +505,7 @@ class Dropout:
         if config.model_type == "falcon": # not called for the attention weights
             layer = [self.ADDED_DOWN] if config.parallel_attn else [self.ADDED_O, self.ADDED_DOWN]
         self.sites = [self.EMBED] if config.model_type in self.EMBEDS else []
-        linear = [t == "linear_attention" for t in getattr(config, "layer_types", None) or []]
+        linear = [t in ("linear_attention", "conv") for t in getattr(config, "layer_types", None) or []]
         self.sites += [n * self.LAYER + site for n in range(config.num_hidden_layers)
                        for site in layer if not any(linear[n:n + 1])]
 

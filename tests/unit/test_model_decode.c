@@ -76,6 +76,14 @@ static const char qwen3_next_text[] =
     "\"linear_value_head_dim\": 8, \"max_position_embeddings\": 64, "
     "\"full_attention_interval\": 2, \"initializer_range\": 0.2}";
 
+/* Short convolutions, whose last rows are kept. */
+static const char lfm2_text[] =
+    "{\"model_type\": \"lfm2\", \"vocab_size\": 97, \"hidden_size\": "
+    "48,\"block_ff_dim\": 80, \"block_multiple_of\": 16, \"num_hidden_layers\": 4, "
+    "\"num_attention_heads\": 4,\"num_key_value_heads\": 2, \"conv_bias\": true, "
+    "\"max_position_embeddings\": 64, \"full_attn_idxs\": [1, 3], "
+    "\"initializer_range\": 0.2}";
+
 /* Heads that are made of latents. */
 static const char deepseek_text[] =
     "{\"model_type\": \"deepseek_v3\", \"vocab_size\": 97, \"hidden_size\": "
@@ -200,10 +208,10 @@ static void check_generation(struct unit_model *u, double near)
 
 static void test_generation_matches_the_forward_pass(void **state)
 {
-    static const char *const texts[] = { config_text,  windowed_text, qwen3_text,
-                                         gemma2_text,  gemma3_text,   gemma4_text,
-                                         gpt2_text,    qwen3_5_text,  qwen3_next_text,
-                                         deepseek_text };
+    static const char *const texts[] = { config_text,   windowed_text, qwen3_text,
+                                         gemma2_text,   gemma3_text,   gemma4_text,
+                                         gpt2_text,     qwen3_5_text,  qwen3_next_text,
+                                         deepseek_text, lfm2_text };
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(texts); i++) {
@@ -219,14 +227,15 @@ static void test_generation_matches_the_forward_pass(void **state)
  * each time, about twenty times on the way (as in test_model_cuda.c). */
 static void test_generation_matches_the_forward_pass_in_16_bits(void **state)
 {
-    static const enum format formats[] = { FORMAT_BF16, FORMAT_FP16 };
+    static const enum format formats[] = { FORMAT_BF16, FORMAT_FP16, FORMAT_BF16 };
+    static const char *const texts[] = { gemma3_text, gemma3_text, lfm2_text };
     float whole[97], *logits;
     int32_t tokens_fed[TOKENS];
 
     (void)state;
     random_tokens(tokens_fed, 97, 1);
     for (size_t f = 0; f < TS_COUNT(formats); f++) {
-        struct unit_model u = unit_model_text(gemma3_text, generation_plan());
+        struct unit_model u = unit_model_text(texts[f], generation_plan());
         double off = 0, all = 0;
 
         u.plan.precision.compute = formats[f];

@@ -27,6 +27,8 @@ static const char *const others[] = {
     "{\"model_type\": \"qwen3_5_text\", \"num_key_value_heads\": 2, \"head_dim\": 16,"
     "\"linear_num_key_heads\": 2, \"linear_num_value_heads\": 4, \"linear_key_head_dim\": "
     "16, \"linear_value_head_dim\": 8, \"full_attention_interval\": 2," SIZES "}",
+    "{\"model_type\": \"lfm2\", \"num_key_value_heads\": 2, \"conv_bias\": true, "
+    "\"full_attn_idxs\": [1], \"block_multiple_of\": 16," SIZES "}",
     "{\"model_type\": \"deepseek_v2\", \"q_lora_rank\": 20, \"kv_lora_rank\": 16, "
     "\"qk_nope_head_dim\": 16, \"qk_rope_head_dim\": 8, \"v_head_dim\": 16, "
     "\"n_routed_experts\": 4, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 24, "

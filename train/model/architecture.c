@@ -38,7 +38,10 @@ const struct architecture *architecture_at(size_t index)
     if (index < latent_architecture_count)
         return &latent_architectures[index];
     index -= latent_architecture_count;
-    return index < own_architecture_count ? &own_architectures[index] : NULL;
+    if (index < own_architecture_count)
+        return &own_architectures[index];
+    index -= own_architecture_count;
+    return index < conv_architecture_count ? &conv_architectures[index] : NULL;
 }
 
 const struct architecture *architecture_find(const char *model_type)

@@ -34,7 +34,7 @@ enum module {
     MODULE_IN_Z,
     MODULE_IN_B,
     MODULE_IN_A,
-    MODULE_CONV,    /* the taps of each column of q, k and v */
+    MODULE_CONV,    /* the taps of each column of q, k and v, or of a short convolution */
     MODULE_A_LOG,   /* of the decays; a vector without a suffix in its name */
     MODULE_DT_BIAS, /* the same */
     MODULE_V_NORM,  /* of each head of its output */
@@ -234,6 +234,9 @@ struct expert_columns {
     bool interleaved;
     bool biased;
     bool router_bias; /* the router is a linear layer with a bias */
+    /* says whether experts have a correction of the choice, by default true; NULL: they
+     * have it if paths has it */
+    const char *correction_key;
     /* their activation is op_clamped: defaults of swiglu_alpha and swiglu_limit; 0: it is
      * op_swiglu */
     double alpha, limit;
@@ -355,6 +358,12 @@ struct architecture {
     /* layers have linear attention, as layer_types says; by default all but each of this
      * interval, which is the default of full_attention_interval.  0: none has */
     size_t linear_interval;
+    /* layers have short convolutions in place of attention, as layer_types says, or, by
+     * default, full_attn_idxs (train/model/short_convs.h) */
+    bool short_convs;
+    /* block_auto_adjust_ff_dim, by default true, changes the size of MLPs, which may also be
+     * block_ff_dim */
+    bool adjusts_mlp;
     /* the query matrix has rows of a gate after those of q, and the output of attention is
      * multiplied by its sigmoid */
     bool gated_attention;

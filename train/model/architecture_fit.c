@@ -30,6 +30,17 @@ static size_t read_predictors(const json_t *root, const char *file, struct error
                        err);
 }
 
+/* LFM2's first files have the size of MLPs under another name, which has precedence. */
+static const struct config_keys *rename_size(const struct config_keys *keys,
+                                             struct arena *arena)
+{
+    struct config_keys *out = arena_alloc(arena, sizeof(*out));
+
+    *out = *keys;
+    out->intermediate_size = "block_ff_dim";
+    return out;
+}
+
 const struct architecture *architecture_fit(const struct architecture *row,
                                             const json_t *root, const char *file,
                                             struct arena *arena, struct error *err)
@@ -37,12 +48,14 @@ const struct architecture *architecture_fit(const struct architecture *row,
     struct architecture *out;
 
     if (!row->qk_norms_key && !row->keeps_blocks && row->latent.kv_rank == 0 &&
-        !row->bare_qk_norms)
+        !row->bare_qk_norms && !row->adjusts_mlp)
         return row;
     out = arena_alloc(arena, sizeof(*out));
     *out = *row;
     if (row->qk_norms_key && !json_get_bool(root, row->qk_norms_key, false, file, err))
         out->paths[MODULE_Q_NORM] = out->paths[MODULE_K_NORM] = NULL;
+    if (row->adjusts_mlp && json_object_get(root, "block_ff_dim"))
+        out->keys = rename_size(row->keys, arena);
     if (row->interleave_key)
         out->rotary_interleaved =
             json_get_bool(root, row->interleave_key, row->rotary_interleaved, file, err);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "train/model/short_convs.h"
 
 enum { SIZE_MOST = 1 << 20 };
 
@@ -80,6 +81,8 @@ void linear_layers_read(const json_t *root, const char *file, struct arena *aren
     const json_t *types;
     bool *linear;
 
+    if (out->architecture->short_convs)
+        short_convs_read(root, file, arena, out, err);
     if (interval == 0 || err->code)
         return;
     if (out->activation != ACTIVATION_SILU)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/size.h"
 #include "precision/affine.h"
 #include "precision/nf4.h"
 #include "train/model/model_internal.h"
@@ -154,11 +155,17 @@ static bool is_trained(const struct norm *norm)
            (norm->bias && norm->bias->trainable);
 }
 
-/* Return whether a part of linear attention between its linear layers is trained. */
+/* Return whether a part of linear attention, or of a short convolution, between its linear
+ * layers is trained. */
 static bool mixer_is_trained(const struct block *b)
 {
-    return b->conv && (b->conv->trainable || b->a_log->trainable ||
-                       b->dt_bias->trainable || b->v_norm->trainable);
+    const struct parameter *const parts[] = { b->conv, b->conv_bias, b->a_log, b->dt_bias,
+                                              b->v_norm };
+    bool any = false;
+
+    for (size_t i = 0; i < TS_COUNT(parts); i++)
+        any = any || (parts[i] && parts[i]->trainable);
+    return any;
 }
 
 /* Return the index of the first sublayer, in the order of the forward pass, that is

@@ -3,7 +3,7 @@
 
 #include "train/model/model.h"
 
-#include "train/model/model_internal.h"
+#include "train/model/model_mixers.h"
 
 static void zero(const struct pass *pass, struct tensor out)
 {
@@ -334,7 +334,7 @@ static bool o_backward(const struct pass *pass, size_t layer)
 {
     const struct block *b = &pass->model->blocks[layer];
     size_t cols = b->o.base[0].in_count;
-    bool linear = model_config_is_linear(pass->model->config, layer);
+    bool linear = model_config_has_delta(pass->model->config, layer);
     bool gated = linear || pass->model->config->architecture->gated_attention;
     struct tensor datt, dout = { 0 }, dy, x;
 
@@ -350,6 +350,8 @@ static bool o_backward(const struct pass *pass, size_t layer)
         return false;
     if (linear)
         model_delta_backward(pass, layer, dout);
+    else if (model_config_has_conv(pass->model->config, layer))
+        model_conv_backward(pass, layer, dout);
     else
         model_attention_backward(pass, layer, dout);
     return true;

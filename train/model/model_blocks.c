@@ -261,6 +261,7 @@ void model_make_block(const struct model *m, size_t layer, struct block *out)
         .q_norm = model_norm_of(m, MODULE_Q_NORM, layer),
         .k_norm = model_norm_of(m, MODULE_K_NORM, layer),
         .conv = model_find(m, MODULE_CONV, PART_WEIGHT, layer),
+        .conv_bias = model_find(m, MODULE_CONV, PART_BIAS, layer),
         .a_log = model_find(m, MODULE_A_LOG, PART_WEIGHT, layer),
         .dt_bias = model_find(m, MODULE_DT_BIAS, PART_WEIGHT, layer),
         .v_norm = model_find(m, MODULE_V_NORM, PART_WEIGHT, layer),

@@ -70,9 +70,12 @@ struct model_config {
     struct latent_attention { /* kv_rank 0: none; q_rank 0: q has no latent */
         size_t q_rank, kv_rank, plain, rotated, value;
     } latent;
-    const bool *linear;       /* by layer, whether attention is linear; NULL: in none */
-    struct linear_attention { /* of these layers */
+    /* by layer, whether it has linear attention, or a short convolution, in place of
+     * attention; NULL: none has */
+    const bool *linear;
+    struct linear_attention { /* of these layers; 0 heads: of short convolutions */
         size_t heads, key_heads, key_size, value_size, taps;
+        bool bias; /* short convolutions and their linear layers have biases */
     } delta;
     /* 0 to below 1; dropout_keys */
     double embed_dropout, residual_dropout, attention_dropout;
@@ -157,10 +160,21 @@ size_t model_config_most_queries(const struct model_config *config);
 size_t model_config_most_keys(const struct model_config *config);
 /* Return the columns of a head that a layer rotates. */
 size_t model_config_rotary(const struct model_config *config, size_t layer);
-/* Return whether a layer has linear attention. */
+/* Return whether a layer has linear attention or a short convolution. */
 static inline bool model_config_is_linear(const struct model_config *config, size_t layer)
 {
     return config->linear && config->linear[layer];
+}
+
+/* Return whether it has linear attention, or a short convolution. */
+static inline bool model_config_has_delta(const struct model_config *config, size_t layer)
+{
+    return model_config_is_linear(config, layer) && !config->architecture->short_convs;
+}
+
+static inline bool model_config_has_conv(const struct model_config *config, size_t layer)
+{
+    return model_config_is_linear(config, layer) && config->architecture->short_convs;
 }
 
 /* Return whether all layers have latent attention, and the columns that their layers for

@@ -2,7 +2,7 @@
  * attention, forward and backward; model_internal.h has the formulas. */
 #include "config.h"
 
-#include "train/model/model_internal.h"
+#include "train/model/model_mixers.h"
 
 /* The columns of a buffer of the first stack, or of its gradients: q, k and v together, z,
  * b and a. */
@@ -54,9 +54,8 @@ static struct tensor values_of(const struct pass *pass, enum buffer buffer, size
                       linear_attention_values(&pass->model->config->delta));
 }
 
-/* Return the rows of the cache that this pass continues, or begins. */
-static struct tensor cached(const struct pass *pass, enum buffer buffer, size_t layer,
-                            size_t each)
+struct tensor model_cached_rows(const struct pass *pass, enum buffer buffer, size_t layer,
+                                size_t each)
 {
     if (pass->decoding)
         return pass_buffer(pass, buffer, layer);
@@ -78,8 +77,8 @@ static struct op_conv conv_op(const struct pass *pass, size_t layer)
         .out = pass_buffer(pass, BUFFER_CONV, layer),
         .x = inputs_of(pass, pass_buffer(pass, BUFFER_QKV, layer)).mixed,
         .weight = b->conv->weight,
-        .state =
-            cached(pass, BUFFER_CONV_STATE, layer, pass->model->config->delta.taps - 1),
+        .state = model_cached_rows(pass, BUFFER_CONV_STATE, layer,
+                                   pass->model->config->delta.taps - 1),
         .offsets = offsets_of(pass),
         .sequences = pass->sequences,
         .resumes = pass->decoding,
@@ -98,7 +97,7 @@ static struct op_delta delta_op(const struct pass *pass, size_t layer)
         .v = heads.v,
         .decay = pass_buffer(pass, BUFFER_DECAY, layer),
         .beta = pass_buffer(pass, BUFFER_BETA, layer),
-        .state = cached(pass, BUFFER_DELTA_STATE, layer, 1),
+        .state = model_cached_rows(pass, BUFFER_DELTA_STATE, layer, 1),
         .offsets = offsets_of(pass),
         .sequences = pass->sequences,
         .heads = delta->heads,
@@ -141,28 +140,29 @@ struct gate_of model_gate_of(const struct pass *pass, size_t layer, enum buffer 
     struct tensor whole = pass_buffer(pass, buffer, buffer == BUFFER_QKV ? layer : 0);
     size_t cols = model_config_queries(c, layer);
 
-    if (model_config_is_linear(c, layer))
+    if (model_config_has_delta(c, layer))
         return (struct gate_of) { inputs_of(pass, whole).z, ACTIVATION_SILU };
     return (struct gate_of) { tensor_columns(whole, cols, cols), ACTIVATION_SIGMOID };
 }
 
 static bool is_gated(const struct pass *pass, size_t layer)
 {
-    return model_config_is_linear(pass->model->config, layer) ||
+    return model_config_has_delta(pass->model->config, layer) ||
            pass->model->config->architecture->gated_attention;
 }
 
 struct tensor model_gate_attention(const struct pass *pass, size_t layer)
 {
     const struct model_config *c = pass->model->config;
-    struct tensor out =
-        columns_of(pass, BUFFER_ATT, layer, model_config_queries(c, layer));
+    size_t cols =
+        model_config_has_conv(c, layer) ? c->hidden_size : model_config_queries(c, layer);
+    struct tensor out = columns_of(pass, BUFFER_ATT, layer, cols);
 
     if (model_config_is_latent(c))
         return model_latent_output(pass, layer);
     if (!is_gated(pass, layer))
         return out;
-    if (model_config_is_linear(c, layer))
+    if (model_config_has_delta(c, layer))
         out = normalize(pass, layer);
     return gate(pass, layer, out);
 }
@@ -266,7 +266,7 @@ struct tensor model_gate_backward(const struct pass *pass, size_t layer,
 {
     if (model_config_is_latent(pass->model->config))
         return model_latent_output_backward(pass, datt);
-    if (model_config_is_linear(pass->model->config, layer))
+    if (model_config_has_delta(pass->model->config, layer))
         return gate_backward(pass, layer, datt, normalize(pass, layer));
     if (!pass->model->config->architecture->gated_attention)
         return datt;

@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <math.h>
 
-#include "train/model/model_internal.h"
+#include "train/model/model_mixers.h"
 
 static const int32_t *pass_ids(const struct pass *pass, enum buffer buffer)
 {
@@ -154,8 +154,10 @@ static void forward_attention(const struct pass *pass, size_t layer, bool recomp
         norm1.delta = residual_delta(pass);
     model_norm(pass, &b->norm1, norm1);
     stack_forward(pass, &b->qkv, layer, h1, qkv, 0);
-    if (model_config_is_linear(m->config, layer)) {
+    if (model_config_has_delta(m->config, layer)) {
         model_run_delta(pass, layer);
+    } else if (model_config_has_conv(m->config, layer)) {
+        model_run_conv(pass, layer);
     } else {
         model_prepare_heads(pass, layer);
         model_run_attention(pass, layer);

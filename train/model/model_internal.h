@@ -23,6 +23,10 @@
  *     mixed, z, b, a' = h1 Win^T       q, k, v = conv(mixed), decay and beta from a' and b
  *     silu(z) * norm of each head of the gated delta rule (kernels/ops_delta.h)
  *
+ * and one with a short convolution (kernels/ops_conv.h)
+ *
+ *     b, c, x' = h1 Win^T [+ bias]     c filter(b x')
+ *
  * Latent attention computes q, k and v in two steps (kernels/ops_latent.h):
  *
  *     cq, ckv, s = h1 Wa^T [+ b]       heads of norm(cq) Wqb^T, norm(ckv) Wkvb^T and s
@@ -122,8 +126,8 @@ struct norm {
 struct block {
     struct norm norm1, norm2;
     struct norm q_norm, k_norm; /* per head */
-    /* of linear attention; NULL: the block has none */
-    struct parameter *conv, *a_log, *dt_bias, *v_norm;
+    /* of linear attention, and of short convolutions; NULL: the block has none */
+    struct parameter *conv, *conv_bias, *a_log, *dt_bias, *v_norm;
     struct norm post1, post2; /* of a and d, before they are added to the residual */
     struct linear_stack qkv, o, gate_up, down;
     struct linear_stack q_b, kv_b; /* of latent attention */
@@ -438,24 +442,6 @@ void model_prepare_heads(const struct pass *pass, size_t layer);
 void model_attention_backward(const struct pass *pass, size_t layer, struct tensor datt);
 /* Return the operands of a block's attention. */
 struct op_attention model_attention_op(const struct pass *pass, size_t layer);
-/* model_delta.c.  Run linear attention, from BUFFER_QKV to BUFFER_ATT. */
-void model_run_delta(const struct pass *pass, size_t layer);
-/* What the output of attention is multiplied by, or its gradient. */
-struct gate_of {
-    struct tensor gate;
-    enum activation kind;
-};
-struct gate_of model_gate_of(const struct pass *pass, size_t layer, enum buffer buffer);
-/* Return the output of attention as the next layer reads it: normalized and multiplied by
- * its gate, if it has one. */
-struct tensor model_gate_attention(const struct pass *pass, size_t layer);
-/* Back through that: return the gradient of the output of attention, or, of linear
- * attention, of its normalized output.  What the next layer read overwrites datt if that
- * layer is trained. */
-struct tensor model_gate_backward(const struct pass *pass, size_t layer,
-                                  struct tensor datt);
-/* Back through linear attention and its norm, in place, to BUFFER_DQKV. */
-void model_delta_backward(const struct pass *pass, size_t layer, struct tensor dout);
 /* model_latent.c.  Return q, k and v of latent attention, or their gradients. */
 struct attention_heads {
     struct tensor q, k, v;

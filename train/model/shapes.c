@@ -136,6 +136,18 @@ static size_t most_of_qkv(const struct shapes_builder *m, const struct model_con
     return most;
 }
 
+/* Of layers with short convolutions. */
+static void dims_convs(struct shapes_builder *m, const struct model_config *c)
+{
+    size_t *d = m->dims;
+
+    d[DIM_CONV] = d[DIM_VALUES] = c->hidden_size;
+    d[DIM_TAPS] = c->delta.taps;
+    d[DIM_IN_QKV] = shapes_times(m, 3, c->hidden_size);
+    d[DIM_QKV] = max(d[DIM_QKV], d[DIM_IN_QKV]);
+    d[DIM_ATT] = max(d[DIM_Q], c->hidden_size);
+}
+
 /* Of layers with linear attention; and of the gate of others. */
 static void dims_mixers(struct shapes_builder *m, const struct model_config *c)
 {
@@ -148,9 +160,11 @@ static void dims_mixers(struct shapes_builder *m, const struct model_config *c)
     d[DIM_ATT] = d[DIM_Q];
     d[DIM_SINKS] = c->heads;
     d[DIM_GATED] = c->architecture->gated_attention ? d[DIM_Q] : 0;
-    if (!c->linear)
+    if (c->linear && c->architecture->short_convs)
+        dims_convs(m, c);
+    if (!c->linear || c->architecture->short_convs)
         return;
-    d[DIM_CONV] = linear_attention_columns(delta);
+    d[DIM_CONV] = d[DIM_FILTERED] = linear_attention_columns(delta);
     d[DIM_IN_QKV] = d[DIM_CONV] + (fused ? linear_attention_values(delta) : 0);
     d[DIM_IN_B] = (fused ? 2 : 1) * delta->heads;
     d[DIM_TAPS] = delta->taps;
@@ -401,7 +415,7 @@ static void dims_batch(struct shapes_builder *m, size_t rows, size_t sequences)
     size_t *d = m->dims;
 
     dims_rounded(m, rows);
-    if (m->config->linear)
+    if (m->config->linear && !m->config->architecture->short_convs)
         d[DIM_CHUNKS] = op_delta_chunks(rows, sequences);
     d[DIM_DCHUNKS] = m->plan->device.kind == DEVICE_CPU ? 0 : d[DIM_CHUNKS];
     d[DIM_N] = rows;

@@ -51,8 +51,10 @@ enum dim {
     DIM_P,      /* learned positions */
     DIM_Q_GATE, /* H D, twice with a gate */
     /* linear attention: columns of q, k and v together, taps of their convolution, columns
-     * and heads of the values, columns of one, values of their state */
+     * and heads of the values, columns of one, values of their state.  Short convolutions:
+     * columns, taps; columns of the output as values */
     DIM_CONV,
+    DIM_FILTERED, /* DIM_CONV, if the output of the convolution has a buffer of its own */
     DIM_TAPS,
     DIM_VALUES,
     DIM_VALUE_HEADS,

@@ -22,6 +22,7 @@ size_t shapes_fp8_bytes(const struct plan *plan, const struct model_config *conf
     size_t conv = config->linear ? linear_attention_columns(&config->delta) : 0;
     const struct latent_attention *latent = &config->latent;
     size_t first = latent->q_rank > 0 ? latent->q_rank : latent_q_columns(config);
+    const bool convs = config->linear && config->architecture->short_convs;
     const size_t layers[][2] = {
         { c, model_config_is_latent(config) ? first + latent->kv_rank + latent->rotated
                                             : q + gate + 2 * kv },
@@ -30,6 +31,8 @@ size_t shapes_fp8_bytes(const struct plan *plan, const struct model_config *conf
         { q, c },
         { c, conv + values + 2 * config->delta.heads },
         { values, c },
+        { c, convs ? 3 * c : 0 },
+        { c, convs ? c : 0 },
         { c, shapes_gate_up_columns(config, i) },
         { i, c },
     };

@@ -70,7 +70,7 @@ static bool is_trainable(const struct shapes_builder *m, enum module module,
 static bool has_bias(const struct model_config *c, enum module module)
 {
     if (!module_in_mixer(module, false))
-        return false;
+        return c->delta.bias;
     switch (shapes_stack(module)) {
     case STACK_QKV:
         return c->qkv_bias && !(model_config_is_latent(c) && module == MODULE_Q);
