@@ -276,6 +276,7 @@ static struct gathered cases[] = {
     { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, deepseek_v3, 3 } },
     { .kind = { METHOD_FULL, "sgd", FORMAT_BF16, gemma4, 3 }, .checkpointing = true },
     { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, apertus, 3 } },
+    { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, lfm2, 3 } },
 };
 
 #define CASE(name, i)                                             \
@@ -310,6 +311,7 @@ int main(int argc, char **argv)
         CASE("latent attention", 21),
         CASE("gemma4, 16 bits", 22),
         CASE("apertus", 23),
+        CASE("short convolutions", 24),
         unit_ranks_test(test_model_gather_shares_the_weights),
     };
 

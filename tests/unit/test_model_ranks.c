@@ -270,6 +270,7 @@ static struct kind others[] = {
     { METHOD_FULL, "sgd", FORMAT_FP32, gpt_oss, 2 },
     { METHOD_FULL, "sgd", FORMAT_FP32, gemma4, 2 },
     { METHOD_FULL, "sgd", FORMAT_FP32, apertus, 2 },
+    { METHOD_FULL, "sgd", FORMAT_FP32, lfm2, 2 },
 };
 
 static void test_model_ranks_train_other_architectures(void **state)
@@ -554,6 +555,13 @@ int main(int argc, char **argv)
         unit_ranks_test(test_model_ranks_notice_inf_in_bf16),
         OTHER("sharded gradients of phi", 11),
         OTHER("sharded gradients of experts", 12),
+        OTHER("sharded gradients of experts in groups", 13),
+        OTHER("sharded gradients of sampled experts", 14),
+        OTHER("sharded gradients of latent attention", 15),
+        OTHER("sharded gradients of sinks", 16),
+        OTHER("sharded gradients of gemma4", 17),
+        OTHER("sharded gradients of apertus", 18),
+        OTHER("sharded gradients of short convolutions", 19),
         unit_ranks_test(test_model_ranks_train_with_frozen_16_bit_weights),
         unit_ranks_test(test_model_ranks_match_with_adamw_and_16_bit_copies),
         unit_ranks_test(test_model_ranks_assemble_the_moments),

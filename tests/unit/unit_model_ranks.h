@@ -64,6 +64,13 @@ static const char apertus[] =
     "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": "
     "2,\"num_key_value_heads\": 1, \"rope_parameters\": {\"rope_type\": \"default\"}}";
 
+/* Blocks whose matrices differ: the padding after them does, too. */
+static const char lfm2[] =
+    "{\"model_type\": \"lfm2\", \"vocab_size\": 40, \"hidden_size\": "
+    "18,\"intermediate_size\": 36, \"num_hidden_layers\": 4, \"num_attention_heads\": "
+    "2,\"num_key_value_heads\": 1, \"head_dim\": 6, \"full_attn_idxs\": [1], "
+    "\"block_multiple_of\": 8, \"initializer_range\": 0.4}";
+
 static const char phi3[] =
     "{\"model_type\": \"phi3\", \"vocab_size\": 40, \"hidden_size\": "
     "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 2}";

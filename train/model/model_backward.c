@@ -372,16 +372,22 @@ static void qkv_backward(const struct pass *pass, size_t layer)
         residual_norm_backward(pass, &norm, dh);
 }
 
-/* The padding between gradients is zero.  In a lane, blocks with experts and blocks without
- * have it at different positions. */
+/* Return whether the matrices of all blocks have the same shapes. */
+static bool blocks_are_alike(const struct model_config *c)
+{
+    return (c->sparse_layers == 0 || c->sparse_layers == c->layers) && !c->linear &&
+           c->full_head_size == 0;
+}
+
+/* The padding between gradients is zero.  In a lane, blocks whose matrices differ have it
+ * at different positions. */
 static void zero_lane(const struct pass *pass, size_t layer)
 {
     const struct model *m = pass->model;
     const struct shapes *s = &m->shapes;
     size_t at = s->level_starts[layer + 1], end = s->level_starts[layer + 2];
 
-    if (s->shards_gradients && end > at && m->config->sparse_layers > 0 &&
-        m->config->sparse_layers < m->config->layers)
+    if (s->shards_gradients && end > at && !blocks_are_alike(m->config))
         zero(pass, tensor_of(m->gradients + s->lanes[shapes_lane(s, layer + 1)],
                              FORMAT_FP32, 1, end - at));
 }
