@@ -32,6 +32,10 @@
     X(layernorm_backward, 8, EACH_ISA, LAUNCH, DOUBLE, WATCHED)  \
     X(headnorm, 4, EACH_ISA, LAUNCH, DOUBLE, WATCHED)            \
     X(headnorm_backward, 6, EACH_ISA, LAUNCH, DOUBLE, WATCHED)   \
+    X(headlayer, 5, EACH_ISA, LAUNCH, DOUBLE, WATCHED)           \
+    X(headlayer_backward, 7, EACH_ISA, LAUNCH, DOUBLE, WATCHED)  \
+    X(clip, 2, EACH_ISA, LAUNCH, DOUBLE, WATCHED)                \
+    X(clip_backward, 3, EACH_ISA, LAUNCH, DOUBLE, WATCHED)       \
     X(rope, 1, EACH_ISA, LAUNCH, DOUBLE, WATCHED)                \
     X(latent, 7, EACH_ISA, LAUNCH, DOUBLE, WATCHED)              \
     X(latent_backward, 7, EACH_ISA, LAUNCH, DOUBLE, WATCHED)     \

@@ -182,6 +182,16 @@ EXTRA_PROGRAMS += %D%/unit/test_emulated_headnorm %D%/unit/test_races_headnorm
 %C%_unit_test_races_headnorm_SOURCES = %D%/unit/test_cpu_headnorm.c
 %C%_unit_test_races_headnorm_LDADD = %D%/emulation/races.o $(LDADD)
 
+# heads
+unit_tests += %D%/unit/test_cpu_heads
+emulated_operations += %D%/unit/test_emulated_heads
+races_tests += %D%/unit/test_races_heads
+EXTRA_PROGRAMS += %D%/unit/test_emulated_heads %D%/unit/test_races_heads
+%C%_unit_test_emulated_heads_SOURCES = %D%/unit/test_cpu_heads.c
+%C%_unit_test_emulated_heads_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_heads_SOURCES = %D%/unit/test_cpu_heads.c
+%C%_unit_test_races_heads_LDADD = %D%/emulation/races.o $(LDADD)
+
 # latent
 unit_tests += %D%/unit/test_cpu_latent
 emulated_operations += %D%/unit/test_emulated_latent
