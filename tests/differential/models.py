@@ -166,7 +166,7 @@ def cohere(rng):
     values.pop("head_dim", None)
     values["layer_norm_eps"] = values.pop("rms_norm_eps")
     for key, choices in (("attention_bias", [True]), ("logit_scale", [0.5, 2.0]),
-                         ("hidden_act", ACTIVATIONS)):
+                         ("hidden_act", ACTIVATIONS), ("use_qk_norm", [True])):
         if rng.random() < 0.4:
             values[key] = rng.choice(choices)
     return values
@@ -174,6 +174,7 @@ def cohere(rng):
 
 def cohere2(rng):
     values = cohere(rng)
+    values.pop("use_qk_norm", None)
     windows(rng, values)
     values.setdefault("sliding_window", rng.randrange(1, 9))
     return values
@@ -288,6 +289,7 @@ def phi(rng):
     values["layer_norm_eps"] = values.pop("rms_norm_eps")
     values["rope_parameters"] = {"rope_type": "default", "rope_theta": 100.0,
                                  "partial_rotary_factor": rng.choice([0.25, 0.5, 1.0])}
+    values["qk_layernorm"] = rng.random() < 0.4
     if rng.random() < 0.4:
         values["hidden_act"] = rng.choice(ACTIVATIONS)
     return values
@@ -325,6 +327,14 @@ def olmo2(rng):
     values = llama(rng)
     for key in ("mlp_bias", "head_dim"):
         values.pop(key, None)
+    return values
+
+
+def olmo(rng):
+    values = olmo2(rng)
+    values.pop("rms_norm_eps")
+    if rng.random() < 0.5:
+        values["clip_qkv"] = rng.choice([0.3, 1.0, 8.0])
     return values
 
 
@@ -420,6 +430,8 @@ def olmoe(rng):
     values = with_experts(rng, "num_experts")
     values.pop("head_dim", None)
     values |= {"norm_topk_prob": rng.random() < 0.5, "pad_token_id": None}
+    if rng.random() < 0.5:
+        values["clip_qkv"] = rng.choice([0.3, 1.0])
     return values
 
 
@@ -558,7 +570,7 @@ KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi
          "smollm3": smollm3,
          "seed_oss": seed_oss,
          "apertus": apertus, "arcee": llama,
-         "olmo2": olmo2,
+         "olmo": olmo, "olmo2": olmo2,
          "exaone4": exaone4,
          "glm": glm,
          "glm4": glm,

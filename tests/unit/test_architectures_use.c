@@ -44,17 +44,18 @@ static void check_initial(const json_t *one)
     for (size_t i = 0; i < model_parameters(u.model); i++) {
         const struct parameter *p = model_parameter(u.model, i);
         bool adds = text_ends(p->name, "c_proj.weight");
+        bool norm = text_ends(p->name, "_norm.weight"); /* some have two dimensions */
         const float *w = p->weight.data;
 
         for (size_t j = 0; text_ends(p->name, "embed_tokens.weight") && j < p->cols; j++)
             assert_true(u.config.padding < 0 ||
                         w[(size_t)u.config.padding * p->cols + j] == 0);
-        for (size_t j = 0; p->rank == 1 && j < p->cols; j++)
+        for (size_t j = 0; (p->rank == 1 || norm) && j < p->rows * p->cols; j++)
             assert_true(is_initial(p->name, (double)w[j], middle));
         /* the deviation of n values is known to 1 / sqrt(2 n); allow 4 of that */
         for (size_t j = 0; text_ends(p->name, "_correction_bias") && j < p->cols; j++)
             assert_true(w[j] == 0);
-        if (text_ends(p->name, "_correction_bias"))
+        if (norm || text_ends(p->name, "_correction_bias"))
             continue;
         if (p->rank == 2 && text_ends(p->name, "embed_tokens.weight"))
             unit_assert_near(p->name, deviation(p), u.config.embedding_range,

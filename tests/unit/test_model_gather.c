@@ -277,6 +277,8 @@ static struct gathered cases[] = {
     { .kind = { METHOD_FULL, "sgd", FORMAT_BF16, gemma4, 3 }, .checkpointing = true },
     { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, apertus, 3 } },
     { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, lfm2, 3 } },
+    { .kind = { METHOD_FULL, "sgd", FORMAT_BF16, stablelm, 3 }, .checkpointing = true },
+    { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, cohere, 3 } },
 };
 
 #define CASE(name, i)                                             \
@@ -312,6 +314,8 @@ int main(int argc, char **argv)
         CASE("gemma4, 16 bits", 22),
         CASE("apertus", 23),
         CASE("short convolutions", 24),
+        CASE("norms of heads, 16 bits", 25),
+        CASE("norms of heads", 26),
         unit_ranks_test(test_model_gather_shares_the_weights),
     };
 

@@ -271,6 +271,9 @@ static struct kind others[] = {
     { METHOD_FULL, "sgd", FORMAT_FP32, gemma4, 2 },
     { METHOD_FULL, "sgd", FORMAT_FP32, apertus, 2 },
     { METHOD_FULL, "sgd", FORMAT_FP32, lfm2, 2 },
+    { METHOD_FULL, "sgd", FORMAT_FP32, stablelm, 2 },
+    { METHOD_FULL, "sgd", FORMAT_FP32, cohere, 2 },
+    { METHOD_FULL, "sgd", FORMAT_FP32, olmo, 2 },
 };
 
 static void test_model_ranks_train_other_architectures(void **state)

@@ -71,6 +71,20 @@ static const char lfm2[] =
     "2,\"num_key_value_heads\": 1, \"head_dim\": 6, \"full_attn_idxs\": [1], "
     "\"block_multiple_of\": 8, \"initializer_range\": 0.4}";
 
+/* LayerNorm of heads with parameters of their own, and limits of q, k and v. */
+static const char stablelm[] =
+    "{\"model_type\": \"stablelm\", \"vocab_size\": 40, \"hidden_size\": "
+    "32,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": "
+    "4,\"num_key_value_heads\": 2, \"qk_layernorm\": true}";
+static const char cohere[] =
+    "{\"model_type\": \"cohere\", \"vocab_size\": 40, \"hidden_size\": "
+    "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": "
+    "2,\"num_key_value_heads\": 1, \"use_qk_norm\": true}";
+static const char olmo[] =
+    "{\"model_type\": \"olmo\", \"vocab_size\": 40, \"hidden_size\": "
+    "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": "
+    "2,\"num_key_value_heads\": 1, \"clip_qkv\": 0.5}";
+
 static const char phi3[] =
     "{\"model_type\": \"phi3\", \"vocab_size\": 40, \"hidden_size\": "
     "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 2}";

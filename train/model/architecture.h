@@ -38,7 +38,7 @@ enum module {
     MODULE_A_LOG,   /* of the decays; a vector without a suffix in its name */
     MODULE_DT_BIAS, /* the same */
     MODULE_V_NORM,  /* of each head of its output */
-    MODULE_Q_NORM,  /* per head, or of all heads; or of the latents */
+    MODULE_Q_NORM,  /* per head, or of all heads, or one each; or of the latents */
     MODULE_K_NORM,
     MODULE_Q_B, /* of latent attention: from the latents to the heads */
     MODULE_KV_B,
@@ -369,11 +369,16 @@ struct architecture {
     bool gated_attention;
     const char *qk_norms_key; /* says whether q and k have norms; NULL: no such key */
     bool whole_qk_norms;      /* of q and k: of all heads at once, not of each */
+    /* of q and k: with a weight for each head, not one for all; a star in their path is the
+     * number of the head */
+    bool qk_norms_by_head;
+    bool biased_qk_norms;
     bool value_norms;         /* v has norms, too, of each head and without parameters */
     bool qk_norms_after_rope; /* of q and k: after their rotation, not before */
     /* use_qk_norm, by default true: heads of q and k have norms without weights in the
      * layers that rotate them */
     bool bare_qk_norms;
+    bool clips_qkv; /* clip_qkv applies, by default none */
     /* layers that rotate q and k attend to no previous chunk (attention_chunk_size), and
      * the others scale q from a position on (floor_scale); see model_config_positions */
     bool chunks;

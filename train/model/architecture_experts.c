@@ -577,6 +577,7 @@ const struct architecture expert_architectures[] = {
       .norm_eps = 1e-5,
       .paths = { LLAMA_FRAME, LLAMA_QKV, LLAMA_O, LLAMA_NORM2, HEAD_NORMS, QWEN_EXPERTS },
       .whole_qk_norms = true,
+      .clips_qkv = true,
       .qkv_bias = BIASES_FROM_CONFIG,
       .output_bias = BIASES_FROM_CONFIG,
       .experts = { .count_key = "num_experts",

@@ -150,14 +150,15 @@ static const enum module falcon_40b_order[] = { MODULE_QKV,  MODULE_O,     MODUL
     [MODULE_NORM1] = "ln_1", [MODULE_NORM2] = "ln_2", [MODULE_UP] = "mlp.c_fc", \
     [MODULE_DOWN] = "mlp.c_proj", [MODULE_NORM] = "transformer.ln_f",           \
     [MODULE_HEAD] = "lm_head"
-#define COHERE_LIKE                                                                    \
-    .base = "model.", .blocks = "model.layers.", .ignored = llama_ignored,             \
-    .order = llama_order, .dropouts.attention = "attention_dropout",                   \
-    .paths = { LLAMA_FRAME, LLAMA_QKV, LLAMA_O, LLAMA_MLP }, .norm = NORM_LAYER_PLAIN, \
-    .norm_eps = 1e-5, .activation = "silu", .qkv_bias = BIASES_FROM_CONFIG,            \
-    .output_bias = BIASES_FROM_CONFIG, .tied = true, .rotary_interleaved = true,       \
-    .parallel = true, .one_norm = true, .uses_padding = true,                          \
+#define COHERE_LIKE                                                                  \
+    .base = "model.", .blocks = "model.layers.", .ignored = llama_ignored,           \
+    .order = llama_order, .dropouts.attention = "attention_dropout",                 \
+    .norm = NORM_LAYER_PLAIN, .norm_eps = 1e-5, .activation = "silu",                \
+    .qkv_bias = BIASES_FROM_CONFIG, .output_bias = BIASES_FROM_CONFIG, .tied = true, \
+    .rotary_interleaved = true, .parallel = true, .one_norm = true,                  \
+    .uses_padding = true,                                                            \
     .factors = { .logit_scale = "logit_scale", .logit_default = 0.0625 }
+#define COHERE_PATHS LLAMA_FRAME, LLAMA_QKV, LLAMA_O, LLAMA_MLP
 #define FALCON_LIKE                                                                    \
     .base = "transformer.", .blocks = "transformer.h.", .keys = &falcon_keys,          \
     .ignored = falcon_ignored, .norms_key = "num_ln_in_parallel_attn",                 \
@@ -227,9 +228,17 @@ const struct architecture layernorm_architectures[] = {
       .rotary = 0.25,
       .parallel = true,
       .parallel_key = "use_parallel_residual" },
-    { .model_type = "cohere", COHERE_LIKE, .keys = &phi_keys, .theta = 500000 },
+    { .model_type = "cohere",
+      COHERE_LIKE,
+      .keys = &phi_keys,
+      .paths = { COHERE_PATHS, [MODULE_Q_NORM] = "self_attn.q_norm",
+                 [MODULE_K_NORM] = "self_attn.k_norm" },
+      .qk_norms_key = "use_qk_norm",
+      .qk_norms_by_head = true,
+      .theta = 500000 },
     { .model_type = "cohere2",
       COHERE_LIKE,
+      .paths = { COHERE_PATHS },
       .keys = &cohere2_keys,
       .windows = WINDOWS_PATTERN,
       .window = 4096,
@@ -345,10 +354,14 @@ const struct architecture layernorm_architectures[] = {
                  [MODULE_NORM1] = "input_layernorm",
                  LLAMA_QKV,
                  [MODULE_O] = "self_attn.dense",
+                 [MODULE_Q_NORM] = "self_attn.q_layernorm",
+                 [MODULE_K_NORM] = "self_attn.k_layernorm",
                  [MODULE_UP] = "mlp.fc1",
                  [MODULE_DOWN] = "mlp.fc2",
                  [MODULE_NORM] = "model.final_layernorm",
                  [MODULE_HEAD] = "lm_head" },
+      .qk_norms_key = "qk_layernorm",
+      .biased_qk_norms = true,
       .norm = NORM_LAYER,
       .norm_eps = 1e-5,
       .activation = "gelu_new",
@@ -369,7 +382,11 @@ const struct architecture layernorm_architectures[] = {
       .kv_heads = 32,
       .dropouts = { NULL, "hidden_dropout", "attention_dropout", 0, 0, true },
       .order = llama_order,
-      .paths = { LLAMA_PATHS, LLAMA_NORM2 },
+      .paths = { LLAMA_PATHS,
+                 LLAMA_NORM2, [MODULE_Q_NORM] = "self_attn.q_layernorm.norms.*",
+                 [MODULE_K_NORM] = "self_attn.k_layernorm.norms.*" },
+      .qk_norms_key = "qk_layernorm",
+      .qk_norms_by_head = true,
       .norm = NORM_LAYER,
       .norm_eps = 1e-5,
       .activation = "silu",

@@ -222,6 +222,7 @@ const struct architecture rms_architectures[] = {
       .keys = &llama_keys,
       .paths = { LLAMA_ENDS_WITHOUT_NORM, LLAMA_QKV, LLAMA_O, LLAMA_MLP },
       .norm = NORM_LAYER_BARE,
+      .clips_qkv = true,
       .norm_eps = 1e-5,
       .activation = "silu",
       .qkv_bias = BIASES_FROM_CONFIG,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/size.h"
 #include "kernels/ops.h"
 
 #define SIZE_VALUE_MAX ((int64_t)1 << 30) /* of any number in a config */
@@ -299,9 +300,8 @@ static void read_clamp(const struct reader *r, const struct expert_columns *row,
 
 static void check(const struct reader *r, const struct model_config *c)
 {
-    static const char *const off[] = { "clip_qkv", "router_jitter_noise",
-                                       "input_jitter_noise" };
-    const size_t count = c->architecture->experts.mixer_jitter > 0 ? 1 : 3;
+    static const char *const off[] = { "router_jitter_noise", "input_jitter_noise" };
+    const size_t count = c->architecture->experts.mixer_jitter > 0 ? 0 : TS_COUNT(off);
 
     for (size_t i = 0; i < count; i++)
         if (json_number_value(json_object_get(r->root, off[i])) > 0)
@@ -422,6 +422,17 @@ bool model_config_has(const struct model_config *config, enum module module, siz
         model_config_is_wide(config, layer))
         return false;
     return !(sparse ? module_is_dense(module) : module_is_sparse(module));
+}
+
+size_t model_config_copies(const struct model_config *config, enum module module)
+{
+    const char *path = config->architecture->paths[module];
+
+    if (module_is_of_experts(module))
+        return config->experts;
+    if (!path || !strchr(path, '*'))
+        return 1;
+    return module == MODULE_Q_NORM ? config->heads : config->kv_heads;
 }
 
 size_t model_config_mlp_size(const struct model_config *config)

@@ -71,8 +71,23 @@ void model_rotate(const struct pass *pass, size_t layer, struct tensor qkv, bool
     rotate_heads(pass, layer, tensor_columns(qkv, 0, q.cols + k.cols), inverse);
 }
 
-struct head_norm model_head_norm(const struct pass *pass, size_t layer,
-                                 const struct norm *norm)
+/* Operands of a norm of heads; weights, biases and their gradients have a row for each head, or
+ * one for all. */
+struct head_norm {
+    struct tensor weight, grad, bias, dbias, stats;
+    size_t heads;
+    float offset;
+};
+
+/* The parameters of heads with one each follow each other: their rows are those of the first. */
+static struct tensor of_all_heads(struct tensor first, size_t heads, size_t size)
+{
+    return first.data ? tensor_of(first.data, first.format, heads, size) : first;
+}
+
+/* Return those of q or k of a block, or, NULL, of v. */
+static struct head_norm head_norm_of(const struct pass *pass, size_t layer,
+                                     const struct norm *norm)
 {
     const struct model_config *c = pass->model->config;
     const struct block *b = &pass->model->blocks[layer];
@@ -80,37 +95,56 @@ struct head_norm model_head_norm(const struct pass *pass, size_t layer,
                          : norm == &b->k_norm ? BUFFER_RSTD_K
                                               : BUFFER_RSTD_VALUES;
     size_t heads = buffer == BUFFER_RSTD_Q ? c->heads : model_config_kv_heads(c, layer);
-    struct head_norm out = { .rstd = pass_buffer(pass, buffer, layer) };
+    size_t size = model_config_head_size(c, layer);
+    struct head_norm out = { .stats = pass_buffer(pass, buffer, layer),
+                             .heads = c->architecture->whole_qk_norms ? 1 : heads };
 
     if (!norm || !norm->weight) {
-        out.weight = tensor_columns(pass_buffer(pass, BUFFER_ONES, 0), 0,
-                                    model_config_head_size(c, layer));
+        out.weight = tensor_columns(pass_buffer(pass, BUFFER_ONES, 0), 0, size);
     } else {
         out.weight = norm->weight->weight;
         out.grad = norm->weight->grad;
         out.offset = model_norm_offset(pass->model);
     }
+    if (norm && norm->bias) {
+        out.bias = norm->bias->weight;
+        out.dbias = norm->bias->grad;
+    }
+    if (c->architecture->qk_norms_by_head) {
+        out.weight = of_all_heads(out.weight, heads, size);
+        out.grad = of_all_heads(out.grad, heads, size);
+    }
     if (!c->architecture->whole_qk_norms)
-        out.rstd = tensor_columns(out.rstd, 0, heads);
+        out.stats = tensor_columns(
+            out.stats, 0, norm_is_centered(c->architecture->norm) ? 2 * heads : heads);
     return out;
 }
 
 static void head_norm(const struct pass *pass, size_t layer, const struct norm *norm,
                       struct tensor x, struct tensor out)
 {
-    const struct head_norm n = model_head_norm(pass, layer, norm);
+    const struct model_config *c = pass->model->config;
+    const struct head_norm n = head_norm_of(pass, layer, norm);
 
-    pass->ops->headnorm(
-        pass->be, &(struct op_headnorm) { .out = out,
-                                          .rstd = n.rstd,
-                                          .x = x,
-                                          .weight = n.weight,
-                                          .eps = (float)pass->model->config->norm_eps,
-                                          .offset = n.offset,
-                                          .heads = n.rstd.cols });
+    if (norm_is_centered(c->architecture->norm))
+        pass->ops->headlayer(pass->be, &(struct op_headlayer) { .out = out,
+                                                                .stats = n.stats,
+                                                                .x = x,
+                                                                .weight = n.weight,
+                                                                .bias = n.bias,
+                                                                .eps = (float)c->norm_eps,
+                                                                .heads = n.heads });
+    else
+        pass->ops->headnorm(pass->be, &(struct op_headnorm) { .out = out,
+                                                              .rstd = n.stats,
+                                                              .x = x,
+                                                              .weight = n.weight,
+                                                              .eps = (float)c->norm_eps,
+                                                              .offset = n.offset,
+                                                              .heads = n.heads });
 }
 
-bool model_has_qk_norms(const struct pass *pass, size_t layer)
+static bool has_qk_norms(const struct pass *pass, size_t layer)
 {
     const struct block *b = &pass->model->blocks[layer];
 
@@ -118,31 +152,56 @@ bool model_has_qk_norms(const struct pass *pass, size_t layer)
            (pass->model->config->architecture->bare_qk_norms && b->rotates);
 }
 
-/* Return where q and k are after their norms; absent: they have none. */
+/* Return where q and k are after their norms or limits; absent: they have none. */
 static struct tensor normed_qk(const struct pass *pass, size_t layer)
 {
-    return model_has_qk_norms(pass, layer) ? pass_buffer(pass, BUFFER_QK, layer)
-                                           : (struct tensor) { 0 };
+    return has_qk_norms(pass, layer) || pass->model->config->qkv_limit > 0
+               ? pass_buffer(pass, BUFFER_QK, layer)
+               : (struct tensor) { 0 };
+}
+
+static void norm_qk(const struct pass *pass, size_t layer, struct tensor qkv,
+                    struct tensor qk)
+{
+    const struct block *b = &pass->model->blocks[layer];
+
+    head_norm(pass, layer, &b->q_norm, model_queries(pass, layer, qkv),
+              model_queries(pass, layer, qk));
+    head_norm(pass, layer, &b->k_norm, model_keys(pass, layer, qkv),
+              model_keys(pass, layer, qk));
+}
+
+/* Limit q and k, after their norms if they have them, and v. */
+static void clip(const struct pass *pass, size_t layer, struct tensor qkv,
+                 struct tensor qk)
+{
+    const struct model_config *c = pass->model->config;
+    size_t cols = model_config_queries(c, layer) + model_config_keys(c, layer);
+    const struct tensor to = tensor_columns(qk, 0, cols);
+    const struct tensor from =
+        has_qk_norms(pass, layer) ? to : tensor_columns(qkv, 0, cols);
+
+    pass->ops->clip(pass->be, &(struct op_clip) { to, from, (float)c->qkv_limit });
+    pass->ops->clip(pass->be, &(struct op_clip) { model_values(pass, layer, qk),
+                                                  model_values(pass, layer, qkv),
+                                                  (float)c->qkv_limit });
 }
 
 /* Prepare q and k for attention: in place, or next to the inputs of their norms. */
 static void prepare_qk(const struct pass *pass, size_t layer, struct tensor qkv)
 {
-    const struct block *b = &pass->model->blocks[layer];
     struct tensor qk = normed_qk(pass, layer);
     bool last = !pass->model->config->architecture->qk_norms_after_rope;
 
     if (!last)
         model_rotate(pass, layer, qkv, false);
-    if (qk.data) {
-        head_norm(pass, layer, &b->q_norm, model_queries(pass, layer, qkv),
-                  model_queries(pass, layer, qk));
-        head_norm(pass, layer, &b->k_norm, model_keys(pass, layer, qkv),
-                  model_keys(pass, layer, qk));
-    }
+    if (has_qk_norms(pass, layer))
+        norm_qk(pass, layer, qkv, qk);
     if (pass->model->config->architecture->value_norms)
         head_norm(pass, layer, NULL, model_values_before_norm(pass, layer, qkv),
                   model_values(pass, layer, qk));
+    if (pass->model->config->qkv_limit > 0)
+        clip(pass, layer, qkv, qk);
     if (last)
         model_rotate(pass, layer, qk.data ? qk : qkv, false);
 }
@@ -199,7 +258,7 @@ struct op_attention model_attention_op(const struct pass *pass, size_t layer)
         (struct attention_heads) {
             .q = model_queries(pass, layer, qk),
             .k = model_keys(pass, layer, qk),
-            .v = model_values(pass, layer, c->architecture->value_norms ? qk : qkv) });
+            .v = model_values(pass, layer, model_config_copies_values(c) ? qk : qkv) });
 }
 
 void model_prepare_heads(const struct pass *pass, size_t layer)
@@ -213,17 +272,50 @@ void model_prepare_heads(const struct pass *pass, size_t layer)
 static void head_norm_backward(const struct pass *pass, size_t layer,
                                const struct norm *norm, struct tensor d, struct tensor x)
 {
-    const struct head_norm n = model_head_norm(pass, layer, norm);
+    const struct head_norm n = head_norm_of(pass, layer, norm);
 
-    pass->ops->headnorm_backward(pass->be,
-                                 &(struct op_headnorm_backward) { .dx = d,
-                                                                  .dweight = n.grad,
-                                                                  .dout = d,
-                                                                  .x = x,
-                                                                  .weight = n.weight,
-                                                                  .rstd = n.rstd,
-                                                                  .offset = n.offset,
-                                                                  .heads = n.rstd.cols });
+    if (norm_is_centered(pass->model->config->architecture->norm))
+        pass->ops->headlayer_backward(
+            pass->be, &(struct op_headlayer_backward) { .dx = d,
+                                                        .dweight = n.grad,
+                                                        .dbias = n.dbias,
+                                                        .dout = d,
+                                                        .x = x,
+                                                        .weight = n.weight,
+                                                        .stats = n.stats,
+                                                        .heads = n.heads });
+    else
+        pass->ops->headnorm_backward(pass->be,
+                                     &(struct op_headnorm_backward) { .dx = d,
+                                                                      .dweight = n.grad,
+                                                                      .dout = d,
+                                                                      .x = x,
+                                                                      .weight = n.weight,
+                                                                      .rstd = n.stats,
+                                                                      .offset = n.offset,
+                                                                      .heads = n.heads });
+}
+
+/* The inputs of the limits are in qkv, or, after norms, are computed again where the limited
+ * ones were, which attention no longer needs. */
+static void clip_backward(const struct pass *pass, size_t layer, struct tensor dqkv)
+{
+    const struct model_config *c = pass->model->config;
+    size_t cols = model_config_queries(c, layer) + model_config_keys(c, layer);
+    struct tensor qkv = pass_buffer(pass, BUFFER_QKV, layer);
+    struct tensor qk = qkv, d = tensor_columns(dqkv, 0, cols);
+    struct tensor dv = model_values(pass, layer, dqkv);
+
+    if (has_qk_norms(pass, layer)) {
+        qk = pass_buffer(pass, BUFFER_QK, layer);
+        norm_qk(pass, layer, qkv, qk);
+    }
+    pass->ops->clip_backward(
+        pass->be, &(struct op_clip_backward) { d, d, tensor_columns(qk, 0, cols),
+                                               (float)c->qkv_limit });
+    pass->ops->clip_backward(
+        pass->be, &(struct op_clip_backward) { dv, dv, model_values(pass, layer, qkv),
+                                               (float)c->qkv_limit });
 }
 
 /* Back through the norm of v.  Where v was k, its gradient is part of that of k. */
@@ -248,7 +340,9 @@ static void prepare_qk_backward(const struct pass *pass, size_t layer, struct te
 
     if (!rotated_first)
         model_rotate(pass, layer, dqkv, true);
-    if (model_has_qk_norms(pass, layer)) {
+    if (pass->model->config->qkv_limit > 0)
+        clip_backward(pass, layer, dqkv);
+    if (has_qk_norms(pass, layer)) {
         head_norm_backward(pass, layer, &b->q_norm, model_queries(pass, layer, dqkv),
                            model_queries(pass, layer, qkv));
         head_norm_backward(pass, layer, &b->k_norm, model_keys(pass, layer, dqkv),

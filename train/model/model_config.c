@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/size.h"
 #include "train/model/architecture_fit.h"
+#include "train/model/config_refusals.h"
 #include "train/model/expert_config.h"
 #include "train/model/full_heads.h"
 #include "train/model/latent_config.h"
@@ -347,53 +348,6 @@ static void read_dtype(const struct reader *r, struct model_config *out)
         out->dtype = FORMAT_COUNT;
 }
 
-static bool is_text(const struct reader *r, const char *key, const char *value)
-{
-    const char *given = json_string_value(json_object_get(r->root, key));
-
-    return given && strcmp(given, value) == 0;
-}
-
-/* Reject settings that change the arithmetic and are not supported. */
-static void refuse_unsupported(const struct reader *r, const struct architecture *row)
-{
-    static const char *const off[] = { "add_cross_attention",
-                                       "use_bidirectional_attention",
-                                       "_remove_final_layer_norm", "alibi" };
-    /* norms of q and k, unless the architecture always has them */
-    static const char *const norms[] = { "qk_layernorm", "use_qk_norm" };
-    static const char *const on[] = { "do_layer_norm_before",
-                                      "layer_norm_elementwise_affine" };
-    const json_t *width = json_object_get(r->root, "word_embed_proj_dim");
-    const json_t *hidden = json_object_get(r->root, r->keys->hidden_size);
-    const bool has_norms = row->paths[MODULE_Q_NORM] || row->bare_qk_norms;
-
-    for (size_t i = 0; i < TS_COUNT(off); i++)
-        if (json_is_true(json_object_get(r->root, off[i])))
-            error_set(r->err, ERROR_DATA, "%s: %s is not supported", r->file, off[i]);
-    if (is_text(r, "use_bidirectional_attention", "all"))
-        error_set(r->err, ERROR_DATA,
-                  "%s: use_bidirectional_attention: all is not supported", r->file);
-    for (size_t i = 0; i < TS_COUNT(norms) && !has_norms; i++)
-        if (json_is_true(json_object_get(r->root, norms[i])))
-            error_set(r->err, ERROR_DATA, "%s: %s is not supported", r->file, norms[i]);
-    for (size_t i = 0; i < TS_COUNT(on); i++)
-        if (json_is_false(json_object_get(r->root, on[i])))
-            error_set(r->err, ERROR_DATA, "%s: %s: false is not supported", r->file,
-                      on[i]);
-    if (json_is_number(json_object_get(r->root, "clip_qkv")))
-        error_set(r->err, ERROR_DATA, "%s: clip_qkv is not supported", r->file);
-    if (json_is_integer(width) && json_integer_value(width) != json_integer_value(hidden))
-        error_set(r->err, ERROR_DATA,
-                  "%s: word_embed_proj_dim must be %s; embeddings of another width are "
-                  "not supported",
-                  r->file, r->keys->hidden_size);
-    for (size_t i = 0; i < ZERO_KEYS && row->zero_keys[i]; i++)
-        if (json_number_value(json_object_get(r->root, row->zero_keys[i])) > 0)
-            error_set(r->err, ERROR_DATA, "%s: %s is not supported; set it to 0", r->file,
-                      row->zero_keys[i]);
-}
-
 static void read_activation(const struct reader *r, struct model_config *out)
 {
     const struct architecture *row = out->architecture;
@@ -454,6 +408,8 @@ static void read_scores(const struct reader *r, struct model_config *out)
     if (row->score_softcap > 0)
         out->score_softcap =
             read_softcap(r, "attn_logit_softcapping", row->score_softcap);
+    if (row->clips_qkv)
+        out->qkv_limit = read_softcap(r, "clip_qkv", 0);
     if (row->score_scalar > 0 || row->caps_logits)
         out->logit_softcap =
             read_softcap(r, "final_logit_softcapping", row->logit_softcap);
@@ -581,7 +537,7 @@ static void read_all(struct reader *r, struct model_config *out)
     out->architecture = row;
     r->keys = row->keys;
     r->biases = &row->bias_keys;
-    refuse_unsupported(r, row);
+    config_refuse(r->root, r->file, row, r->err);
     packed_config_read(r->root, r->file, row->experts.biased, &out->packed, r->err);
     if (!out->packed.enabled)
         quantized_config_read(r->root, r->file, r->arena, &out->quantized, r->err);

@@ -57,6 +57,7 @@ struct model_config {
     double score_scale;    /* factor of q k */
     bool score_by_layer;   /* divide scores by the layer's number, from 1 */
     double score_softcap, logit_softcap; /* 0: none */
+    double qkv_limit;                    /* of op_clip, of q, k and v; 0: none */
     /* columns of a head that are rotated; 0: none, positions are learned */
     size_t rotary, rotary_local; /* the second with rope_local */
     bool expert_layers;          /* weights_have_expert_layers */
@@ -143,6 +144,15 @@ static inline size_t model_config_kv_heads(const struct model_config *config,
                                            size_t layer)
 {
     return model_config_is_wide(config, layer) ? config->full_kv_heads : config->kv_heads;
+}
+
+/* Return how many parameters a layer has of a module: one for each expert, or for each head. */
+size_t model_config_copies(const struct model_config *config, enum module module);
+
+/* Return whether q, k and v for attention are apart from the outputs of their layers. */
+static inline bool model_config_copies_values(const struct model_config *config)
+{
+    return config->architecture->value_norms || config->qkv_limit > 0;
 }
 
 /* Return the columns of q, and of k, of a layer; and the most of any layer. */

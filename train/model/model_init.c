@@ -30,6 +30,11 @@ static void init_value_head(const struct model *m, size_t index, size_t first,
                                   1));
 }
 
+static bool is_norm(enum module module)
+{
+    return module == MODULE_Q_NORM || module == MODULE_K_NORM;
+}
+
 /* Return whether a vector is initialized like a matrix. */
 static bool is_normal(const struct shape_parameter *p)
 {
@@ -85,7 +90,9 @@ void model_init_weights(const struct model *m, size_t index, size_t first, size_
             out[i] =
                 (float)log(0.01 + 15.99 * random_uniform(seed, RANDOM_INIT,
                                                          (uint32_t)index, first + i));
-        else if ((p->rank >= 2 && p->module != MODULE_ROUTER_BIAS) || is_normal(p))
+        else if ((p->rank >= 2 && !is_norm(p->module) &&
+                  p->module != MODULE_ROUTER_BIAS) ||
+                 is_normal(p))
             out[i] = (int64_t)((first + i) / p->cols) == padding
                          ? 0
                          : (float)(range * random_normal(seed, RANDOM_INIT,

@@ -466,14 +466,6 @@ struct tensor model_keys(const struct pass *pass, size_t layer, struct tensor qk
 struct tensor model_values(const struct pass *pass, size_t layer, struct tensor qkv);
 struct tensor model_values_before_norm(const struct pass *pass, size_t layer,
                                        struct tensor qkv);
-/* Operands of a norm of heads. */
-struct head_norm {
-    struct tensor weight, grad, rstd;
-    float offset;
-};
-/* Return those of q or k of a block, or, NULL, of v. */
-struct head_norm model_head_norm(const struct pass *pass, size_t layer,
-                                 const struct norm *norm);
 /* model_rope.c.  Fill and upload the tables of angles. */
 bool model_rope_open(struct model *m, struct error *err);
 /* Do it again if sequences of `length` have other angles than the last ones: 1 if they
@@ -490,8 +482,6 @@ void model_norm(const struct pass *pass, const struct norm *norm, struct op_rmsn
 struct tensor model_positions(const struct model *model, bool gradients);
 /* Return the weight of a norm: ones if it has no parameters. */
 struct tensor model_norm_weight(const struct pass *pass, const struct norm *norm);
-/* Return whether q and k of a block have norms. */
-bool model_has_qk_norms(const struct pass *pass, size_t layer);
 /* Return the offset added to RMSNorm weights: 1 in Gemma. */
 float model_norm_offset(const struct model *model);
 /* Return the operands of the activation in their buffer: gate (absent without one) and

@@ -27,6 +27,8 @@ static size_t sort_key(const struct model *m, size_t index)
 {
     const struct shape_parameter *p = &m->shapes.parameters[index];
     size_t before = 2 * (size_t)p->module, layer = 0, position = 0, of_expert = 0;
+    size_t copies =
+        m->config->experts + m->config->heads; /* at least those of a module */
     bool adjacent = p->module == MODULE_EXPERT_UP;
 
     if (module_is_of_experts(p->module)) {
@@ -43,9 +45,9 @@ static size_t sort_key(const struct model *m, size_t index)
     if (p->module == MODULE_NORM && m->config->architecture->norm_first)
         before = 2 * (size_t)MODULE_NORM1 - 1;
     position += (before * m->config->layers + layer) * (MODULES + 1);
-    position = position * 2 * (m->config->experts + 1) + p->expert;
+    position = position * 2 * (copies + 1) + p->expert;
     if (module_is_of_experts(p->module) && p->part == PART_BIAS)
-        position += m->config->experts + 1; /* another parameter of all experts */
+        position += copies + 1; /* another parameter of all experts */
     return (3 * position + of_expert) * PARTS + p->part;
 }
 

@@ -231,7 +231,6 @@ static void dims_model(struct shapes_builder *m, const struct model_config *c)
         c->architecture->bare_qk_norms) {
         d[DIM_QK] = d[DIM_Q] + d[DIM_KV];
         if (c->architecture->value_norms) {
-            d[DIM_QK] = d[DIM_QKV];
             d[DIM_VALUE_NORMS] = max(c->kv_heads, c->full_kv_heads);
             d[DIM_BARE] = max(d[DIM_BARE], max(c->head_size, c->full_head_size));
         }
@@ -239,7 +238,11 @@ static void dims_model(struct shapes_builder *m, const struct model_config *c)
         d[DIM_K] = whole ? 1 : max(c->kv_heads, c->full_kv_heads);
         d[DIM_Q_NORM] = d[DIM_Q] / d[DIM_HEADS];
         d[DIM_K_NORM] = d[DIM_KV] / d[DIM_K];
+        d[DIM_HEADS] *= d[DIM_STATS];
+        d[DIM_K] *= d[DIM_STATS];
     }
+    if (model_config_copies_values(c))
+        d[DIM_QK] = d[DIM_QKV];
 }
 
 bool shapes_is_quantized(const struct plan *plan, const struct model_config *config)

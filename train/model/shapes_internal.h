@@ -41,10 +41,10 @@ enum dim {
     DIM_Q,
     DIM_KV,
     DIM_QKV,
-    DIM_QK,          /* q and k, and v if it has norms, in a separate buffer; 0: none */
-    DIM_K,           /* key heads, if QK exists; 1 if one norm is of all */
-    DIM_SINKS,       /* query heads, if attention has sinks */
-    DIM_HEADS,       /* query heads, if QK exists; 1 if one norm is of all */
+    DIM_QK,    /* q and k, or all of QKV, in a separate buffer; 0: none */
+    DIM_K,     /* key heads, if they have norms; 1 if one norm is of all; times STATS */
+    DIM_SINKS, /* query heads, if attention has sinks */
+    DIM_HEADS, /* the same for query heads */
     DIM_VALUE_NORMS, /* key heads, if v has norms */
     DIM_Q_NORM,      /* columns of a norm of q, and of one of k */
     DIM_K_NORM,

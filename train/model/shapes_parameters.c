@@ -92,6 +92,8 @@ static bool has_bias(const struct model_config *c, enum module module)
         return c->head_bias;
     if (module == MODULE_ROUTER)
         return c->architecture->experts.router_bias;
+    if (module == MODULE_Q_NORM || module == MODULE_K_NORM)
+        return c->architecture->biased_qk_norms;
     return norm_has_bias(c->architecture->norm) &&
            shapes_module_dims[module].rows == DIM_ONE;
 }
@@ -183,6 +185,20 @@ static void shape_of(const struct shapes_builder *m, struct shape_parameter *p)
         p->rank = 2;
     if (module_is_scalar(p->module))
         p->rank = 0;
+    if (m->config->architecture->qk_norms_by_head &&
+        (p->module == MODULE_Q_NORM || p->module == MODULE_K_NORM) &&
+        !strchr(m->config->architecture->paths[p->module],
+                '*')) { /* one tensor for all */
+        p->rank = 2;
+        p->rows = p->module == MODULE_Q_NORM ? m->config->heads : m->config->kv_heads;
+    }
+}
+
+/* Norms whose weights have two dimensions are used like vectors. */
+static bool is_vector(const struct shape_parameter *p)
+{
+    return p->rank != 2 ||
+           (p->part == PART_WEIGHT && shapes_module_dims[p->module].rows == DIM_ONE);
 }
 
 /* B has the rows of its layer; it is [out][in] even for Conv1D. */
@@ -212,14 +228,14 @@ static void formats_of(const struct shapes_builder *m, struct shape_parameter *p
     bool buffer = module_is_buffer(p->module);
     bool looked_up = p->module == MODULE_EMBED || p->module == MODULE_POSITIONS;
     bool multiplied =
-        p->rank == 2 && (!looked_up || (p->module == MODULE_EMBED && m->config->tied));
+        !is_vector(p) && (!looked_up || (p->module == MODULE_EMBED && m->config->tied));
 
     p->copy = p->folded || p->quantized ? s->compute : FORMAT_COUNT;
     /* was trained before, may be trained now */
     if (s->lora.saved[p->module] || p->part >= PART_LORA_A)
         frozen = FORMAT_FP32;
     p->format = p->trainable             ? s->trainable
-                : p->rank != 2 || buffer ? FORMAT_FP32
+                : is_vector(p) || buffer ? FORMAT_FP32
                                          : frozen;
     if (p->gathered && p->trainable && !p->folded) /* in a window */
         p->copy = p->format;
@@ -306,7 +322,7 @@ static void place_parameter(struct shapes_builder *m, struct shape_parameter *p)
 
 enum region shapes_region(const struct shape_parameter *p)
 {
-    if (p->rank != 2)
+    if (is_vector(p))
         return REGION_VECTORS;
     return p->part == PART_LORA_B ? REGION_LORA_B : REGION_MATRICES;
 }
@@ -355,7 +371,7 @@ static void add_parameter(struct shapes_builder *m, const struct module_place *a
     /* like transformers' get_decay_parameter_names: not if a name has "norm" or "bias",
      * which magnitudes have not */
     p->decays =
-        p->trainable && (p->rank >= 2 || module == MODULE_A_LOG ||
+        p->trainable && (!is_vector(p) || p->rank > 2 || module == MODULE_A_LOG ||
                          (m->config->architecture->norms_decay && part == PART_WEIGHT) ||
                          module == MODULE_SINKS || module == MODULE_ALPHA_P ||
                          module == MODULE_ALPHA_N || part == PART_LORA_MAGNITUDE);
@@ -371,9 +387,9 @@ static void add_groups(struct shapes_builder *m, const struct shape_groups *grou
     for (size_t i = 0; i < groups->count; i++) {
         const struct shape_group *g = &groups->list[i];
         size_t first = m->out->count;
-        size_t experts = module_is_of_experts(g->first) ? m->config->experts : 1;
+        size_t copies = model_config_copies(m->config, g->first);
 
-        for (size_t e = 0; e < experts; e++)
+        for (size_t e = 0; e < copies; e++)
             for (enum module j = g->first; j <= g->last; j++)
                 if (exists(m, j, g->part, layer))
                     add_parameter(m, &(struct module_place) { j, layer, e }, g->part,
@@ -524,7 +540,8 @@ void shapes_add_parameters(struct shapes_builder *m)
         arena_array(m->arena,
                     shapes_groups_before.count + shapes_groups_after.count +
                         m->config->layers *
-                            (3 * shapes_groups_of_block.count + 12 * m->config->experts),
+                            (3 * shapes_groups_of_block.count + 12 * m->config->experts +
+                             m->config->heads + m->config->kv_heads),
                     sizeof(*s->parameters));
     add_groups(m, &shapes_groups_before, 0);
     for (size_t l = 0; l < m->config->layers; l++)
