@@ -27,7 +27,7 @@ enum route_kind { ROUTE_SOFTMAX, ROUTE_SIGMOID, ROUTE_SPARSEMIXER };
 /*
  * Choose the k experts of each row with the highest score s (or s + bias), ties to the
  * lower index, NaN above all.  Then
- *   weight = scale * s, with `normalize` scale * s / (sum of the k scores + 1e-20)
+ *   weight = scale * s, with `normalize` scale * s / (sum of the k scores + least_sum)
  * and sort the pairs.  For a softmax over only the k highest logits, use SOFTMAX with
  * `normalize`.
  *   logits  (N, E) compute or fp32;  1 <= E <= EXPERTS_MAX
@@ -46,7 +46,7 @@ enum route_kind { ROUTE_SOFTMAX, ROUTE_SIGMOID, ROUTE_SPARSEMIXER };
  *           groups_kept best are eligible; k <= groups_kept * E / groups.  The score of a
  *           group is its highest s + bias (DeepSeek-AI, "DeepSeek-V2", 2024) or, with
  *           group_pairs, the sum of its two highest ("DeepSeek-V3", 2024).
- *   scale   0 means 1
+ *   scale   0 means 1;  least_sum: 0 means 1e-20
  *
  * SPARSEMIXER: k = 2, and no bias, groups, normalize or scale.  For choice i of a row, m is
  * the highest z of the experts not yet chosen, and S are those of them with
@@ -65,7 +65,7 @@ struct op_route {
     enum route_kind kind;
     bool normalize, group_pairs, sampled;
     size_t groups, groups_kept;
-    float scale, jitter;
+    float scale, least_sum, jitter;
     uint64_t seed;
     const uint64_t *draw;
     uint32_t stream;

@@ -44,6 +44,12 @@ ROUTE_CALL float route_value(uint32_t key)
     return both.x;
 }
 
+/* Return what is added to the sum of the chosen scores. */
+ROUTE_CALL float route_least_sum(const struct op_route *op)
+{
+    return op->least_sum > 0 ? op->least_sum : ROUTE_LEAST_SUM;
+}
+
 /* Return the key of a group's score: its highest, or the sum of its two highest. */
 ROUTE_CALL uint32_t route_group_key(const uint32_t *keys, size_t count, bool pairs)
 {

@@ -122,7 +122,7 @@ static void choose(const struct route_row *r)
     }
     for (size_t j = 0; j < chosen; j++)
         r->weights[j] = r->op->normalize
-                            ? factor * (r->weights[j] / (sum + ROUTE_LEAST_SUM))
+                            ? factor * (r->weights[j] / (sum + route_least_sum(r->op)))
                             : factor * r->weights[j];
 }
 
@@ -306,7 +306,7 @@ static void score_gradient(const struct route_gradient *g, size_t row, float *ou
         sum += scores[experts[j]];
         inner += dweights[j] * weights[j];
     }
-    sum += ROUTE_LEAST_SUM;
+    sum += route_least_sum(forward);
     for (size_t j = 0; j < chosen; j++)
         out[experts[j]] += forward->normalize ? (factor * dweights[j] - inner) / sum
                                               : factor * dweights[j];

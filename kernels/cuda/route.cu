@@ -163,7 +163,8 @@ __device__ static void choose(const struct op_route &op, const struct route_row 
         sum += score;
     }
     if (r.lane < chosen)
-        weights[r.lane] = factor * (op.normalize ? mine / (sum + ROUTE_LEAST_SUM) : mine);
+        weights[r.lane] =
+            factor * (op.normalize ? mine / (sum + route_least_sum(&op)) : mine);
 }
 
 /* ---- SPARSEMIXER ---- */
@@ -434,7 +435,7 @@ __device__ static void score_gradient(const struct op_route_backward &op, size_t
     float factor = forward.scale != 0 ? forward.scale : 1;
     int expert = there ? forward.experts[row * chosen + lane] : 0;
     float d = there ? dweights[lane] : 0;
-    float sum = warp_sum(there ? scores[expert] : 0.0f) + ROUTE_LEAST_SUM;
+    float sum = warp_sum(there ? scores[expert] : 0.0f) + route_least_sum(&forward);
     float inner = warp_sum(there ? d * weights[lane] : 0.0f);
 
     if (there)

@@ -10,6 +10,11 @@
 #include "base/random.h"
 #include "tests/reference/reference.h"
 
+static double least_sum(const struct op_route *op)
+{
+    return op->least_sum > 0 ? op->least_sum : 1e-20;
+}
+
 static size_t counted_rows(const struct op_route *op)
 {
     return op->rows && *op->rows < op->logits.rows ? (size_t)*op->rows : op->logits.rows;
@@ -97,7 +102,7 @@ static void route_row(const struct reference_route *r, size_t row)
     for (size_t j = 0; j < chosen; j++)
         r->weights[row * chosen + j] = scores[r->experts[row * chosen + j]] *
                                        (op->scale != 0 ? (double)op->scale : 1) /
-                                       (op->normalize ? sum + 1e-20 : 1);
+                                       (op->normalize ? sum + least_sum(op) : 1);
     free(choice);
     free(excluded);
 }
@@ -239,7 +244,7 @@ static void row_gradient(const struct reference_route_backward *r, size_t row, d
     const struct op_route *op = &r->op->forward;
     size_t experts = op->logits.cols, chosen = op->weights.cols;
     const double *scores = r->forward.probabilities + row * experts;
-    double sum = 1e-20, inner = 0, scale = op->scale != 0 ? (double)op->scale : 1;
+    double sum = least_sum(op), inner = 0, scale = op->scale != 0 ? (double)op->scale : 1;
 
     for (size_t j = 0; j < chosen; j++) {
         size_t p = row * chosen + j;
