@@ -391,6 +391,18 @@ def lfm2(rng):
     return values
 
 
+def lfm2_moe(rng):
+    values = lfm2(rng)
+    for key in ("block_auto_adjust_ff_dim", "block_multiple_of", "block_ffn_dim_multiplier"):
+        values.pop(key)
+    layers = values["num_hidden_layers"]
+    values["layer_types"][-1] = "full_attention" # which adapters are for
+    return values | {"moe_intermediate_size": rng.choice([12, 20]), "num_experts": rng.choice([3, 5]),
+                     "num_experts_per_tok": rng.choice([1, 2, 3]), "num_dense_layers": rng.randrange(layers),
+                     "norm_topk_prob": rng.random() < 0.5, "use_expert_bias": rng.random() < 0.5,
+                     "routed_scaling_factor": rng.choice([1.0, 2.5])}
+
+
 def olmo3(rng):
     values = olmo2(rng)
     for key in ("rope_theta", "rope_scaling", "rope_parameters"):
@@ -576,7 +588,7 @@ KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi
          "glm4": glm,
          "ernie4_5": ernie,
          "hunyuan_v1_dense": hunyuan,
-         "lfm2": lfm2,
+         "lfm2": lfm2, "lfm2_moe": lfm2_moe,
          "olmo3": olmo3,
          "mixtral": mixtral, "minimax_m2": minimax_m2, "qwen2_moe": qwen2_moe, "qwen3_moe": qwen_moe, "olmoe": olmoe,
          "glm4_moe": glm_moe, "ernie4_5_moe": ernie_moe, "phimoe": phimoe, "gpt_oss": gpt_oss, "hunyuan_v1_moe": hunyuan_moe,
@@ -724,7 +736,7 @@ def name_in_files(kind, name):
 
 def parts_in_files(kind, name, tensor):
     """Return what the files have of a parameter: the matrices of each expert."""
-    names = ("w1", "w3", "w2") if kind in ("mixtral", "minimax_m2") else ("gate_proj", "up_proj", "down_proj")
+    names = ("w1", "w3", "w2") if kind in ("mixtral", "minimax_m2", "lfm2_moe") else ("gate_proj", "up_proj", "down_proj")
     name = name_in_files(kind, name)
     stem, _, leaf = name.rpartition(".")
     if leaf == "gate_up_proj":

@@ -342,6 +342,13 @@ CASES |= {
         tie_word_embeddings=True, attention_dropout=0.3,
         rope_parameters={"rope_type": "default", "rope_theta": 100.0})),
     "glm4_moe-dense": ("glm4_moe", dict(ROUTED, head_dim=8, first_k_dense_replace=2)),
+    "lfm2_moe": ("lfm2_moe", dict(
+        LLAMA, num_hidden_layers=3, moe_intermediate_size=20, num_experts=5, num_experts_per_tok=2,
+        num_dense_layers=1, routed_scaling_factor=1.5, layer_types=["conv", "full_attention", "conv"])),
+    "lfm2_moe-plain": ("lfm2_moe", dict(
+        LLAMA, moe_intermediate_size=20, num_experts=4, num_experts_per_tok=3, num_dense_layers=0,
+        use_expert_bias=False, norm_topk_prob=False, conv_bias=True, conv_L_cache=2, head_dim=8,
+        tie_word_embeddings=False, layer_types=["full_attention", "conv"])),
     "glm4_moe-plain": ("glm4_moe", dict(ROUTED, first_k_dense_replace=0, norm_topk_prob=False,
                                         rope_parameters={
         "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 1.0})),
@@ -405,6 +412,7 @@ ADAPTERS = {
                                                "down_proj"], {}),
     "gpt_oss-lora": ("gpt_oss", "all-linear", {}),
     "ernie4_5_moe-lora": ("ernie4_5_moe", "all-linear", {}),
+    "lfm2_moe-lora": ("lfm2_moe", ["in_proj", "out_proj", "q_proj", "w1", "w2", "w3"], {}),
     "glm4_moe-lora": ("glm4_moe", "all-linear", {}),
     "qwen3_next-lora": ("qwen3_next", ["in_proj_qkvz", "in_proj_ba", "out_proj", "q_proj"], {}),
     "qwen3_moe-lora": ("qwen3_moe", "all-linear", {}),
@@ -633,7 +641,7 @@ def by_expert(name, tensor, names):
     """Return the tensors in files that are parts of a parameter: the matrices of the experts.  Those
     of gpt-oss are transposed, gate and up alternate, and there are biases."""
     stem, leaf = name.rsplit(".", 1)
-    if stem.endswith("feed_forward.experts"): # Llama 4: transposed
+    if stem.endswith("feed_forward.experts") and names[0] != "w1": # Llama 4: transposed
         parts = {n: t.transpose(1, 2) for n, t in zip(("gate", "up"), tensor.chunk(2, dim=2))}
         if leaf == "down_proj":
             parts = {"down": tensor.transpose(1, 2)}
@@ -661,7 +669,9 @@ class Experts(torch.nn.ModuleList):
 
     def __init__(self, fused, names):
         super().__init__()
-        self.act_fn, self.names = type(fused.act_fn)().forward, names
+        silu = torch.nn.functional.silu
+        self.act_fn = silu if fused.act_fn is silu else type(fused.act_fn)().forward
+        self.names = names
         for gate_up, down in zip(fused.gate_up_proj, fused.down_proj):
             expert = torch.nn.Module()
             for name, weight in zip(names, (*gate_up.chunk(2), down)):
@@ -680,7 +690,7 @@ class Experts(torch.nn.ModuleList):
         return out
 
 
-EXPERT_NAMES = {name: ("w1", "w3", "w2") for name in ("mixtral", "minimax_m2", "phimoe")}
+EXPERT_NAMES = {name: ("w1", "w3", "w2") for name in ("mixtral", "minimax_m2", "phimoe", "lfm2_moe")}
 
 
 INTERLEAVED = ["gate_proj", "up_proj", "down_proj"] # a list: equal tuples may be one object

@@ -23,8 +23,10 @@ static bool is_initial(const char *name, double value, double middle)
         return value != 0 && fabs(value) < 5 * 0.2; /* normal, of initializer_range */
     if (text_ends(name, ".act_fn.alpha_p") || text_ends(name, ".act_fn.alpha_n"))
         return fabs(log1p(exp(value)) - (text_ends(name, "_p") ? 0.8 : 0.3)) < 1e-6;
-    return value ==
-           (text_ends(name, ".bias") || text_ends(name, "_correction_bias") ? 0 : middle);
+    if (text_ends(name, ".bias") || text_ends(name, "_correction_bias") ||
+        text_ends(name, ".expert_bias"))
+        middle = 0;
+    return value == middle;
 }
 
 /* Initial weights: matrices have the configured deviation, and those of GPT-2 that add to

@@ -209,6 +209,7 @@ struct expert_columns {
     /* groups apply only if this key is group_limited_greedy, not greedy; NULL: always */
     const char *method_key;
     bool never_normalizes; /* normalize_key must not be true */
+    double least_sum;      /* added to the sum that weights are divided by; 0: 1e-20 */
     const char *scale_key; /* of a factor of the weights, and its default; NULL: none */
     double scale;
     /* how many of the first blocks have one MLP instead, and its default; NULL: none */

@@ -45,6 +45,31 @@ static const enum module lfm2_order[] = {
  * files: conversion_mapping.py. */
 const struct architecture conv_architectures[] = {
     { .model_type = "lfm2", LFM2_LIKE, .adjusts_mlp = true, .paths = { LFM2_PATHS } },
+    { .model_type = "lfm2_moe",
+      LFM2_LIKE,
+      .paths = { LFM2_PATHS, [MODULE_ROUTER] = "feed_forward.gate",
+                 [MODULE_ROUTER_BIAS] = "feed_forward.expert_bias",
+                 [MODULE_EXPERT_GATE] = "feed_forward.experts.*.w1",
+                 [MODULE_EXPERT_UP] = "feed_forward.experts.*.w3",
+                 [MODULE_EXPERT_DOWN] = "feed_forward.experts.*.w2" },
+      .experts = { .count_key = "num_experts",
+                   .size_key = "moe_intermediate_size",
+                   .normalize_key = "norm_topk_prob",
+                   .normalizes = true,
+                   .least_sum = 1e-6,
+                   .correction_key = "use_expert_bias",
+                   .gate_up_tensor = "feed_forward.experts.gate_up_proj",
+                   .down_tensor = "feed_forward.experts.down_proj",
+                   .unknown_to_peft = true,
+                   .count = 32,
+                   .chosen = 4,
+                   .size = 1792,
+                   .unbalanced = true,
+                   .sigmoid = true,
+                   .scale_key = "routed_scaling_factor",
+                   .scale = 1,
+                   .first_dense_key = "num_dense_layers",
+                   .first_dense = 2 } },
 };
 
 const size_t conv_architecture_count = TS_COUNT(conv_architectures);

@@ -48,12 +48,15 @@ const struct architecture *architecture_fit(const struct architecture *row,
     struct architecture *out;
 
     if (!row->qk_norms_key && !row->keeps_blocks && row->latent.kv_rank == 0 &&
-        !row->bare_qk_norms && !row->adjusts_mlp)
+        !row->bare_qk_norms && !row->adjusts_mlp && !row->experts.correction_key)
         return row;
     out = arena_alloc(arena, sizeof(*out));
     *out = *row;
     if (row->qk_norms_key && !json_get_bool(root, row->qk_norms_key, false, file, err))
         out->paths[MODULE_Q_NORM] = out->paths[MODULE_K_NORM] = NULL;
+    if (row->experts.correction_key &&
+        !json_get_bool(root, row->experts.correction_key, true, file, err))
+        out->paths[MODULE_ROUTER_BIAS] = NULL;
     if (row->adjusts_mlp && json_object_get(root, "block_ff_dim"))
         out->keys = rename_size(row->keys, arena);
     if (row->interleave_key)

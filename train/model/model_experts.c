@@ -78,6 +78,7 @@ static struct op_route experts_route(const struct pass *pass, size_t layer)
         .groups = c->expert_groups,
         .groups_kept = c->expert_groups_kept,
         .scale = (float)c->expert_scale,
+        .least_sum = (float)row->least_sum,
         .jitter = (float)c->router_jitter,
         .sampled = pass_samples_experts(pass),
         .seed = (uint64_t)pass->model->plan->seed,
