@@ -55,6 +55,11 @@ CASES = {
         "vision_config": {"mm_embed_dim": 8, "pooling_kernel_size": 1, "mm_posemb_size": 4,
                           "patch_size": 2, "output_proj_dims": 8},
         "image_token_id": 39, "video_token_id": 38, "audio_token_id": 36},
+    "lfm2_vl": {
+        "text_config": dict(LLAMA, model_type="lfm2", num_hidden_layers=3, block_multiple_of=8,
+                            layer_types=["conv", "full_attention", "conv"]),
+        "vision_config": dict(VIT, model_type="siglip2_vision_model", num_patches=4),
+        "image_token_id": 39, "projector_hidden_size": 12},
     "mistral3": {
         "text_config": dict(TEXT, model_type="mistral", sliding_window=None,
                             tie_word_embeddings=False),
@@ -197,7 +202,7 @@ TRANSPOSED = ("qwen3_vl_moe-published",)
 OTHERS |= {"qwen3_vl_moe-published": ("qwen3_vl_moe", None, [])}
 LAYERS = "self_attn.q_proj|self_attn.v_proj|mlp.up_proj|mlp.down_proj"
 TARGETS = r"model\.language_model\.layers\.\d+\.(?:" + LAYERS.replace(".", r"\.") + ")"
-ADAPTERS = {f"towers-{base}-lora": base for base in ("gemma3", "gemma4", "mistral3", "qwen2_vl", "qwen3_vl")}
+ADAPTERS = {f"towers-{base}-lora": base for base in ("gemma3", "gemma4", "lfm2_vl", "mistral3", "qwen2_vl", "qwen3_vl")}
 
 
 def class_of(config):

@@ -102,6 +102,7 @@ static void test_unsupported_names(void **state)
     assert_null(model_name_unsupported("LiquidAI/LFM2-1.2B"));
     assert_null(model_name_unsupported("LiquidAI/LFM2-2.6B-Exp"));
     assert_null(model_name_unsupported("LiquidAI/LFM2-8B-A1B"));
+    assert_null(model_name_unsupported("LiquidAI/LFM2-VL-450M"));
     assert_null(model_name_unsupported("LiquidAI/LFM2.5-1.2B-Instruct"));
     assert_string_equal(model_name_unsupported("LiquidAI/LFM2-Audio-1.5B"), "lfm2_audio");
     assert_null(model_name_unsupported("google/gemma-4-31B"));

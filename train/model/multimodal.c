@@ -86,6 +86,11 @@ static const struct multimodal rows[] = {
       .text_type = "qwen2",
       .names = llava_names,
       .towers = llava_towers },
+    { .model_type = "lfm2_vl",
+      .text_type = "lfm2",
+      .tied = true,
+      .names = llava_names,
+      .towers = llava_towers },
     { .model_type = "llama4",
       .text_type = "llama4_text",
       .fixed_text = true,
@@ -181,6 +186,12 @@ static const struct text_type {
           "\"num_hidden_layers\": 40, \"num_attention_heads\": 32, "
           "\"num_key_value_heads\": 2, \"max_position_embeddings\": 32768, "
           "\"rms_norm_eps\": 1e-5, \"head_dim\": null}" },
+    { .model_type = "lfm2",
+      .architecture = "lfm2",
+      .defaults =
+          "{\"vocab_size\": 65536, \"hidden_size\": 2560, \"intermediate_size\": 12288, "
+          "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, "
+          "\"num_key_value_heads\": 8, \"max_position_embeddings\": 128000}" },
     { .model_type = "llama",
       .architecture = "llama",
       .defaults =
