@@ -307,8 +307,8 @@ struct op_attention_backward {
  * Attention of one new row for each of B sequences over a cache of the earlier rows;
  * there is no backward pass.  Sequence b has `room` rows of keys and values, from row b *
  * room on, of which lengths[b] (below room) are filled.  k and v are appended to them,
- * and q sees the last `window` rows (0: all) including the new one.  Heads are shared as
- * in op_attention.
+ * and q sees the last `window` rows (0: all) including the new one, but none before the
+ * last multiple of `chunk` rows (0: all).  Heads are shared as in op_attention.
  *   q, out (B, H*D), k, v (B, K*D), keys, values (B * room, K*D) compute; lengths (B)
  *   int32
  *   out = softmax(s) v,  s = scale * q k^T;  softcap c > 0: s = c tanh(s / c)
@@ -319,7 +319,7 @@ struct op_decode {
     struct tensor out, q, k, v, keys, values;
     const int32_t *lengths;
     const float *sinks;
-    size_t room, heads, kv_heads, head_size, window;
+    size_t room, heads, kv_heads, head_size, window, chunk;
     float scale, softcap;
 };
 

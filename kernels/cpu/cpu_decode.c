@@ -164,11 +164,12 @@ static void decode_task(void *context, size_t task, struct pool_worker *worker)
                         .width = size_divide_up(op->head_size, LANES) * LANES };
     size_t rows = (size_t)op->lengths[d.slot] + 1;
     size_t first = op->window && rows > op->window ? rows - op->window : 0;
+    size_t chunk = op->chunk ? (rows - 1) / op->chunk * op->chunk : 0;
 
     decode_keep(&d, op->keys, op->k);
     decode_keep(&d, op->values, op->v);
     decode_begin(&d, worker);
-    for (size_t row = first; row < rows; row += DECODE_ROWS) {
+    for (size_t row = first > chunk ? first : chunk; row < rows; row += DECODE_ROWS) {
         size_t count = size_min(DECODE_ROWS, rows - row);
 
         VEC_BY_FORMAT(op->keys.format, decode_scores, &d, row, count);

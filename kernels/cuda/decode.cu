@@ -112,6 +112,7 @@ __global__ void __launch_bounds__(DECODE_WARPS *WARP, N > 8 ? 2 : 3)
     int head = (int)(blockIdx.x % heads), size = (int)op.head_size;
     size_t slot = blockIdx.x / heads;
     int at = head / sharing * size, last = op.lengths[slot], window = (int)op.window;
+    int start = op.chunk ? last / (int)op.chunk * (int)op.chunk : 0;
     struct decode_soft<N> soft = {
         - INFINITY, 0,
         {
@@ -121,8 +122,8 @@ __global__ void __launch_bounds__(DECODE_WARPS *WARP, N > 8 ? 2 : 3)
     float q[N], x[N];
 
     decode_load<T, N>(q, (const T *)op.q.data + slot * op.q.stride + head * size, size);
-    for (int row =
-             (window && last >= window ? last - window + 1 : 0) + (int)threadIdx.x / WARP;
+    for (int row = max(window && last >= window ? last - window + 1 : 0, start) +
+                   (int)threadIdx.x / WARP;
          row <= last; row += DECODE_WARPS) {
         float score = 0;
 

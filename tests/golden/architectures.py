@@ -271,6 +271,19 @@ CASES |= {
         num_experts_per_tok=2, num_hidden_layers=4, interleave_moe_layer_step=2,
         no_rope_layer_interval=2, use_qk_norm=False, attention_bias=True, attention_chunk_size=None,
         attn_temperature_tuning=False)),
+    "llama4-chunks": ("llama4_text", dict(
+        LLAMA, head_dim=8, intermediate_size=20, intermediate_size_mlp=44, num_local_experts=4,
+        num_hidden_layers=3, no_rope_layers=[1, 0, 1], attention_chunk_size=4, floor_scale=3,
+        attn_scale=0.7)),
+    "llama4-types": ("llama4_text", dict(
+        LLAMA, head_dim=8, intermediate_size_mlp=44, moe_layers=[], no_rope_layers=[0, 1],
+        layer_types=["chunked_attention", "full_attention"], attention_chunk_size=5, floor_scale=2,
+        attn_scale=0.3)),
+    "ministral3-scaled": ("ministral3", dict(
+        LLAMA, head_dim=8, pad_token_id=None, rope_parameters={
+            "rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "beta_fast": 32.0,
+            "beta_slow": 1.0, "original_max_position_embeddings": 4, "llama_4_scaling_beta": 0.6,
+            "mscale": 1.0, "mscale_all_dim": 1.0})),
     "llama4-without-experts": ("llama4_text", dict(
         LLAMA, head_dim=16, intermediate_size_mlp=44, moe_layers=[], no_rope_layers=[1, 1],
         tie_word_embeddings=True)),

@@ -124,7 +124,7 @@ void reference_attention_backward(const struct reference_attention *r);
 
 /* keys and values are appended to k and v. */
 struct reference_decode {
-    size_t sequences, room, heads, kv_heads, head_size, window;
+    size_t sequences, room, heads, kv_heads, head_size, window, chunk;
     const int32_t *lengths;
     double scale, softcap;
     const double *q, *k, *v, *sinks; /* sinks: or NULL */

@@ -174,10 +174,12 @@ static void decode_head(const struct reference_decode *r, size_t slot, size_t he
 {
     size_t size = r->head_size, last = (size_t)r->lengths[slot];
     size_t first = r->window && last >= r->window ? last - r->window + 1 : 0;
+    size_t chunk = r->chunk ? last / r->chunk * r->chunk : 0;
     size_t shared = head / (r->heads / r->kv_heads);
     const double *q = vector(r->q, slot, r->heads, head, size);
     double *out = r->out + (slot * r->heads + head) * size, max = -INFINITY, sum = 0;
 
+    first = first > chunk ? first : chunk;
     for (size_t row = first; row <= last; row++) {
         double s =
             r->scale *

@@ -21,25 +21,28 @@ struct shape {
     size_t heads, kv_heads, head_size, window, room;
     double softcap;
     int32_t lengths[SLOTS_MAX]; /* up to the first negative one */
+    size_t chunk;
 };
 
 static const struct shape shapes[] = {
-    { FORMAT_FP32, 1, 1, 8, 0, 1, 0, { 0, -1 } },
-    { FORMAT_FP32, 2, 1, 16, 0, 4, 0, { 0, 3, 1, -1 } },
-    { FORMAT_FP32, 8, 4, 8, 0, 130, 0, { 63, 64, 65, 129, 0 } },
-    { FORMAT_FP32, 3, 3, 6, 0, 70, 0, { 5, 69, -1 } },
-    { FORMAT_FP32, 4, 2, 80, 0, 200, 0, { 130, 199, -1 } },
-    { FORMAT_FP32, 2, 1, 256, 0, 67, 0, { 66, -1 } },
-    { FORMAT_FP32, 2, 1, 512, 0, 67, 0, { 66, 0, -1 } },
-    { FORMAT_FP32, 4, 2, 16, 1, 40, 0, { 0, 39, -1 } },
-    { FORMAT_FP32, 4, 2, 16, 33, 150, 0, { 31, 32, 33, 149, -1 } },
-    { FORMAT_FP32, 4, 2, 16, 0, 100, 5, { 99, 20, -1 } },
-    { FORMAT_BF16, 6, 2, 64, 0, 140, 0, { 133, 7, -1 } },
-    { FORMAT_BF16, 2, 1, 5, 20, 90, 0, { 89, 19, 20, -1 } },
-    { FORMAT_BF16, 2, 2, 128, 0, 70, 30, { 69, -1 } },
-    { FORMAT_FP16, 2, 1, 20, 0, 80, 0, { 79, 2, -1 } },
-    { FORMAT_FP16, 1, 1, 192, 64, 131, 0, { 130, -1 } },
-    { FORMAT_BF16, 4, 1, 512, 0, 40, 0, { 39, 1, -1 } },
+    { FORMAT_FP32, 1, 1, 8, 0, 1, 0, { 0, -1 }, 0 },
+    { FORMAT_FP32, 2, 1, 16, 0, 4, 0, { 0, 3, 1, -1 }, 0 },
+    { FORMAT_FP32, 8, 4, 8, 0, 130, 0, { 63, 64, 65, 129, 0 }, 0 },
+    { FORMAT_FP32, 3, 3, 6, 0, 70, 0, { 5, 69, -1 }, 0 },
+    { FORMAT_FP32, 4, 2, 80, 0, 200, 0, { 130, 199, -1 }, 0 },
+    { FORMAT_FP32, 2, 1, 256, 0, 67, 0, { 66, -1 }, 0 },
+    { FORMAT_FP32, 2, 1, 512, 0, 67, 0, { 66, 0, -1 }, 0 },
+    { FORMAT_FP32, 4, 2, 16, 1, 40, 0, { 0, 39, -1 }, 0 },
+    { FORMAT_FP32, 4, 2, 16, 33, 150, 0, { 31, 32, 33, 149, -1 }, 0 },
+    { FORMAT_FP32, 4, 2, 16, 0, 100, 5, { 99, 20, -1 }, 0 },
+    { FORMAT_BF16, 6, 2, 64, 0, 140, 0, { 133, 7, -1 }, 0 },
+    { FORMAT_BF16, 2, 1, 5, 20, 90, 0, { 89, 19, 20, -1 }, 0 },
+    { FORMAT_BF16, 2, 2, 128, 0, 70, 30, { 69, -1 }, 0 },
+    { FORMAT_FP16, 2, 1, 20, 0, 80, 0, { 79, 2, -1 }, 0 },
+    { FORMAT_FP16, 1, 1, 192, 64, 131, 0, { 130, -1 }, 0 },
+    { FORMAT_BF16, 4, 1, 512, 0, 40, 0, { 39, 1, -1 }, 0 },
+    { FORMAT_FP32, 4, 2, 16, 0, 150, 0, { 31, 32, 33, 149, -1 }, 32 },
+    { FORMAT_BF16, 2, 1, 16, 5, 40, 0, { 6, 8, 39, -1 }, 7 },
 };
 
 struct decode_case {
@@ -79,6 +82,7 @@ static void make_reference(struct decode_case *c, const struct shape *shape, boo
         .kv_heads = shape->kv_heads,
         .head_size = shape->head_size,
         .window = shape->window,
+        .chunk = shape->chunk,
         .lengths = shape->lengths,
         .scale = (double)c->op.scale,
         .softcap = shape->softcap,
@@ -119,6 +123,7 @@ static void case_open(struct decode_case *c, const struct shape *shape, bool sin
         .kv_heads = shape->kv_heads,
         .head_size = shape->head_size,
         .window = shape->window,
+        .chunk = shape->chunk,
         .scale = (float)(1 / sqrt((double)shape->head_size)),
         .softcap = (float)shape->softcap,
         .sinks = sinks ? c->sinks.tensor.data : NULL,
@@ -175,7 +180,7 @@ static void check_attention(struct backend *be, const struct decode_case *c, siz
                    v = operand_filled(FORMAT_FP32, rows, narrow, 0),
                    out = operand_filled(FORMAT_FP32, rows, wide, 0),
                    lse = operand_filled(FORMAT_FP32, c->op.heads, rows, 0);
-    int32_t *offsets = machines_memory(2 * sizeof(*offsets));
+    int32_t *offsets = machines_memory(3 * sizeof(*offsets));
     struct op_attention op = {
         .out = out.tensor,
         .lse = lse.tensor,
@@ -183,7 +188,7 @@ static void check_attention(struct backend *be, const struct decode_case *c, siz
         .k = k.tensor,
         .v = v.tensor,
         .offsets = offsets,
-        .sequences = 1,
+        .sequences = 2, /* the first: rows before the chunk */
         .heads = c->op.heads,
         .kv_heads = c->op.kv_heads,
         .head_size = c->op.head_size,
@@ -192,7 +197,8 @@ static void check_attention(struct backend *be, const struct decode_case *c, siz
     };
 
     offsets[0] = 0;
-    offsets[1] = (int32_t)rows;
+    offsets[1] = (int32_t)(c->op.chunk ? (rows - 1) / c->op.chunk * c->op.chunk : 0);
+    offsets[2] = (int32_t)rows;
     memcpy(q.real + (rows - 1) * wide, c->q.real + slot * wide, wide * sizeof(double));
     memcpy(k.real, c->real[0] + slot * c->op.room * narrow,
            rows * narrow * sizeof(double));

@@ -94,8 +94,8 @@ static void test_multimodal_reads_published_configs(void **state)
     }
 }
 
-/* Ministral 3 scales queries after its original positions: up to there, it does not. */
-static void test_multimodal_limits_positions_before_queries_are_scaled(void **state)
+/* Ministral 3 scales queries after its original positions. */
+static void test_multimodal_reads_scales_of_ministral3(void **state)
 {
     static const char text[] =
         "{\"model_type\": \"mistral3\", \"text_config\": {\"model_type\": "
@@ -109,16 +109,11 @@ static void test_multimodal_limits_positions_before_queries_are_scaled(void **st
 
     (void)state;
     unit_must(parse(arena_printf(arena, text, "0"), arena, &c, &err), &err);
+    assert_true(c.query_scaling.beta == 0);
+    unit_must(parse(arena_printf(arena, text, "0.1"), arena, &c, &err), &err);
+    assert_true(c.query_scaling.beta == 0.1 && c.query_scaling.interval == 16384);
     assert_true(model_config_check_positions(&c, 16385, &err));
     assert_int_equal(model_config_positions(&c), 262144);
-    unit_must(parse(arena_printf(arena, text, "0.1"), arena, &c, &err), &err);
-    assert_true(model_config_check_positions(&c, 16384, &err));
-    assert_false(model_config_check_positions(&c, 16385, &err));
-    assert_string_equal(err.text,
-                        "position 16385 of a sample is beyond the first 16384, after "
-                        "which ministral3 scales queries, which is not supported; lower "
-                        "cutoff_len to 16384");
-    assert_int_equal(model_config_positions(&c), 16384);
     err = (struct error) { 0 };
     assert_false(
         parse("{\"model_type\": \"ministral3\", \"vocab_size\": 8, \"hidden_size\": "
@@ -129,21 +124,20 @@ static void test_multimodal_limits_positions_before_queries_are_scaled(void **st
     arena_free(arena);
 }
 
-/* Attention in chunks, and queries that are scaled, are like others up to the first chunk
- * and the first scale. */
-static void test_multimodal_limits_positions_to_the_first_chunk(void **state)
+/* Queries of layers that do not rotate are scaled; the others attend in chunks. */
+static void test_multimodal_reads_chunks_and_scales_of_llama4(void **state)
 {
     static const char text[] = "{\"model_type\": \"llama4\", \"text_config\": {%s}}";
     static const struct {
         const char *keys;
-        size_t positions;
+        size_t chunk;
+        double beta, interval;
     } cases[] = {
-        { "\"attn_temperature_tuning\": 4, \"no_rope_layers\": []", 8191 },
-        { "\"attention_chunk_size\": 4096", 4096 },
-        { "\"attention_chunk_size\": 4096, \"floor_scale\": 2048", 2047 },
-        { "\"attn_temperature_tuning\": false", 8192 },
-        { "\"attn_temperature_tuning\": false, \"attention_chunk_size\": null", 131072 },
-        { "\"attention_chunk_size\": null, \"no_rope_layer_interval\": 100", 131072 },
+        { "\"attn_temperature_tuning\": 4, \"no_rope_layers\": []", 8192, 0.1, 8192 },
+        { "\"attention_chunk_size\": 4096, \"attn_scale\": 0.2", 4096, 0.2, 8192 },
+        { "\"floor_scale\": 2048", 8192, 0.1, 2048 },
+        { "\"attn_temperature_tuning\": false", 8192, 0, 0 },
+        { "\"attention_chunk_size\": null, \"no_rope_layer_interval\": 100", 0, 0, 0 },
     };
     struct arena *arena = arena_new();
     struct model_config c;
@@ -152,20 +146,15 @@ static void test_multimodal_limits_positions_to_the_first_chunk(void **state)
     (void)state;
     for (size_t i = 0; i < TS_COUNT(cases); i++) {
         unit_must(parse(arena_printf(arena, text, cases[i].keys), arena, &c, &err), &err);
-        assert_int_equal(model_config_positions(&c), cases[i].positions);
+        assert_int_equal(c.attention_chunk, cases[i].chunk);
+        assert_true(c.query_scaling.beta == cases[i].beta);
+        assert_true(c.query_scaling.interval == cases[i].interval);
+        assert_int_equal(model_config_positions(&c), 131072);
     }
-    unit_must(parse(arena_printf(arena, text, ""), arena, &c, &err), &err);
-    assert_true(model_config_check_positions(&c, 8191, &err));
-    assert_false(model_config_check_positions(&c, 8192, &err));
-    assert_string_equal(err.text,
-                        "position 8192 of a sample is beyond the first 8191, after which "
-                        "llama4_text attends in chunks or scales queries, which is not "
-                        "supported; lower cutoff_len to 8191");
-    err = (struct error) { 0 };
     assert_false(
-        parse(arena_printf(arena, text, "\"attention_chunk_size\": 1"), arena, &c, &err));
-    assert_string_equal(err.text,
-                        "config.json: attention_chunk_size must be 2 or more, not 1");
+        parse(arena_printf(arena, text, "\"attention_chunk_size\": 0"), arena, &c, &err));
+    assert_string_equal(err.text, "config.json: attention_chunk_size must be a number "
+                                  "from 1 to 2147483647, not 0");
     arena_free(arena);
 }
 
@@ -623,8 +612,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_multimodal_reads_published_configs),
-        cmocka_unit_test(test_multimodal_limits_positions_before_queries_are_scaled),
-        cmocka_unit_test(test_multimodal_limits_positions_to_the_first_chunk),
+        cmocka_unit_test(test_multimodal_reads_scales_of_ministral3),
+        cmocka_unit_test(test_multimodal_reads_chunks_and_scales_of_llama4),
         cmocka_unit_test(test_multimodal_windows_of_mistral_are_in_all_layers),
         cmocka_unit_test(test_multimodal_rejects_other_configs),
         cmocka_unit_test(test_multimodal_saves_the_files_of_processors),

@@ -381,9 +381,10 @@ struct architecture {
     bool bare_qk_norms;
     bool clips_qkv; /* clip_qkv applies, by default none */
     /* layers that rotate q and k attend to no previous chunk (attention_chunk_size), and
-     * the others scale q from a position on (floor_scale); see model_config_positions */
+     * the others scale q by its position (floor_scale, attn_scale) */
     bool chunks;
-    bool uses_padding; /* pad_token_id applies; its default, -1: none */
+    bool scales_queries; /* by their positions (llama_4_scaling_beta) */
+    bool uses_padding;   /* pad_token_id applies; its default, -1: none */
     int64_t pad_token_id;
     bool unscaled_scores; /* scores are not scaled */
     /* embeddings are multiplied by the square root of the hidden size */

@@ -129,6 +129,7 @@ const struct architecture rms_architectures[] = {
       .pad_token_id = 11,
       .windows = WINDOWS_ALL,
       .theta = 1e6,
+      .scales_queries = true,
       .needs_rope_type = true },
     { .model_type = "qwen2",
       LLAMA_LIKE,

@@ -4,6 +4,7 @@
 
 #include "train/model/layer_rotation.h"
 
+#include <stdint.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -36,22 +37,23 @@ static bool tunes_temperature(const json_t *root)
     return !given || json_is_true(given) || json_number_value(given) != 0;
 }
 
-static size_t read_limit(const json_t *root, const char *key, const char *file,
-                         struct error *err)
+static size_t read_size(const json_t *root, const char *key, size_t least,
+                        const char *file, struct error *err)
 {
     int64_t value = json_get_int(root, key, 8192, file, err);
 
-    if (value >= 2)
+    if (value >= (int64_t)least && value <= INT32_MAX)
         return (size_t)value;
-    error_set(err, ERROR_DATA, "%s: %s must be 2 or more, not %lld", file, key,
-              (long long)value);
-    return 2;
+    error_set(err, ERROR_DATA, "%s: %s must be a number from %zu to %d, not %lld", file,
+              key, least, INT32_MAX, (long long)value);
+    return least;
 }
 
-/* Return whether attention of a layer is in chunks: layer_types decides if it is given,
- * else layers that rotate q and k attend in chunks. */
-static bool has_chunks(const json_t *root, const char *file,
-                       const struct model_config *config, struct error *err)
+/* Find the layers that attend in chunks: layer_types decides if it is given, else those
+ * that rotate q and k do. */
+static bool find_chunked(const json_t *root, const char *file,
+                         const struct model_config *config, bool *chunked,
+                         struct error *err)
 {
     const json_t *types = json_object_get(root, "layer_types");
     bool given = types && !json_is_null(types), found = false;
@@ -65,33 +67,34 @@ static bool has_chunks(const json_t *root, const char *file,
                       "%s: layer_types must say full_attention or chunked_attention for "
                       "layer %zu",
                       file, l);
-        found = found || (given ? chunks : config->rotated[l]);
+        chunked[l] = given ? chunks : config->rotated[l];
+        found = found || chunked[l];
     }
     return found;
 }
 
-/*
- * Return how many positions attention is plain for; 0: any number.  With the first chunk,
- * attention in chunks is that to all previous rows.  Queries of position p are multiplied by
- * 1 + attn_scale * log(1 + floor((p + 1) / floor_scale)).  Source: transformers,
- * models/llama4/modeling_llama4.py.
- */
-static size_t read_exact_positions(const json_t *root, const char *file,
-                                   const struct model_config *config, struct error *err)
+/* transformers, models/llama4/modeling_llama4.py */
+static void read_chunks(const json_t *root, const char *file, struct arena *arena,
+                        struct model_config *out, struct error *err)
 {
-    const json_t *chunk = json_object_get(root, "attention_chunk_size");
-    size_t limit = 0, rotated = 0;
+    bool *chunked = arena_array(arena, out->layers, sizeof(*chunked));
+    size_t rotated = 0;
 
-    for (size_t l = 0; l < config->layers; l++)
-        rotated += config->rotated[l];
-    if (!json_is_null(chunk) && has_chunks(root, file, config, err))
-        limit = read_limit(root, "attention_chunk_size", file, err);
-    if (rotated < config->layers && tunes_temperature(root)) {
-        size_t unscaled = read_limit(root, "floor_scale", file, err) - 1;
-
-        limit = limit > 0 && limit < unscaled ? limit : unscaled;
+    for (size_t l = 0; l < out->layers; l++)
+        rotated += out->rotated[l];
+    if (!json_is_null(json_object_get(root, "attention_chunk_size")) &&
+        find_chunked(root, file, out, chunked, err)) {
+        out->attention_chunk = read_size(root, "attention_chunk_size", 1, file, err);
+        out->chunked = chunked;
     }
-    return limit;
+    if (rotated == out->layers || !tunes_temperature(root))
+        return;
+    out->query_scaling = (struct query_scaling) {
+        .beta = json_get_real(root, "attn_scale", 0.1, file, err),
+        .interval = (double)read_size(root, "floor_scale", 1, file, err),
+        .ahead = 1,
+        .unrotated = true,
+    };
 }
 
 void layer_rotation_read(const json_t *root, const char *file, struct arena *arena,
@@ -115,5 +118,5 @@ void layer_rotation_read(const json_t *root, const char *file, struct arena *are
                           : (int64_t)(l + 1) % interval != 0;
     out->rotated = rotated;
     if (row->chunks)
-        out->chunk_positions = read_exact_positions(root, file, out, err);
+        read_chunks(root, file, arena, out, err);
 }

@@ -275,6 +275,10 @@ static void lay_out(struct model *m)
         make_window(m, &m->results[i]);
     if (m->shapes.buffers[BUFFER_CORRECT].step > 0)
         m->correct = arena_array(m->arena, m->shapes.rows, sizeof(*m->correct));
+    if (m->config->attention_chunk > 0)
+        m->chunk_starts =
+            arena_array(m->arena, m->shapes.buffers[BUFFER_CHUNK_STARTS].cols,
+                        sizeof(*m->chunk_starts));
     m->position_ids = arena_array(m->arena, m->shapes.slots ? m->shapes.rows + 1 : 0,
                                   sizeof(*m->position_ids));
 }

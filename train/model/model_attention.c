@@ -71,6 +71,51 @@ void model_rotate(const struct pass *pass, size_t layer, struct tensor qkv, bool
     rotate_heads(pass, layer, tensor_columns(qkv, 0, q.cols + k.cols), inverse);
 }
 
+/* Multiply queries, or their gradients, by the scales of their positions: a rotation by 0
+ * of pairs of columns, with that factor. */
+static void scale_queries(const struct pass *pass, size_t layer, struct tensor q)
+{
+    if (!pass->model->blocks[layer].scales_queries)
+        return;
+    pass->ops->rope(
+        pass->be,
+        &(struct op_rope) { .x = q,
+                            .table = pass_buffer(pass, BUFFER_QUERY_SCALES, 0),
+                            .positions = pass_buffer(pass, BUFFER_POSITIONS, 0).data,
+                            .heads = q.cols / 2 });
+}
+
+void model_upload_chunks(const struct pass *pass, const int32_t *offsets)
+{
+    struct model *m = pass->model;
+    size_t chunk = m->config->attention_chunk, count = 0, chunks;
+
+    if (chunk == 0)
+        return;
+    chunks = model_config_chunks(m->config, pass->rows, pass->sequences);
+    for (size_t i = 0; i < pass->sequences; i++)
+        for (size_t row = (size_t)offsets[i]; row < (size_t)offsets[i + 1]; row += chunk)
+            m->chunk_starts[count++] = (int32_t)row;
+    while (count <= chunks) /* the last ones are empty */
+        m->chunk_starts[count++] = offsets[pass->sequences];
+    pass->ops->upload(pass->be, pass_buffer(pass, BUFFER_CHUNK_STARTS, 0).data,
+                      m->chunk_starts, count * sizeof(*m->chunk_starts));
+}
+
+/* Attention within chunks is that of more and shorter sequences. */
+static void divide_sequences(const struct pass *pass, size_t layer,
+                             struct op_attention *op)
+{
+    size_t chunk = pass->model->blocks[layer].chunk;
+
+    if (chunk == 0)
+        return;
+    op->offsets = pass_buffer(pass, BUFFER_CHUNK_STARTS, 0).data;
+    op->sequences = model_config_chunks(pass->model->config, pass->rows, pass->sequences);
+    if (op->longest == 0 || op->longest > chunk)
+        op->longest = chunk;
+}
+
 /* Operands of a norm of heads; weights, biases and their gradients have a row for each head, or
  * one for all. */
 struct head_norm {
@@ -204,6 +249,7 @@ static void prepare_qk(const struct pass *pass, size_t layer, struct tensor qkv)
         clip(pass, layer, qkv, qk);
     if (last)
         model_rotate(pass, layer, qk.data ? qk : qkv, false);
+    scale_queries(pass, layer, model_queries(pass, layer, qk.data ? qk : qkv));
 }
 
 static struct attention_dropout attention_dropout(const struct pass *pass, size_t layer)
@@ -223,8 +269,7 @@ static struct op_attention attention_of(const struct pass *pass, size_t layer,
 {
     const struct model_config *c = pass->model->config;
     const struct block *b = &pass->model->blocks[layer];
-
-    return (struct op_attention) {
+    struct op_attention op = {
         .dropout = attention_dropout(pass, layer),
         .out = tensor_columns(pass_buffer(pass, BUFFER_ATT, layer), 0, of.q.cols),
         .lse = pass_buffer(pass, BUFFER_LSE, layer),
@@ -241,6 +286,9 @@ static struct op_attention attention_of(const struct pass *pass, size_t layer,
         .scale = b->scale,
         .softcap = (float)c->score_softcap,
     };
+
+    divide_sequences(pass, layer, &op);
+    return op;
 }
 
 struct op_attention model_attention_op(const struct pass *pass, size_t layer)
@@ -338,6 +386,7 @@ static void prepare_qk_backward(const struct pass *pass, size_t layer, struct te
 
     bool rotated_first = pass->model->config->architecture->qk_norms_after_rope;
 
+    scale_queries(pass, layer, model_queries(pass, layer, dqkv));
     if (!rotated_first)
         model_rotate(pass, layer, dqkv, true);
     if (pass->model->config->qkv_limit > 0)

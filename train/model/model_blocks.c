@@ -289,6 +289,10 @@ void model_make_block(const struct model *m, size_t layer, struct block *out)
         .shared_router = stack_of(m, STACK_SHARED_ROUTER, BUFFER_U_SHARED_ROUTER,
                                   BUFFER_U_SHARED_ROUTER),
         .window = windowed ? c->sliding_window : 0,
+        .chunk = c->chunked && c->chunked[layer] ? c->attention_chunk : 0,
+        .scales_queries =
+            c->query_scaling.beta != 0 &&
+            (!c->query_scaling.unrotated || (c->rotated && !c->rotated[layer])),
         .rotates = c->rotary > 0 && (!c->rotated || c->rotated[layer]),
         .rope = windowed && c->has_local ? BUFFER_ROPE_LOCAL : BUFFER_ROPE,
         .scale = (float)scale,

@@ -555,6 +555,10 @@ static void read_all(struct reader *r, struct model_config *out)
     out->bos_token_id = json_get_int(r->root, "bos_token_id", -1, r->file, r->err);
     out->padding = read_padding(r, out);
     rope_config_read(r->root, r->file, r->arena, out, r->err);
+    if (row->scales_queries)
+        out->query_scaling =
+            (struct query_scaling) { .beta = out->rope.query_beta,
+                                     .interval = out->rope.original_max_positions };
     read_eos(r, out);
     latent_config_scale(r->root, r->file, out, r->err);
     layer_rotation_read(r->root, r->file, r->arena, out, r->err);
@@ -651,37 +655,14 @@ size_t model_config_rotary(const struct model_config *config, size_t layer)
                : config->rotary;
 }
 
-/* Return the number of positions after which the model differs from what is computed, or
- * 0: none. */
-static size_t exact_positions(const struct model_config *config)
-{
-    return config->chunk_positions > 0 ? config->chunk_positions
-                                       : (size_t)config->rope.unscaled_positions;
-}
-
 size_t model_config_positions(const struct model_config *config)
 {
-    size_t unscaled = exact_positions(config);
-
-    if (unscaled > 0 && unscaled < config->max_positions)
-        return unscaled;
     return config->rope.kind == ROPE_DYNAMIC ? SIZE_MAX : config->max_positions;
 }
 
 bool model_config_check_positions(const struct model_config *config, size_t positions,
                                   struct error *err)
 {
-    size_t unscaled = exact_positions(config);
-
-    if (unscaled > 0 && positions > unscaled)
-        return error_set(err, ERROR_DATA,
-                         "position %zu of a sample is beyond the first %zu, after which "
-                         "%s %s, which is not supported; lower cutoff_len to %zu",
-                         positions, unscaled, config->architecture->model_type,
-                         config->chunk_positions > 0
-                             ? "attends in chunks or scales queries"
-                             : "scales queries",
-                         unscaled);
     if (!config->architecture->paths[MODULE_POSITIONS] ||
         positions <= config->max_positions)
         return true;

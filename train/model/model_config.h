@@ -18,6 +18,18 @@
 #include "train/model/rope.h"
 #include "train/files/safetensors.h"
 
+/*
+ * Queries of position p are multiplied by 1 + beta log(1 + floor((p + ahead) / interval)).
+ * Nakanishi, "Scalable-Softmax Is Superior for Attention", 2025; transformers,
+ * models/llama4/modeling_llama4.py and models/ministral3/modeling_ministral3.py.
+ */
+struct query_scaling {
+    double beta; /* 0: queries are not scaled */
+    double interval;
+    size_t ahead;
+    bool unrotated; /* only in layers that do not rotate q and k */
+};
+
 struct model_config {
     const struct architecture *architecture;
     const struct multimodal *multimodal; /* NULL: the whole model is a text model */
@@ -62,9 +74,11 @@ struct model_config {
     size_t rotary, rotary_local; /* the second with rope_local */
     bool expert_layers;          /* weights_have_expert_layers */
     const bool *rotated;         /* by layer, whether they are; NULL: in all */
-    /* rows of a sequence up to which attention in chunks, and queries that are scaled by
-     * their positions, are like others; 0: any number */
-    size_t chunk_positions;
+    /* rows of a chunk: in these layers, a row sees only those of its chunk of its sequence;
+     * 0: none, and NULL */
+    size_t attention_chunk;
+    const bool *chunked; /* by layer */
+    struct query_scaling query_scaling;
     struct rope rope;
     struct rope rope_local; /* for layers with a window, if has_local */
     bool has_local;
@@ -185,6 +199,13 @@ static inline bool model_config_has_delta(const struct model_config *config, siz
 static inline bool model_config_has_conv(const struct model_config *config, size_t layer)
 {
     return model_config_is_linear(config, layer) && config->architecture->short_convs;
+}
+
+/* Return how many chunks of attention the sequences of a batch have at most. */
+static inline size_t model_config_chunks(const struct model_config *config, size_t rows,
+                                         size_t sequences)
+{
+    return sequences + rows / config->attention_chunk;
 }
 
 /* Return whether all layers have latent attention, and the columns that their layers for

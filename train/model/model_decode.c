@@ -36,6 +36,7 @@ static void run_decode(const struct pass *pass, size_t layer,
         .kv_heads = a->kv_heads,
         .head_size = a->head_size,
         .window = a->window,
+        .chunk = pass->model->blocks[layer].chunk,
         .scale = a->scale,
         .softcap = a->softcap,
         .sinks = sinks ? pass_bias(pass, sinks->weight).data : NULL,
@@ -148,6 +149,7 @@ bool model_prefill(struct model *model, size_t slot, const int32_t *tokens, size
     upload_ids(&pass, BUFFER_TOKENS, tokens, count);
     upload_ids(&pass, BUFFER_POSITIONS, model->position_ids, count);
     upload_ids(&pass, BUFFER_OFFSETS, offsets, 2);
+    model_upload_chunks(&pass, offsets);
     model_rope_reach(model, count);
     model_forward(&pass);
     h = pass_buffer(&pass, BUFFER_H_LAST, 0);

@@ -142,7 +142,9 @@ struct block {
     const struct parameter *alpha_p, *alpha_n, *beta, *eps;
     struct linear_stack expert_gate_up, expert_down;
     size_t window;
-    bool rotates; /* q and k */
+    size_t chunk;        /* rows of a chunk of attention; 0: none */
+    bool rotates;        /* q and k */
+    bool scales_queries; /* by their positions */
     enum buffer rope;
     float scale; /* of the attention scores */
 };
@@ -228,6 +230,7 @@ struct model {
     size_t posted, ended;  /* windows whose results were requested, and returned */
     float *correct;        /* on the host, of the last evaluated batch; or NULL */
     int32_t *position_ids; /* on the host, of a prompt */
+    int32_t *chunk_starts; /* on the host, of attention in chunks */
 
     /* distillation: borrowed; NULL: the teacher's logits come from a file */
     struct model *teacher;
@@ -471,6 +474,8 @@ bool model_rope_open(struct model *m, struct error *err);
 /* Do it again if sequences of `length` have other angles than the last ones: 1 if they
  * grow token by token. */
 void model_rope_reach(struct model *m, size_t length);
+/* Write where the chunks of attention of these sequences start, if layers have some. */
+void model_upload_chunks(const struct pass *pass, const int32_t *offsets);
 /* Rotate q and k of a block, the first columns of qkv; inverse: rotate their gradients
  * back. */
 void model_rotate(const struct pass *pass, size_t layer, struct tensor qkv, bool inverse);

@@ -154,6 +154,7 @@ static void upload_batch(const struct pass *pass, const struct batch *batch)
         if (rows[i].from)
             pass->ops->upload(pass->be, pass_buffer(pass, rows[i].to, 0).data,
                               rows[i].from, rows[i].count * sizeof(int32_t));
+    model_upload_chunks(pass, batch->offsets);
     model_rope_reach(pass->model, positions_of(batch));
 }
 

@@ -2,6 +2,7 @@
  * types of scaling change with the length of the sequences. */
 #include "config.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "train/model/model_internal.h"
@@ -25,8 +26,27 @@ static void upload_table(struct model *m, enum buffer buffer, size_t length)
     free(table.data);
 }
 
+/* Double throughout, rounded once. */
+static void upload_query_scales(struct model *m)
+{
+    const struct shape_buffer *b = &m->shapes.buffers[BUFFER_QUERY_SCALES];
+    const struct query_scaling *s = &m->config->query_scaling;
+    float *table;
+
+    if (b->step == 0)
+        return;
+    table = memory_alloc(b->step);
+    for (size_t p = 0; p < b->rows; p++)
+        table[2 * p] =
+            (float)(1 + s->beta * log1p(floor((double)(p + s->ahead) / s->interval)));
+    m->be->ops->upload(m->be, m->buffers + b->at, table,
+                       b->rows * b->cols * sizeof(*table));
+    free(table);
+}
+
 bool model_rope_open(struct model *m, struct error *err)
 {
+    upload_query_scales(m);
     for (enum buffer i = BUFFER_ROPE; i <= BUFFER_ROPE_LOCAL; i++) {
         m->rope_reach[i - BUFFER_ROPE] = rope_reach(rope_of(m, i), 1);
         upload_table(m, i, 1);

@@ -175,9 +175,7 @@ void rope_read(const struct rope_source *s, const json_t *from, struct rope *out
     if (original < 1)
         error_set(s->err, ERROR_DATA,
                   "%s: original_max_position_embeddings must be 1 or more", s->file);
-    /* Ministral 3 multiplies queries by 1 + beta log(1 + floor(p / original)) */
-    if (json_get_real(from, "llama_4_scaling_beta", 0, s->file, s->err) != 0)
-        out->unscaled_positions = original;
+    out->query_beta = json_get_real(from, "llama_4_scaling_beta", 0, s->file, s->err);
     out->max_positions = s->max_positions;
     out->original_max_positions = original;
     /* null, or missing for longrope: by how much the positions were extended */

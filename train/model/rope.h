@@ -33,9 +33,7 @@ struct rope {
     double low_freq_factor, high_freq_factor; /* llama3 */
     double original_max_positions;            /* yarn, longrope, llama3 */
     double max_positions;                     /* dynamic */
-    /* llama_4_scaling_beta: from this position on, queries would have to be scaled, which
-     * is not supported; 0: none */
-    double unscaled_positions;
+    double query_beta;                        /* llama_4_scaling_beta; 0: none */
     /* yarn: a column that turns at least beta_fast times in the original positions keeps
      * its frequency, one that turns at most beta_slow times is divided by factor;
      * truncate: both bounds are rounded outwards to a whole column */

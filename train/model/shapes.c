@@ -218,6 +218,7 @@ static void dims_model(struct shapes_builder *m, const struct model_config *c)
     d[DIM_STATS_2] = c->one_norm ? 0 : d[DIM_STATS];
     d[DIM_BARE] = c->architecture->norm == NORM_LAYER_BARE ? d[DIM_C] : 0;
     d[DIM_ROTARY] = c->rotary;
+    d[DIM_QUERY_SCALES] = c->query_scaling.beta != 0 ? 2 : 0;
     d[DIM_ROTARY_LOCAL] = c->has_local ? c->rotary_local : 0;
     if (has[MODULE_POSITIONS])
         d[DIM_P] = c->max_positions + c->architecture->position_offset;
@@ -423,6 +424,8 @@ static void dims_batch(struct shapes_builder *m, size_t rows, size_t sequences)
     d[DIM_DCHUNKS] = m->plan->device.kind == DEVICE_CPU ? 0 : d[DIM_CHUNKS];
     d[DIM_N] = rows;
     d[DIM_OFFSETS] = sequences + 1;
+    if (m->config->attention_chunk > 0)
+        d[DIM_CHUNK_STARTS] = model_config_chunks(m->config, rows, sequences) + 1;
     d[DIM_V_ROW] = shapes_logits_row(&m->plan->device, d[DIM_V]);
     d[DIM_CHUNK] =
         shapes_chunk_rows(&m->plan->device, m->large_chunks, d[DIM_V_ROW], rows);

@@ -229,8 +229,10 @@ enum buffer {
     BUFFER_TOKENS,
     BUFFER_POSITIONS,
     BUFFER_TARGETS,
-    BUFFER_WEIGHTS, /* of the targets, if not all are 1 */
-    BUFFER_OFFSETS, /* int32 */
+    BUFFER_WEIGHTS,      /* of the targets, if not all are 1 */
+    BUFFER_OFFSETS,      /* int32 */
+    BUFFER_CHUNK_STARTS, /* like BUFFER_OFFSETS, of the chunks of attention */
+    BUFFER_QUERY_SCALES, /* (positions, 2): the scale and 0, a table of op_rope */
     /* distillation: like BUFFER_LOSSES, the distance from the teacher */
     BUFFER_KD_LOSSES,
     BUFFER_TEACHER_LOGITS, /* teacher logits that are kept (N, k) */

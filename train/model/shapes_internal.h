@@ -13,8 +13,10 @@
 enum dim {
     DIM_NONE,
     DIM_ONE,
-    DIM_N,       /* rows of the largest batch */
-    DIM_OFFSETS, /* sequences of the largest batch + 1 */
+    DIM_N,            /* rows of the largest batch */
+    DIM_OFFSETS,      /* sequences of the largest batch + 1 */
+    DIM_CHUNK_STARTS, /* of attention in chunks: their number in the largest batch + 1 */
+    DIM_QUERY_SCALES, /* 2, or 0 if queries are not scaled by position */
     DIM_V,
     DIM_V_ROW, /* elements from one row of logits to the next: V, or more */
     DIM_C,
