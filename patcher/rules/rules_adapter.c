@@ -15,8 +15,8 @@ static bool is_mistaken(const struct model_config *config, enum module module)
                                            MODULE_EXPERT_DOWN };
     const struct architecture *a = config->architecture;
 
-    if (module_is_of_experts(module))
-        return a->experts.unknown_to_peft;
+    if (module_is_of_experts(module) || a->experts.unknown_to_peft)
+        return module_is_of_experts(module) && a->experts.unknown_to_peft;
     for (size_t i = 0; !a->experts.only_tensors && i < TS_COUNT(experts); i++)
         if (a->paths[experts[i]] &&
             strcmp(architecture_leaf(a, experts[i]), architecture_leaf(a, module)) == 0)
