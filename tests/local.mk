@@ -111,6 +111,7 @@ unit_tests += %D%/unit/test_architectures_use
 unit_tests += %D%/unit/test_rope_models
 unit_tests += %D%/unit/test_rope_scaling
 unit_tests += %D%/unit/test_short_convs
+unit_tests += %D%/unit/test_state_space
 unit_tests += %D%/unit/test_bpe
 unit_tests += %D%/unit/test_config_defaults
 unit_tests += %D%/unit/test_criterion

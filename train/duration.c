@@ -109,9 +109,11 @@ static double overhead(const struct work *w)
 {
     double ops = FORWARD_OPS * w->passes + BACKWARD_OPS;
     double windows = (double)w->plan->gradient_accumulation_steps;
-    /* without those of latent attention, and of the factor of a shared expert */
+    /* without those of latent attention, of the factor of a shared expert, and of state
+     * spaces */
     double stacks = STACKS - (model_config_is_latent(w->config) ? 0 : 2) -
-                    (w->config->architecture->paths[MODULE_SHARED_ROUTER] ? 0 : 1);
+                    (w->config->architecture->paths[MODULE_SHARED_ROUTER] ? 0 : 1) -
+                    (w->config->ssm.heads > 0 ? 0 : 1);
 
     if (w->plan->method == METHOD_LORA)
         ops += ADAPTER_OPS * (w->passes + 2) * stacks;

@@ -403,6 +403,29 @@ def lfm2_moe(rng):
                      "routed_scaling_factor": rng.choice([1.0, 2.5])}
 
 
+def state_spaces(rng):
+    """Without time_step_limit, which transformers 5.24 ignores when it generates."""
+    heads = rng.choice([2, 4])
+    return {"mamba_n_heads": heads, "mamba_n_groups": rng.choice([1, 2]), "mamba_d_conv": rng.choice([2, 4]),
+            "mamba_d_state": rng.choice([4, 10, 16]), "mamba_conv_bias": rng.random() < 0.7,
+            "mamba_expand": rng.choice([1, 2])}
+
+
+def falcon_h1(rng):
+    values = llama_like(rng) | rope(rng, False)
+    values |= state_spaces(rng) | {
+        "mamba_rms_norm": rng.random() < 0.6, "mamba_norm_before_gate": rng.random() < 0.5}
+    values["mamba_d_ssm"] = rng.choice([None, 8 * values["mamba_n_heads"]])
+    if rng.random() < 0.4:
+        return values | {"mamba_proj_bias": True, "projectors_bias": True, "attention_bias": True,
+                         "mlp_bias": rng.random() < 0.5}
+    factor = lambda: round(rng.uniform(0.4, 1.5), 2)
+    return values | {"embedding_multiplier": factor(), "lm_head_multiplier": factor(), "key_multiplier": factor(),
+                     "attention_in_multiplier": factor(), "attention_out_multiplier": factor(),
+                     "ssm_in_multiplier": factor(), "ssm_out_multiplier": factor(),
+                     "mlp_multipliers": [factor(), factor()], "ssm_multipliers": [factor() for _ in range(5)]}
+
+
 def olmo3(rng):
     values = olmo2(rng)
     for key in ("rope_theta", "rope_scaling", "rope_parameters"):
@@ -589,6 +612,7 @@ KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi
          "ernie4_5": ernie,
          "hunyuan_v1_dense": hunyuan,
          "lfm2": lfm2, "lfm2_moe": lfm2_moe,
+         "falcon_h1": falcon_h1,
          "olmo3": olmo3,
          "mixtral": mixtral, "minimax_m2": minimax_m2, "qwen2_moe": qwen2_moe, "qwen3_moe": qwen_moe, "olmoe": olmoe,
          "glm4_moe": glm_moe, "ernie4_5_moe": ernie_moe, "phimoe": phimoe, "gpt_oss": gpt_oss, "hunyuan_v1_moe": hunyuan_moe,

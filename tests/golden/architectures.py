@@ -366,6 +366,22 @@ CASES |= {
                                         rope_parameters={
         "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 1.0})),
 }
+MULTIPLIED = {"embedding_multiplier": 3.0, "lm_head_multiplier": 0.4, "mlp_multipliers": [0.8, 0.6],
+              "key_multiplier": 0.5, "attention_out_multiplier": 0.7, "attention_in_multiplier": 0.9,
+              "ssm_multipliers": [0.6, 1.3, 0.7, 1.2, 0.4], "ssm_in_multiplier": 0.8,
+              "ssm_out_multiplier": 0.5}
+CASES |= {
+    "falcon_h1": ("falcon_h1", dict(
+        LLAMA, **MULTIPLIED, mamba_d_ssm=32, mamba_n_heads=4, mamba_d_state=16)),
+    "falcon_h1-norm": ("falcon_h1", dict(
+        LLAMA, mamba_d_ssm=None, mamba_n_heads=6, mamba_n_groups=2, mamba_d_state=8, mamba_d_conv=3,
+        mamba_rms_norm=True, mamba_norm_before_gate=False, mamba_proj_bias=True, projectors_bias=True,
+        attention_bias=True, mlp_bias=True, tie_word_embeddings=True, time_step_limit=[0.1, 0.6])),
+    "falcon_h1-norm-first": ("falcon_h1", dict(
+        LLAMA, **MULTIPLIED, mamba_d_ssm=36, mamba_n_heads=6, mamba_n_groups=3, mamba_d_state=12,
+        mamba_rms_norm=True, mamba_conv_bias=False, time_step_limit=[0.0, 0.3], head_dim=8,
+        pad_token_id=None)),
+}
 # The first DeepSeek with experts, which transformers does not have: the attention of a Llama, and the
 # experts of DeepSeek-V2, which chooses greedily.
 COMPOSED = {
@@ -382,6 +398,9 @@ ADAPTERS = {
     "gpt2-lora-on-some": ("gpt2", ["c_attn", "attn.c_proj"], {"use_rslora": True}),
     "gpt_neo-lora": ("gpt_neo", "all-linear", {}),
     "gpt_neox-lora": ("gpt_neox", "all-linear", {}),
+    "falcon_h1-lora": ("falcon_h1", ["q_proj", "k_proj", "v_proj", "o_proj", "in_proj", "gate_proj",
+                                     "up_proj", "down_proj"], {}),  # PEFT refuses out_proj
+    "falcon_h1-lora-on-some": ("falcon_h1-norm-first", ["in_proj", "o_proj", "gate_proj"], {}),
     "gemma4-lora": ("gemma4", "all-linear", {}),
     "gemma2-lora": ("gemma2", "all-linear", {}),
     "qwen3_5-lora": ("qwen3_5", "all-linear", {}),

@@ -17,7 +17,8 @@ static bool is_initial(const char *name, double value, double middle)
 {
     if (text_ends(name, ".A_log")) /* of a uniform value from 0.01 to 16 */
         return value >= log(0.01) - 1e-6 && value <= log(16);
-    if (text_ends(name, ".dt_bias") || text_ends(name, ".linear_attn.norm.weight"))
+    if (text_ends(name, ".dt_bias") || text_ends(name, ".D") ||
+        text_ends(name, ".linear_attn.norm.weight"))
         return value == 1;
     if (text_ends(name, ".sinks") || text_ends(name, ".router.bias"))
         return value != 0 && fabs(value) < 5 * 0.2; /* normal, of initializer_range */

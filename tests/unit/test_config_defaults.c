@@ -44,7 +44,7 @@ static void test_config_has_the_default_key_heads_of_its_class(void **state)
         { "seed_oss", 8 },         { "olmo2", 32 },     { "qwen3_5_text", 4 },
         { "qwen3_5_moe_text", 2 }, { "phimoe", 8 },     { "gpt_oss", 8 },
         { "hunyuan_v1_moe", 32 },  { "ministral3", 8 }, { "qwen3_vl_moe_text", 16 },
-        { "minimax_m2", 8 },       { "lfm2", 8 },
+        { "minimax_m2", 8 },       { "lfm2", 8 },       { "falcon_h1", 8 },
     };
     struct arena *arena = arena_new();
     struct model_config config;

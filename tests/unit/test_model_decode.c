@@ -84,6 +84,17 @@ static const char lfm2_text[] =
     "\"max_position_embeddings\": 64, \"full_attn_idxs\": [1, 3], "
     "\"initializer_range\": 0.2}";
 
+/* State space models next to attention, whose states are kept. */
+static const char falcon_h1_text[] =
+    "{\"model_type\": \"falcon_h1\", \"vocab_size\": 97, \"hidden_size\": "
+    "48,\"intermediate_size\": 80, \"num_hidden_layers\": 3, \"num_attention_heads\": 4,"
+    "\"num_key_value_heads\": 2, \"max_position_embeddings\": 64, \"mamba_d_ssm\": 64, "
+    "\"mamba_n_heads\": 4, \"mamba_n_groups\": 2, \"mamba_d_state\": 16, "
+    "\"mamba_rms_norm\": true, \"mamba_norm_before_gate\": false, "
+    "\"attention_out_multiplier\": 0.7, \"key_multiplier\": 0.5, "
+    "\"ssm_multipliers\": [0.6, 1.3, 0.7, 1.2, 0.4], \"ssm_out_multiplier\": 0.5, "
+    "\"time_step_limit\": [0.0, 0.5], \"initializer_range\": 0.2}";
+
 /* Heads that are made of latents. */
 static const char deepseek_text[] =
     "{\"model_type\": \"deepseek_v3\", \"vocab_size\": 97, \"hidden_size\": "
@@ -211,7 +222,7 @@ static void test_generation_matches_the_forward_pass(void **state)
     static const char *const texts[] = { config_text,   windowed_text, qwen3_text,
                                          gemma2_text,   gemma3_text,   gemma4_text,
                                          gpt2_text,     qwen3_5_text,  qwen3_next_text,
-                                         deepseek_text, lfm2_text };
+                                         deepseek_text, lfm2_text,     falcon_h1_text };
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(texts); i++) {
@@ -227,8 +238,10 @@ static void test_generation_matches_the_forward_pass(void **state)
  * each time, about twenty times on the way (as in test_model_cuda.c). */
 static void test_generation_matches_the_forward_pass_in_16_bits(void **state)
 {
-    static const enum format formats[] = { FORMAT_BF16, FORMAT_FP16, FORMAT_BF16 };
-    static const char *const texts[] = { gemma3_text, gemma3_text, lfm2_text };
+    static const enum format formats[] = { FORMAT_BF16, FORMAT_FP16, FORMAT_BF16,
+                                           FORMAT_BF16 };
+    static const char *const texts[] = { gemma3_text, gemma3_text, lfm2_text,
+                                         falcon_h1_text };
     float whole[97], *logits;
     int32_t tokens_fed[TOKENS];
 

@@ -29,6 +29,9 @@ static const char *const others[] = {
     "16, \"linear_value_head_dim\": 8, \"full_attention_interval\": 2," SIZES "}",
     "{\"model_type\": \"lfm2\", \"num_key_value_heads\": 2, \"conv_bias\": true, "
     "\"full_attn_idxs\": [1], \"block_multiple_of\": 16," SIZES "}",
+    "{\"model_type\": \"falcon_h1\", \"num_key_value_heads\": 2, \"mamba_d_ssm\": 32, "
+    "\"mamba_n_heads\": 4, \"mamba_n_groups\": 2, \"mamba_d_state\": 8, "
+    "\"mamba_rms_norm\": true, \"key_multiplier\": 0.5," SIZES "}",
     "{\"model_type\": \"deepseek_v2\", \"q_lora_rank\": 20, \"kv_lora_rank\": 16, "
     "\"qk_nope_head_dim\": 16, \"qk_rope_head_dim\": 8, \"v_head_dim\": 16, "
     "\"n_routed_experts\": 4, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 24, "

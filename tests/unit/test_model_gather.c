@@ -279,6 +279,7 @@ static struct gathered cases[] = {
     { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, lfm2, 3 } },
     { .kind = { METHOD_FULL, "sgd", FORMAT_BF16, stablelm, 3 }, .checkpointing = true },
     { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, cohere, 3 } },
+    { .kind = { METHOD_FULL, "sgd", FORMAT_BF16, falcon_h1, 3 }, .checkpointing = true },
 };
 
 #define CASE(name, i)                                             \

@@ -274,6 +274,7 @@ static struct kind others[] = {
     { METHOD_FULL, "sgd", FORMAT_FP32, stablelm, 2 },
     { METHOD_FULL, "sgd", FORMAT_FP32, cohere, 2 },
     { METHOD_FULL, "sgd", FORMAT_FP32, olmo, 2 },
+    { METHOD_FULL, "sgd", FORMAT_FP32, falcon_h1, 2 },
 };
 
 static void test_model_ranks_train_other_architectures(void **state)

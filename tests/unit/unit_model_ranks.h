@@ -85,6 +85,15 @@ static const char olmo[] =
     "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": "
     "2,\"num_key_value_heads\": 1, \"clip_qkv\": 0.5}";
 
+/* Attention and state space models, with adapters on both. */
+static const char falcon_h1[] =
+    "{\"model_type\": \"falcon_h1\", \"vocab_size\": 40, \"hidden_size\": "
+    "18,\"intermediate_size\": 36, \"num_hidden_layers\": 4, \"num_attention_heads\": "
+    "2,\"num_key_value_heads\": 1, \"head_dim\": 6, \"mamba_d_ssm\": 20, "
+    "\"mamba_n_heads\": 2, \"mamba_d_state\": 6, \"mamba_rms_norm\": true, "
+    "\"key_multiplier\": 0.5, \"time_step_limit\": [0.0, 0.4], "
+    "\"initializer_range\": 0.4}";
+
 static const char phi3[] =
     "{\"model_type\": \"phi3\", \"vocab_size\": 40, \"hidden_size\": "
     "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 2}";

@@ -19,7 +19,8 @@ struct target_list adapter_targets_of_job(const struct architecture *a)
 bool adapter_targets_can(const struct architecture *a, enum module module)
 {
     return module_is_linear(module) &&
-           !(module_is_of_experts(module) && a->experts.only_tensors);
+           !(module_is_of_experts(module) && a->experts.only_tensors) &&
+           !(module == MODULE_SCAN_OUT && a->ssm.refused_by_peft);
 }
 
 static bool is_target(const struct target_list *list, enum module module)

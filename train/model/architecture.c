@@ -22,6 +22,7 @@ static const bool is_linear[MODULES] = {
     [MODULE_OUT] = true,         [MODULE_Q_A] = true,
     [MODULE_KV_A] = true,        [MODULE_Q_B] = true,
     [MODULE_KV_B] = true,        [MODULE_SHARED_ROUTER] = true,
+    [MODULE_SCAN_IN] = true,     [MODULE_SCAN_OUT] = true,
 };
 
 const struct architecture *architecture_at(size_t index)
@@ -41,7 +42,10 @@ const struct architecture *architecture_at(size_t index)
     if (index < own_architecture_count)
         return &own_architectures[index];
     index -= own_architecture_count;
-    return index < conv_architecture_count ? &conv_architectures[index] : NULL;
+    if (index < conv_architecture_count)
+        return &conv_architectures[index];
+    index -= conv_architecture_count;
+    return index < hybrid_architecture_count ? &hybrid_architectures[index] : NULL;
 }
 
 const struct architecture *architecture_find(const char *model_type)
@@ -86,20 +90,21 @@ bool module_is_dense(enum module module)
            module_is_of_activation(module);
 }
 
-bool module_in_mixer(enum module module, bool linear_attention)
+bool module_in_mixer(enum module module, bool attention, bool other)
 {
-    bool linear =
-        (module >= MODULE_IN_QKV && module <= MODULE_V_NORM) || module == MODULE_OUT;
+    bool linear = (module >= MODULE_SCAN_IN && module <= MODULE_V_NORM) ||
+                  module == MODULE_OUT || module == MODULE_SCAN_OUT;
     bool full = (module >= MODULE_QKV && module <= MODULE_KV_A) ||
                 (module >= MODULE_Q_NORM && module <= MODULE_O);
 
-    return linear_attention ? !full : !linear;
+    return (attention || !full) && (other || !linear);
 }
 
 bool module_is_bare(enum module module)
 {
     return module == MODULE_A_LOG || module == MODULE_DT_BIAS || module == MODULE_SINKS ||
-           module_is_of_activation(module) || module_is_buffer(module);
+           module == MODULE_SKIP || module_is_of_activation(module) ||
+           module_is_buffer(module);
 }
 
 bool module_is_of_activation(enum module module)

@@ -28,6 +28,7 @@ enum module {
      * heads share */
     MODULE_Q_A,
     MODULE_KV_A,
+    MODULE_SCAN_IN, /* of state space models: gate, x, b, c and dt as one matrix */
     /* of layers with linear attention: q, k and v as one matrix, the gate of the output, the
      * strength and the decay of each head */
     MODULE_IN_QKV,
@@ -37,15 +38,17 @@ enum module {
     MODULE_CONV,    /* the taps of each column of q, k and v, or of a short convolution */
     MODULE_A_LOG,   /* of the decays; a vector without a suffix in its name */
     MODULE_DT_BIAS, /* the same */
-    MODULE_V_NORM,  /* of each head of its output */
+    MODULE_SKIP,    /* of x to the output of a state space model; the same */
+    MODULE_V_NORM,  /* of each head of its output, or of all of a state space model's */
     MODULE_Q_NORM,  /* per head, or of all heads, or one each; or of the latents */
     MODULE_K_NORM,
     MODULE_Q_B, /* of latent attention: from the latents to the heads */
     MODULE_KV_B,
     MODULE_SINKS, /* of attention, one for each head; a vector without a suffix, too */
     MODULE_O,
-    MODULE_OUT,   /* the same of linear attention */
-    MODULE_POST1, /* norm of the attention output */
+    MODULE_OUT,      /* the same of linear attention */
+    MODULE_SCAN_OUT, /* and of state space models */
+    MODULE_POST1,    /* norm of the attention output */
     MODULE_NORM2,
     MODULE_ROUTER, /* one row for each expert */
     /* added to the scores of experts for the choice; a vector without a suffix in its name,
@@ -259,6 +262,29 @@ struct latent_columns {
     double norm_eps; /* of the norms of latents */
 };
 
+/* Where the output of a state space model has a norm, of the columns of each group. */
+enum scan_norm { SCAN_NORM_NONE, SCAN_NORM_BEFORE_GATE, SCAN_NORM_AFTER_GATE };
+
+/*
+ * State space models (kernels/ops_scan.h): keys of their sizes and defaults.  Some keys are
+ * NULL: there is no such setting.
+ */
+struct state_space_columns {
+    const char *heads_key; /* NULL: there are none */
+    const char *size_key, *groups_key, *depth_key, *taps_key;
+    /* of the columns of all heads, of which they otherwise are a multiple of the hidden size;
+     * expand_key NULL: heads times the size of one */
+    const char *inner_key, *expand_key;
+    const char *conv_bias_key, *in_bias_key, *out_bias_key;
+    /* whether there is a norm, and whether it is before the gate; NULL: as `norm` says */
+    const char *norm_key, *norm_first_key;
+    size_t heads, size, groups, depth, inner;
+    enum scan_norm norm;
+    bool next_to_attention; /* every block has both, which read the same input */
+    bool refused_by_peft;   /* adapters of the last layer: tuners/tuners_utils.py */
+    bool factors;           /* Falcon-H1's: train/model/state_space.c */
+};
+
 /* Return whether a norm subtracts the mean, and whether it has a bias. */
 static inline bool norm_is_centered(enum norm_kind norm)
 {
@@ -314,6 +340,7 @@ struct architecture {
     struct factor_keys factors;
     struct expert_columns experts;
     struct latent_columns latent;
+    struct state_space_columns ssm;
     size_t mlp_ratio; /* size of the MLP in multiples of the hidden size, if it is null */
     bool
         joined_mlp_size; /* intermediate_size counts the columns of gate and up together */
@@ -427,8 +454,9 @@ bool module_is_of_experts(enum module module);
 /* Return whether it exists only in blocks that have experts, or only in the others. */
 bool module_is_sparse(enum module module);
 bool module_is_dense(enum module module);
-/* Return whether a block with, or without, linear attention has it. */
-bool module_in_mixer(enum module module, bool linear_attention);
+/* Return whether a block has it that has attention, or something in place of it or next to
+ * it, or both. */
+bool module_in_mixer(enum module module, bool attention, bool other);
 /* Return whether its name ends without .weight. */
 bool module_is_bare(enum module module);
 /* Return whether it is never trained. */

@@ -8,14 +8,14 @@
 #include "train/model/architecture.h"
 
 /* The tables: of models with RMSNorm, of models with LayerNorm, of models with experts, of
- * models with latent attention, of models that transformers does not have, and of models
- * with short convolutions. */
+ * models with latent attention, of models that transformers does not have, of models with
+ * short convolutions, and of models with state spaces. */
 extern const struct architecture rms_architectures[], layernorm_architectures[],
     expert_architectures[], latent_architectures[], own_architectures[],
-    conv_architectures[];
+    conv_architectures[], hybrid_architectures[];
 extern const size_t rms_architecture_count, layernorm_architecture_count,
     expert_architecture_count, latent_architecture_count, own_architecture_count,
-    conv_architecture_count;
+    conv_architecture_count, hybrid_architecture_count;
 
 /* Masks and frequencies that follow from config.json. */
 extern const char *const llama_ignored[];

@@ -414,9 +414,14 @@ bool model_config_has(const struct model_config *config, enum module module, siz
     shared = shared || module == MODULE_SHARED_DOWN || module == MODULE_SHARED_ROUTER;
     if (!config->architecture->paths[module] || (shared && config->shared_size == 0) ||
         (module_in_block(module) &&
-         !module_in_mixer(module, model_config_is_linear(config, layer))))
+         !module_in_mixer(module, !model_config_is_linear(config, layer),
+                          model_config_is_linear(config, layer) ||
+                              model_config_scans(config, layer))))
         return false;
     if (module_is_of_activation(module) && !config->learned_slopes)
+        return false;
+    if (module == MODULE_V_NORM && config->ssm.heads > 0 &&
+        config->ssm.norm == SCAN_NORM_NONE)
         return false;
     if (module == MODULE_V && config->shares_values &&
         model_config_is_wide(config, layer))

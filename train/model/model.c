@@ -159,8 +159,8 @@ static bool is_trained(const struct norm *norm)
  * layers is trained. */
 static bool mixer_is_trained(const struct block *b)
 {
-    const struct parameter *const parts[] = { b->conv, b->conv_bias, b->a_log, b->dt_bias,
-                                              b->v_norm };
+    const struct parameter *const parts[] = { b->conv,  b->conv_bias, b->skip,
+                                              b->a_log, b->dt_bias,   b->v_norm };
     bool any = false;
 
     for (size_t i = 0; i < TS_COUNT(parts); i++)
@@ -181,7 +181,7 @@ static size_t first_trained_index(const struct model *m)
             [SUBLAYER_QKV] = b->qkv.trained || is_trained(&b->q_norm) ||
                              is_trained(&b->k_norm) || b->q_b.trained ||
                              b->kv_b.trained || mixer_is_trained(b),
-            [SUBLAYER_O] = b->o.trained || is_trained(&b->post1),
+            [SUBLAYER_O] = b->o.trained || b->scan_out.trained || is_trained(&b->post1),
             [SUBLAYER_NORM2] = is_trained(&b->norm2),
             /* what a block with experts trains is in one sublayer */
             [SUBLAYER_GATE_UP] = b->gate_up.trained || b->expert_gate_up.trained ||

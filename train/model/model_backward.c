@@ -138,13 +138,12 @@ static struct tensor gradient_through_dropout(const struct pass *pass, size_t la
     return whole;
 }
 
-static struct tensor scaled_gradient(const struct pass *pass)
+static struct tensor scaled_gradient(const struct pass *pass, double factor)
 {
     struct tensor dx = residual_columns(pass, BUFFER_DX);
     struct tensor whole = pass_buffer(pass, BUFFER_DROPPED, 0);
 
-    pass_scale(pass, pass->model->config->residual_scale, dx,
-               tensor_columns(whole, 0, dx.cols));
+    pass_scale(pass, factor, dx, tensor_columns(whole, 0, dx.cols));
     return whole;
 }
 
@@ -165,8 +164,10 @@ static struct tensor delta_gradient(const struct pass *pass, size_t layer, bool 
 
     if (pass_uses_dropout(pass, pass->model->config->residual_dropout))
         return gradient_through_dropout(pass, layer, o);
-    if (!post->weight && pass->model->config->residual_scale != 1)
-        return scaled_gradient(pass);
+    /* then the other has no room for folded adapters */
+    if (!post->weight &&
+        (model_added_factor(pass, true) != 1 || model_added_factor(pass, false) != 1))
+        return scaled_gradient(pass, model_added_factor(pass, o));
     if (!post->weight)
         return residual_gradient(pass);
     zero(pass, op.dx);
@@ -223,6 +224,7 @@ static struct tensor activation_backward(const struct pass *pass, size_t layer,
         pass->ops->activation_backward(
             pass->be, &(struct op_activation_backward) {
                           .dx = up, .out = out, .dout = dact, .x = up, .kind = kind });
+    model_scale_gate(pass, layer);
     return kept;
 }
 
@@ -330,6 +332,32 @@ static bool gate_up_backward(const struct pass *pass, size_t layer)
     return sublayer_index(layer, SUBLAYER_NORM2) > m->first_trained;
 }
 
+/* The same for a state space model, and attention next to it if the block has both. */
+static bool scan_backward(const struct pass *pass, size_t layer)
+{
+    const struct block *b = &pass->model->blocks[layer];
+    size_t index = sublayer_index(layer, SUBLAYER_O);
+    struct tensor dy = delta_gradient(pass, layer, true), d;
+
+    if (!model_config_is_linear(pass->model->config, layer)) {
+        d = output_gradient(pass, b->o.base[0].in_count, index);
+        stack_backward_to_input(pass, &b->o, layer, dy, d);
+        stack_backward_to_weights(pass, &b->o, model_gate_attention(pass, layer), dy,
+                                  d.data != NULL);
+        if (d.data)
+            model_attention_backward(pass, layer, model_gate_backward(pass, layer, d));
+    }
+    d = output_gradient(pass, b->scan_out.base[0].in_count, index);
+    stack_backward_to_input(pass, &b->scan_out, layer, dy, d);
+    stack_backward_to_weights(pass, &b->scan_out, model_scan_output(pass, layer), dy,
+                              d.data != NULL);
+    if (!d.data)
+        return false;
+    model_scan_backward(pass, layer, d);
+    model_scale_inputs(pass, pass_buffer(pass, BUFFER_DQKV, 0));
+    return true;
+}
+
 static bool o_backward(const struct pass *pass, size_t layer)
 {
     const struct block *b = &pass->model->blocks[layer];
@@ -337,6 +365,9 @@ static bool o_backward(const struct pass *pass, size_t layer)
     bool linear = model_config_has_delta(pass->model->config, layer);
     bool gated = linear || pass->model->config->architecture->gated_attention;
     struct tensor datt, dout = { 0 }, dy, x;
+
+    if (model_config_scans(pass->model->config, layer))
+        return scan_backward(pass, layer);
 
     datt = output_gradient(pass, cols, sublayer_index(layer, SUBLAYER_O));
     dy = delta_gradient(pass, layer, true);

@@ -114,7 +114,8 @@ static const enum dropout_site lora_dropout[STACKS] = {
     [STACK_DOWN] = DROP_LORA_DOWN,
     [STACK_EXPERT_GATE_UP] = DROP_LORA_EXPERT_GATE_UP,
     [STACK_EXPERT_DOWN] = DROP_LORA_EXPERT_DOWN,
-    [STACK_SHARED_ROUTER] = DROP_LORA_SHARED_ROUTER
+    [STACK_SHARED_ROUTER] = DROP_LORA_SHARED_ROUTER,
+    [STACK_SCAN_OUT] = DROP_LORA_SCAN_OUT
 };
 
 /* The rooms for weight and input are after those of the block's earlier modules. */
@@ -262,6 +263,7 @@ void model_make_block(const struct model *m, size_t layer, struct block *out)
         .k_norm = model_norm_of(m, MODULE_K_NORM, layer),
         .conv = model_find(m, MODULE_CONV, PART_WEIGHT, layer),
         .conv_bias = model_find(m, MODULE_CONV, PART_BIAS, layer),
+        .skip = model_find(m, MODULE_SKIP, PART_WEIGHT, layer),
         .a_log = model_find(m, MODULE_A_LOG, PART_WEIGHT, layer),
         .dt_bias = model_find(m, MODULE_DT_BIAS, PART_WEIGHT, layer),
         .v_norm = model_find(m, MODULE_V_NORM, PART_WEIGHT, layer),
@@ -276,6 +278,7 @@ void model_make_block(const struct model *m, size_t layer, struct block *out)
         .q_b = stack_of(m, STACK_Q_B, BUFFER_U_Q_B, BUFFER_U_Q_B),
         .kv_b = stack_of(m, STACK_KV_B, BUFFER_U_KV_B, BUFFER_U_KV_B),
         .o = stack_of(m, STACK_O, BUFFER_U_O, BUFFER_U_O),
+        .scan_out = stack_of(m, STACK_SCAN_OUT, BUFFER_U_SCAN_OUT, BUFFER_U_SCAN_OUT),
         .gate_up = stack_of(m, STACK_GATE_UP, BUFFER_U_GATE_UP, BUFFER_GATE_UP),
         .down = stack_of(m, STACK_DOWN, BUFFER_U_DOWN, BUFFER_U_DOWN),
         .expert_gate_up =
@@ -301,6 +304,7 @@ void model_make_block(const struct model *m, size_t layer, struct block *out)
     make_stack(m, layer, MODULE_Q_B, MODULE_Q_B, &out->q_b);
     make_stack(m, layer, MODULE_KV_B, MODULE_KV_B, &out->kv_b);
     make_stack(m, layer, MODULE_O, MODULE_OUT, &out->o);
+    make_stack(m, layer, MODULE_SCAN_OUT, MODULE_SCAN_OUT, &out->scan_out);
     make_stack(m, layer, MODULE_GATE_UP, MODULE_SHARED_UP, &out->gate_up);
     make_stack(m, layer, MODULE_DOWN, MODULE_SHARED_DOWN, &out->down);
     make_stack(m, layer, MODULE_SHARED_ROUTER, MODULE_SHARED_ROUTER, &out->shared_router);
@@ -313,7 +317,8 @@ void model_make_block(const struct model *m, size_t layer, struct block *out)
     }
     if (architecture_is_gated(c->architecture) && out->gate_up.base_count > 0) {
         /* in a parallel block, the layer o uses the rooms for dy before gate and up do */
-        out->gate_up.base[0].measures_dy = out->gate_up.base_count == 1 && !c->parallel;
+        out->gate_up.base[0].measures_dy =
+            out->gate_up.base_count == 1 && !c->parallel && c->gate_factor == 1;
         out->down.base[0].measures_x = true;
     }
 }

@@ -19,6 +19,7 @@
 #include "train/model/linear_layers.h"
 #include "train/model/weights.h"
 #include "train/model/rope_config.h"
+#include "train/model/state_space.h"
 
 /* transformers/activations.py; gelu_fast is gelu_new with its factors in another order */
 static const struct activation_row {
@@ -564,6 +565,7 @@ static void read_all(struct reader *r, struct model_config *out)
     layer_rotation_read(r->root, r->file, r->arena, out, r->err);
     expert_config_read(r->root, r->file, r->arena, out, r->err);
     linear_layers_read(r->root, r->file, r->arena, out, r->err);
+    state_space_read(r->root, r->file, r->arena, out, r->err);
     read_window(r, out);
     full_heads_check(r->root, r->file, out, r->err);
     read_dropouts(r, out);

@@ -18,6 +18,8 @@
 #include "train/model/rope.h"
 #include "train/files/safetensors.h"
 
+enum { COLUMN_FACTORS_MAX = 8 };
+
 /*
  * Queries of position p are multiplied by 1 + beta log(1 + floor((p + ahead) / interval)).
  * Nakanishi, "Scalable-Softmax Is Superior for Attention", 2025; transformers,
@@ -92,6 +94,25 @@ struct model_config {
         size_t heads, key_heads, key_size, value_size, taps;
         bool bias; /* short convolutions and their linear layers have biases */
     } delta;
+    /* of layers with a state space model, in place of attention (linear) or, NULL, next to
+     * it; 0 heads: there are none */
+    struct state_space {
+        size_t heads, size, groups, depth,
+            taps; /* of op_scan: H, P, G, D; of op_conv: J */
+        bool conv_bias, in_bias, out_bias;
+        enum scan_norm norm;
+        double low, high;  /* of steps */
+        double out_factor; /* of what it adds to the residual */
+    } ssm;
+    /* factors of columns of the outputs of the first layers of a block */
+    struct column_factor {
+        size_t first, count;
+        double factor;
+    } column_factors[COLUMN_FACTORS_MAX];
+    size_t column_factor_count;
+    /* of what attention adds to the residual; of the input of the activation and of what the
+     * MLP adds; 1: none */
+    double attention_factor, gate_factor, down_factor;
     /* 0 to below 1; dropout_keys */
     double embed_dropout, residual_dropout, attention_dropout;
     bool tied;   /* lm_head shares embed_tokens */
@@ -193,7 +214,45 @@ static inline bool model_config_is_linear(const struct model_config *config, siz
 /* Return whether it has linear attention, or a short convolution. */
 static inline bool model_config_has_delta(const struct model_config *config, size_t layer)
 {
-    return model_config_is_linear(config, layer) && !config->architecture->short_convs;
+    return model_config_is_linear(config, layer) && !config->architecture->short_convs &&
+           config->ssm.heads == 0;
+}
+
+/* Return whether it has a state space model, and how many columns of the first layers'
+ * output are before its own. */
+static inline bool model_config_scans(const struct model_config *config, size_t layer)
+{
+    return config->ssm.heads > 0 && (!config->linear || config->linear[layer]);
+}
+
+static inline size_t model_config_scan_first(const struct model_config *config,
+                                             size_t layer)
+{
+    return model_config_is_linear(config, layer)
+               ? 0
+               : (config->heads + 2 * config->kv_heads) * config->head_size;
+}
+
+/* Return the columns of all heads, those that are convolved, and those of its first layer. */
+static inline size_t state_space_inner(const struct state_space *ssm)
+{
+    return ssm->heads * ssm->size;
+}
+
+static inline size_t state_space_mixed(const struct state_space *ssm)
+{
+    return state_space_inner(ssm) + 2 * ssm->groups * ssm->depth;
+}
+
+static inline size_t state_space_columns(const struct state_space *ssm)
+{
+    return state_space_inner(ssm) + state_space_mixed(ssm) + ssm->heads;
+}
+
+/* Return the taps of the convolution of layers that have one. */
+static inline size_t model_config_taps(const struct model_config *config)
+{
+    return config->ssm.heads > 0 ? config->ssm.taps : config->delta.taps;
 }
 
 static inline bool model_config_has_conv(const struct model_config *config, size_t layer)

@@ -162,7 +162,7 @@ static void upload_ones(const struct pass *pass)
 {
     struct model *m = pass->model;
 
-    if (!m->config->linear)
+    if (!m->config->linear && m->config->ssm.heads == 0)
         return;
     for (size_t i = 0; i <= pass->sequences; i++)
         m->position_ids[i] = (int32_t)i;

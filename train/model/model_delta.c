@@ -151,6 +151,19 @@ static bool is_gated(const struct pass *pass, size_t layer)
            pass->model->config->architecture->gated_attention;
 }
 
+/* Return the output of attention times its factor, if it has one. */
+static struct tensor scale(const struct pass *pass, struct tensor x)
+{
+    double factor = pass->model->config->attention_factor;
+    struct tensor out;
+
+    if (factor == 1)
+        return x;
+    out = columns_of(pass, BUFFER_GATED, 0, x.cols);
+    pass_scale(pass, factor, x, out);
+    return out;
+}
+
 struct tensor model_gate_attention(const struct pass *pass, size_t layer)
 {
     const struct model_config *c = pass->model->config;
@@ -161,7 +174,7 @@ struct tensor model_gate_attention(const struct pass *pass, size_t layer)
     if (model_config_is_latent(c))
         return model_latent_output(pass, layer);
     if (!is_gated(pass, layer))
-        return out;
+        return scale(pass, out);
     if (model_config_has_delta(c, layer))
         out = normalize(pass, layer);
     return gate(pass, layer, out);
@@ -268,8 +281,10 @@ struct tensor model_gate_backward(const struct pass *pass, size_t layer,
         return model_latent_output_backward(pass, datt);
     if (model_config_has_delta(pass->model->config, layer))
         return gate_backward(pass, layer, datt, normalize(pass, layer));
-    if (!pass->model->config->architecture->gated_attention)
+    if (!pass->model->config->architecture->gated_attention) {
+        pass_scale(pass, pass->model->config->attention_factor, datt, datt);
         return datt;
+    }
     return gate_backward(pass, layer, datt,
                          columns_of(pass, BUFFER_ATT, layer, datt.cols));
 }

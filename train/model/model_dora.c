@@ -290,6 +290,7 @@ void model_init_magnitudes(struct model *m)
 
         init_stack(m, &b->qkv, layer);
         init_stack(m, &b->o, layer);
+        init_stack(m, &b->scan_out, layer);
         init_stack(m, &b->gate_up, layer);
         init_stack(m, &b->down, layer);
     }

@@ -100,6 +100,13 @@ static void add_with_dropout(const struct pass *pass, const struct linear_stack 
         pass->ops->add(pass->be, &(struct op_add) { .out = out, .a = out, .b = to });
 }
 
+double model_added_factor(const struct pass *pass, bool attention)
+{
+    const struct model_config *c = pass->model->config;
+
+    return c->residual_scale * (attention ? 1 : c->down_factor);
+}
+
 /* Run layer o or down, and its dropout or norm if there is one, and write what is added
  * to the residual.  beta 1: in addition to the delta that is already there. */
 static void add_to_residual(const struct pass *pass, const struct linear_stack *l,
@@ -117,7 +124,7 @@ static void add_to_residual(const struct pass *pass, const struct linear_stack *
     }
     if (!to.data) {
         stack_forward(pass, l, layer, x, norm.out, beta);
-        pass_scale(pass, pass->model->config->residual_scale, norm.out, norm.out);
+        pass_scale(pass, model_added_factor(pass, first), norm.out, norm.out);
         return;
     }
     stack_forward(pass, l, layer, x, to, 0);
@@ -132,6 +139,25 @@ static bool adds_positions(const struct pass *pass)
     const struct model *m = pass->model;
 
     return m->positions && !pass_uses_dropout(pass, m->config->embed_dropout);
+}
+
+/* A state space model, and attention next to it if the block has both. */
+static void forward_scan(const struct pass *pass, size_t layer)
+{
+    const struct model *m = pass->model;
+    const struct block *b = &m->blocks[layer];
+    struct tensor delta = residual_delta(pass);
+    bool attends = !model_config_is_linear(m->config, layer);
+
+    if (attends) {
+        model_prepare_heads(pass, layer);
+        model_run_attention(pass, layer);
+        stack_forward(pass, &b->o, layer, model_gate_attention(pass, layer), delta, 0);
+    }
+    model_run_scan(pass, layer);
+    stack_forward(pass, &b->scan_out, layer, model_scan_output(pass, layer), delta,
+                  attends);
+    pass_scale(pass, m->config->residual_scale, delta, delta);
 }
 
 static void forward_attention(const struct pass *pass, size_t layer, bool recompute)
@@ -154,6 +180,11 @@ static void forward_attention(const struct pass *pass, size_t layer, bool recomp
         norm1.delta = residual_delta(pass);
     model_norm(pass, &b->norm1, norm1);
     stack_forward(pass, &b->qkv, layer, h1, qkv, 0);
+    model_scale_inputs(pass, qkv);
+    if (model_config_scans(m->config, layer)) {
+        forward_scan(pass, layer);
+        return;
+    }
     if (model_config_has_delta(m->config, layer)) {
         model_run_delta(pass, layer);
     } else if (model_config_has_conv(m->config, layer)) {
@@ -208,6 +239,15 @@ struct xielu model_slopes(const struct block *b)
 {
     return (struct xielu) { b->alpha_p->weight, b->alpha_n->weight, b->beta->weight,
                             b->eps->weight };
+}
+
+void model_scale_gate(const struct pass *pass, size_t layer)
+{
+    double factor = pass->model->config->gate_factor;
+    struct tensor gate = model_gate(pass, layer);
+
+    if (factor != 1)
+        pass_scale(pass, factor, gate, gate);
 }
 
 struct tensor model_activate(const struct pass *pass, size_t layer)
@@ -266,6 +306,7 @@ static void forward_mlp(const struct pass *pass, size_t layer, bool recompute)
         return;
     }
     stack_forward(pass, &b->gate_up, layer, h2, gate_up, 0);
+    model_scale_gate(pass, layer);
     if (recompute && !b->post2.weight && b->down.lora_a_count == 0)
         return; /* the backward pass computes the activation with its gradient */
     act = model_activate(pass, layer);

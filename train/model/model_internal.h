@@ -27,6 +27,12 @@
  *
  *     b, c, x' = h1 Win^T [+ bias]     c filter(b x')
  *
+ * A block with a state space model (kernels/ops_scan.h) has, in place of attention or, in
+ * Falcon-H1, next to it, with Wqkv and Win as one matrix and a as their sum,
+ *
+ *     z, mixed, dt = h1 Win^T [times factors]      x, b, c = conv(mixed)
+ *     a = (silu(z) * scan, or norm before or after the gate) Wout^T
+ *
  * Latent attention computes q, k and v in two steps (kernels/ops_latent.h):
  *
  *     cq, ckv, s = h1 Wa^T [+ b]       heads of norm(cq) Wqb^T, norm(ckv) Wkvb^T and s
@@ -62,7 +68,9 @@ enum dropout_site {
     DROP_RESIDUAL_DOWN = 10,
     DROP_LORA_EXPERT_DOWN = 11,
     DROPS = 12,
-    DROP_LORA_SHARED_ROUTER = DROP_LORA_Q_B /* no architecture has both */
+    /* no architecture has two of these */
+    DROP_LORA_SHARED_ROUTER = DROP_LORA_Q_B,
+    DROP_LORA_SCAN_OUT = DROP_LORA_KV_B
 };
 
 static inline uint32_t dropout_stream(size_t layer, enum dropout_site site)
@@ -127,10 +135,11 @@ struct block {
     struct norm norm1, norm2;
     struct norm q_norm, k_norm; /* per head */
     /* of linear attention, and of short convolutions; NULL: the block has none */
-    struct parameter *conv, *conv_bias, *a_log, *dt_bias, *v_norm;
+    struct parameter *conv, *conv_bias, *skip, *a_log, *dt_bias, *v_norm;
     struct norm post1, post2; /* of a and d, before they are added to the residual */
     struct linear_stack qkv, o, gate_up, down;
     struct linear_stack q_b, kv_b; /* of latent attention */
+    struct linear_stack scan_out;  /* of a state space model */
     /* of a block with experts; gate_up and down are of the MLP next to them */
     bool sparse;
     struct linear router; /* weight absent: it has none */
@@ -496,6 +505,10 @@ struct tensor model_up(const struct pass *pass, size_t layer);
 /* Return the columns that the MLP of a block has in a buffer of activations. */
 struct tensor model_activation_of(const struct pass *pass, enum buffer buffer,
                                   size_t layer);
+/* Multiply the input of the activation, or its gradient, by its factor. */
+void model_scale_gate(const struct pass *pass, size_t layer);
+/* Return the factor of what attention, or the MLP, adds to the residual. */
+double model_added_factor(const struct pass *pass, bool attention);
 struct xielu model_slopes(const struct block *block);
 /* Apply the activation to them, into BUFFER_ACT. */
 struct tensor model_activate(const struct pass *pass, size_t layer);

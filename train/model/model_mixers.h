@@ -33,5 +33,13 @@ void model_delta_backward(const struct pass *pass, size_t layer, struct tensor d
  * gradient of its output to BUFFER_DQKV. */
 void model_run_conv(const struct pass *pass, size_t layer);
 void model_conv_backward(const struct pass *pass, size_t layer, struct tensor dout);
+/* model_scan.c.  Run a state space model, from BUFFER_QKV to BUFFER_SCAN.  Return what its
+ * last layer reads, in BUFFER_GATED; from the gradient of that, which is overwritten, to
+ * BUFFER_DQKV. */
+void model_run_scan(const struct pass *pass, size_t layer);
+struct tensor model_scan_output(const struct pass *pass, size_t layer);
+void model_scan_backward(const struct pass *pass, size_t layer, struct tensor dout);
+/* Multiply the columns of the first layers' output, or of its gradient, by their factors. */
+void model_scale_inputs(const struct pass *pass, struct tensor x);
 
 #endif

@@ -142,7 +142,8 @@ static int64_t layer_with(const struct model *m, const struct shape_buffer *b,
 {
     bool linear =
         b == &m->shapes.buffers[BUFFER_CONV] || b == &m->shapes.buffers[BUFFER_DECAY] ||
-        b == &m->shapes.buffers[BUFFER_BETA] || b == &m->shapes.buffers[BUFFER_RSTD_V];
+        b == &m->shapes.buffers[BUFFER_BETA] || b == &m->shapes.buffers[BUFFER_RSTD_V] ||
+        b == &m->shapes.buffers[BUFFER_SCAN];
 
     for (size_t l = 0; b->index && l < m->config->layers; l++)
         if (b->index[l] == instance && model_config_is_linear(m->config, l) == linear)

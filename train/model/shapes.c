@@ -25,6 +25,8 @@ static const struct {
     [STACK_Q_B] = { MODULE_Q_B, MODULE_Q_B, DIM_Q_B, DIM_U_Q_B, DIM_Z_Q_B, false },
     [STACK_KV_B] = { MODULE_KV_B, MODULE_KV_B, DIM_KV_B, DIM_U_KV_B, DIM_Z_KV_B, false },
     [STACK_O] = { MODULE_O, MODULE_OUT, DIM_C, DIM_U_O, DIM_Z_O, false },
+    [STACK_SCAN_OUT] = { MODULE_SCAN_OUT, MODULE_SCAN_OUT, DIM_C, DIM_U_SCAN_OUT,
+                         DIM_Z_SCAN_OUT, false },
     [STACK_GATE_UP] = { MODULE_GATE_UP, MODULE_SHARED_UP, DIM_GATE_UP, DIM_U_GATE_UP,
                         DIM_Z_GATE_UP, true },
     [STACK_DOWN] = { MODULE_DOWN, MODULE_SHARED_DOWN, DIM_C, DIM_U_DOWN, DIM_Z_DOWN,
@@ -148,6 +150,23 @@ static void dims_convs(struct shapes_builder *m, const struct model_config *c)
     d[DIM_ATT] = max(d[DIM_Q], c->hidden_size);
 }
 
+/* Of layers with state space models. */
+static void dims_scans(struct shapes_builder *m, const struct model_config *c)
+{
+    const struct state_space *ssm = &c->ssm;
+    size_t *d = m->dims, attention = d[DIM_QKV];
+
+    d[DIM_SCAN_IN] = state_space_columns(ssm);
+    d[DIM_QKV] = c->linear ? max(attention, d[DIM_SCAN_IN]) : attention + d[DIM_SCAN_IN];
+    d[DIM_CONV] = d[DIM_FILTERED] = state_space_mixed(ssm);
+    d[DIM_TAPS] = ssm->taps;
+    d[DIM_VALUE_HEADS] = ssm->heads;
+    d[DIM_VALUE] = d[DIM_VALUES] = d[DIM_SCANNED] = state_space_inner(ssm);
+    d[DIM_STATE] = shapes_times(m, d[DIM_VALUES], ssm->depth);
+    d[DIM_SCAN_SUMS] = 3 * ssm->heads;
+    d[DIM_GATED] = max(d[DIM_VALUES], c->attention_factor != 1 ? d[DIM_Q] : 0);
+}
+
 /* Of layers with linear attention; and of the gate of others. */
 static void dims_mixers(struct shapes_builder *m, const struct model_config *c)
 {
@@ -162,13 +181,15 @@ static void dims_mixers(struct shapes_builder *m, const struct model_config *c)
     d[DIM_GATED] = c->architecture->gated_attention ? d[DIM_Q] : 0;
     if (c->linear && c->architecture->short_convs)
         dims_convs(m, c);
-    if (!c->linear || c->architecture->short_convs)
+    if (c->ssm.heads > 0)
+        dims_scans(m, c);
+    if (!c->linear || c->architecture->short_convs || c->ssm.heads > 0)
         return;
     d[DIM_CONV] = d[DIM_FILTERED] = linear_attention_columns(delta);
     d[DIM_IN_QKV] = d[DIM_CONV] + (fused ? linear_attention_values(delta) : 0);
     d[DIM_IN_B] = (fused ? 2 : 1) * delta->heads;
     d[DIM_TAPS] = delta->taps;
-    d[DIM_VALUE_HEADS] = delta->heads;
+    d[DIM_VALUE_HEADS] = d[DIM_BETA] = delta->heads;
     d[DIM_VALUE] = delta->value_size;
     d[DIM_VALUES] = linear_attention_values(delta);
     d[DIM_STATE] = shapes_times(m, d[DIM_VALUES], delta->key_size);
@@ -211,7 +232,7 @@ static void dims_model(struct shapes_builder *m, const struct model_config *c)
     dims_mixers(m, c);
     shapes_latent_dims(m);
     index_mixers(m, c);
-    d[DIM_WIDE] = max(d[DIM_C], d[DIM_ATT]);
+    d[DIM_WIDE] = max(max(d[DIM_C], d[DIM_ATT]), d[DIM_SCANNED]);
     d[DIM_MID] = c->parallel ? 0 : d[DIM_C];
     d[DIM_STATS] = norm_is_centered(c->architecture->norm) ? 2 : 1;
     d[DIM_C_2] = c->one_norm ? 0 : d[DIM_C];
@@ -266,7 +287,8 @@ static bool can_fold(const struct shapes_builder *m, enum stack stack)
     enum format frozen = shapes_stored(m->plan->precision.frozen);
 
     if (stack == STACK_EXPERT_GATE_UP || stack == STACK_EXPERT_DOWN ||
-        stack == STACK_Q_B || stack == STACK_KV_B || stack == STACK_SHARED_ROUTER)
+        stack == STACK_Q_B || stack == STACK_KV_B || stack == STACK_SHARED_ROUTER ||
+        stack == STACK_SCAN_OUT)
         return false;
     if (stack == STACK_QKV && model_config_is_latent(m->config) && m->config->qkv_bias &&
         m->config->latent.q_rank == 0)
@@ -330,7 +352,7 @@ static void dims_lora(struct shapes_builder *m, const struct lora *lora)
              folded_columns(m, STACK_DOWN, d[DIM_C]));
     d[DIM_DROPPED] =
         m->config->residual_dropout > 0 && !m->plan->disable_dropout ? dy : 0;
-    if (m->config->residual_scale != 1)
+    if (m->config->residual_scale != 1 || m->config->down_factor != 1)
         d[DIM_DROPPED] = dy;
     d[DIM_DX] = d[DIM_POST] || d[DIM_DROPPED] ? d[DIM_C] : dy;
     d[DIM_POST_DX] = d[DIM_POST] ? dy : 0;
@@ -348,7 +370,7 @@ static size_t widest_of_blocks(struct shapes_builder *m)
     size_t inner = shapes_gate_up_columns(m->config, d[DIM_MLP]); /* also covers I */
     size_t experts = shapes_times(m, d[DIM_EXPERTS], d[DIM_EXPERT_I]);
 
-    inner = max(inner, shapes_gate_up_columns(m->config, experts));
+    inner = max(max(inner, d[DIM_SCANNED]), shapes_gate_up_columns(m->config, experts));
     return max(shapes_times(m, max(inner, d[DIM_QKV]), d[DIM_C]),
                shapes_latent_widest(m));
 }
@@ -399,8 +421,9 @@ static void dims_rounded(struct shapes_builder *m, size_t rows)
     size_t gate_up = shapes_gate_up_columns(m->config, d[DIM_MLP]);
     size_t widest =
         max(max(max(d[DIM_C], d[DIM_QKV]), gate_up), max(d[DIM_Q_B], d[DIM_KV_B]));
-    size_t inputs = 2 * d[DIM_C] + d[DIM_LATENTS] + d[DIM_ATT] + d[DIM_MLP];
-    size_t weights = shapes_times(m, d[DIM_C], d[DIM_QKV] + d[DIM_ATT]) +
+    size_t inputs =
+        2 * d[DIM_C] + d[DIM_LATENTS] + d[DIM_ATT] + d[DIM_SCANNED] + d[DIM_MLP];
+    size_t weights = shapes_times(m, d[DIM_C], d[DIM_QKV] + d[DIM_ATT] + d[DIM_SCANNED]) +
                      shapes_times(m, d[DIM_C], gate_up + d[DIM_MLP]) +
                      shapes_times(m, d[DIM_Q_B], d[DIM_Q_RANK]) +
                      shapes_times(m, d[DIM_KV_B], d[DIM_KV_RANK]);
@@ -422,6 +445,8 @@ static void dims_batch(struct shapes_builder *m, size_t rows, size_t sequences)
     if (m->config->linear && !m->config->architecture->short_convs)
         d[DIM_CHUNKS] = op_delta_chunks(rows, sequences);
     d[DIM_DCHUNKS] = m->plan->device.kind == DEVICE_CPU ? 0 : d[DIM_CHUNKS];
+    if (m->config->ssm.heads > 0)
+        d[DIM_CHUNKS] = d[DIM_DCHUNKS] = op_scan_chunks(rows, sequences);
     d[DIM_N] = rows;
     d[DIM_OFFSETS] = sequences + 1;
     if (m->config->attention_chunk > 0)
@@ -456,11 +481,11 @@ static void dims_cache(struct shapes_builder *m)
     s->slot_rows = shapes_slot_rows(m->plan, m->config);
     m->dims[DIM_POSITIONS] = max(s->rows, s->slot_rows);
     m->dims[DIM_CACHE] = shapes_times(m, s->slots, s->slot_rows);
-    if (!m->config->linear)
+    if (!m->config->linear && m->config->ssm.heads == 0)
         return;
     m->dims[DIM_OFFSETS] = max(m->dims[DIM_OFFSETS], s->slots + 1);
     m->dims[DIM_SLOTS] = s->slots;
-    m->dims[DIM_CONV_ROWS] = s->slots * (m->config->delta.taps - 1);
+    m->dims[DIM_CONV_ROWS] = s->slots * (model_config_taps(m->config) - 1);
 }
 
 static void dims_distill(struct shapes_builder *m)

@@ -56,6 +56,7 @@ enum stack {
     STACK_Q_B, /* of latent attention */
     STACK_KV_B,
     STACK_O,
+    STACK_SCAN_OUT,
     STACK_GATE_UP,
     STACK_DOWN,
     STACK_EXPERT_GATE_UP,
@@ -123,6 +124,7 @@ enum buffer {
      * H D) */
     BUFFER_LATENTS,
     BUFFER_HEADS,
+    BUFFER_SCAN,  /* output of a state space model */
     BUFFER_ATT,   /* attention output (N, H D) */
     BUFFER_LSE,   /* (H, N) */
     BUFFER_POST1, /* output of attention before its norm, if it has one, fp32 (N, C) */
@@ -151,6 +153,7 @@ enum buffer {
     BUFFER_U_EXPERT_GATE_UP,
     BUFFER_U_EXPERT_DOWN,
     BUFFER_U_SHARED_ROUTER,
+    BUFFER_U_SCAN_OUT,
     BUFFER_U_QKV,
     BUFFER_U_Q_B,
     BUFFER_U_KV_B,
@@ -161,6 +164,7 @@ enum buffer {
     BUFFER_Z_Q_B,
     BUFFER_Z_KV_B,
     BUFFER_Z_O,
+    BUFFER_Z_SCAN_OUT,
     BUFFER_Z_GATE_UP,
     BUFFER_Z_DOWN,
     /* one of each, or one per block if shapes.keeps */
@@ -198,7 +202,8 @@ enum buffer {
     BUFFER_DDECAY,
     BUFFER_DBETA,
     BUFFER_STATES,
-    BUFFER_DSTATES,       /* scratch of op_delta_backward */
+    BUFFER_DSTATES,       /* scratch of op_delta_backward, or op_scan_backward */
+    BUFFER_SCAN_SUMS,     /* the same */
     BUFFER_DPOST,         /* gradient of POST1 or POST2, fp32 */
     BUFFER_DPOST_COPY,    /* like DX_COPY */
     BUFFER_DROUTER,       /* gradient of the router's logits (N, E) */

@@ -46,14 +46,16 @@ static const struct buffer_row {
                              LIFE_KEPT, true, MIXERS_FULL },
     [BUFFER_CONV] = { "convolution", KIND_COMPUTE, DIM_N, DIM_FILTERED, LIFE_KEPT, true,
                       MIXERS_LINEAR },
-    [BUFFER_DECAY] = { "decays", KIND_FP32, DIM_N, DIM_VALUE_HEADS, LIFE_KEPT, true,
+    [BUFFER_DECAY] = { "decays", KIND_FP32, DIM_N, DIM_BETA, LIFE_KEPT, true,
                        MIXERS_LINEAR },
-    [BUFFER_BETA] = { "decays", KIND_FP32, DIM_N, DIM_VALUE_HEADS, LIFE_KEPT, true,
+    [BUFFER_BETA] = { "decays", KIND_FP32, DIM_N, DIM_BETA, LIFE_KEPT, true,
                       MIXERS_LINEAR },
     [BUFFER_RSTD_V] = { "norms of heads", KIND_FP32, DIM_N, DIM_VALUE_HEADS, LIFE_KEPT,
                         true, MIXERS_LINEAR },
     [BUFFER_LATENTS] = { "latents", KIND_COMPUTE, DIM_N, DIM_LATENTS, LIFE_KEPT, true },
     [BUFFER_HEADS] = { "q, k, v", KIND_COMPUTE, DIM_N, DIM_WHOLE, LIFE_KEPT, true },
+    [BUFFER_SCAN] = { "state space", KIND_COMPUTE, DIM_N, DIM_SCANNED, LIFE_KEPT, true,
+                      MIXERS_LINEAR },
     [BUFFER_ATT] = { "attention", KIND_COMPUTE, DIM_N, DIM_ATT, LIFE_KEPT, true },
     [BUFFER_LSE] = { "attention", KIND_FP32, DIM_H, DIM_N, LIFE_KEPT, true, MIXERS_FULL },
     [BUFFER_POST1] = { "added by attention", KIND_FP32, DIM_N, DIM_POST, LIFE_KEPT,
@@ -88,6 +90,8 @@ static const struct buffer_row {
                                   LIFE_KEPT, true },
     [BUFFER_U_EXPERT_DOWN] = { "lora", KIND_COMPUTE, DIM_N, DIM_U_EXPERT_DOWN, LIFE_KEPT,
                                true },
+    [BUFFER_U_SCAN_OUT] = { "lora", KIND_COMPUTE, DIM_N, DIM_U_SCAN_OUT, LIFE_KEPT,
+                            true },
     [BUFFER_U_SHARED_ROUTER] = { "lora", KIND_COMPUTE, DIM_N, DIM_U_SHARED_ROUTER,
                                  LIFE_KEPT, true },
     [BUFFER_U_QKV] = { "lora", KIND_COMPUTE, DIM_N, DIM_U_QKV, LIFE_KEPT, true },
@@ -99,6 +103,8 @@ static const struct buffer_row {
     [BUFFER_Z_QKV] = { "dora", KIND_COMPUTE, DIM_N, DIM_Z_QKV, LIFE_KEPT, true },
     [BUFFER_Z_Q_B] = { "dora", KIND_COMPUTE, DIM_N, DIM_Z_Q_B, LIFE_KEPT, true },
     [BUFFER_Z_KV_B] = { "dora", KIND_COMPUTE, DIM_N, DIM_Z_KV_B, LIFE_KEPT, true },
+    [BUFFER_Z_SCAN_OUT] = { "dora", KIND_COMPUTE, DIM_N, DIM_Z_SCAN_OUT, LIFE_KEPT,
+                            true },
     [BUFFER_Z_O] = { "dora", KIND_COMPUTE, DIM_N, DIM_Z_O, LIFE_KEPT, true },
     [BUFFER_Z_GATE_UP] = { "dora", KIND_COMPUTE, DIM_N, DIM_Z_GATE_UP, LIFE_KEPT, true },
     [BUFFER_Z_DOWN] = { "dora", KIND_COMPUTE, DIM_N, DIM_Z_DOWN, LIFE_KEPT, true },
@@ -131,10 +137,12 @@ static const struct buffer_row {
     [BUFFER_DHEADS] = { "gradient", KIND_COMPUTE, DIM_N, DIM_WHOLE, LIFE_ONCE, true },
     [BUFFER_DLATENTS] = { "gradient", KIND_COMPUTE, DIM_N, DIM_LATENTS, LIFE_ONCE, true },
     [BUFFER_DCONV] = { "gradient", KIND_COMPUTE, DIM_N, DIM_FILTERED, LIFE_ONCE, true },
-    [BUFFER_DDECAY] = { "gradient", KIND_FP32, DIM_N, DIM_VALUE_HEADS, LIFE_ONCE, true },
-    [BUFFER_DBETA] = { "gradient", KIND_FP32, DIM_N, DIM_VALUE_HEADS, LIFE_ONCE, true },
+    [BUFFER_DDECAY] = { "gradient", KIND_FP32, DIM_N, DIM_BETA, LIFE_ONCE, true },
+    [BUFFER_DBETA] = { "gradient", KIND_FP32, DIM_N, DIM_BETA, LIFE_ONCE, true },
     [BUFFER_STATES] = { "states", KIND_FP32, DIM_CHUNKS, DIM_STATE, LIFE_ONCE, true },
     [BUFFER_DSTATES] = { "states", KIND_FP32, DIM_DCHUNKS, DIM_STATE, LIFE_ONCE, true },
+    [BUFFER_SCAN_SUMS] = { "states", KIND_FP32, DIM_CHUNKS, DIM_SCAN_SUMS, LIFE_ONCE,
+                           true },
     [BUFFER_DPOST] = { "gradient", KIND_FP32, DIM_N, DIM_POST_DX, LIFE_ONCE, true },
     [BUFFER_DPOST_COPY] = { "gradient", KIND_COMPUTE, DIM_N, DIM_POST_COPY, LIFE_ONCE,
                             true },
@@ -217,6 +225,8 @@ static size_t blocks_with(const struct shapes_builder *m, enum mixers mixers)
 {
     size_t layers = m->config->layers, linear = m->out->linear_layers;
 
+    if (!m->config->linear && m->config->ssm.heads > 0) /* blocks have both */
+        return layers;
     return mixers == MIXERS_LINEAR ? linear
            : mixers == MIXERS_FULL ? layers - linear
                                    : layers;

@@ -62,6 +62,10 @@ enum dim {
     DIM_VALUE_HEADS,
     DIM_VALUE,
     DIM_STATE,
+    DIM_BETA,    /* heads of the values, of linear attention alone */
+    DIM_SCAN_IN, /* state space models: columns of their first layer, of their output */
+    DIM_SCANNED,
+    DIM_SCAN_SUMS,
     DIM_IN_QKV, /* DIM_CONV, and with the gates if one matrix has both */
     DIM_IN_B,   /* heads of the values, and twice with the decays */
     /* latent attention: columns of the latents, of their layers, of the parts of heads */
@@ -113,12 +117,14 @@ enum dim {
     DIM_U_EXPERT_GATE_UP,
     DIM_U_EXPERT_DOWN,
     DIM_U_SHARED_ROUTER,
+    DIM_U_SCAN_OUT,
     DIM_U_DOWN, /* adapters over one input, times r */
     DIM_LORA_G, /* the widest of the adapters that are not folded */
     DIM_Z_QKV,
     DIM_Z_Q_B,
     DIM_Z_KV_B,
     DIM_Z_O,
+    DIM_Z_SCAN_OUT,
     DIM_Z_GATE_UP,
     DIM_Z_DOWN,
     DIM_DORA_G,    /* the widest of them */

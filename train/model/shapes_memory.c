@@ -33,6 +33,8 @@ size_t shapes_fp8_bytes(const struct plan *plan, const struct model_config *conf
         { values, c },
         { c, convs ? 3 * c : 0 },
         { c, convs ? c : 0 },
+        { c, config->ssm.heads > 0 ? state_space_columns(&config->ssm) : 0 },
+        { state_space_inner(&config->ssm), c },
         { c, shapes_gate_up_columns(config, i) },
         { i, c },
     };

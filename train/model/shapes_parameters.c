@@ -67,10 +67,18 @@ static bool is_trainable(const struct shapes_builder *m, enum module module,
     return false;
 }
 
+static bool scan_has_bias(const struct state_space *ssm, enum module module)
+{
+    return module == MODULE_CONV       ? ssm->conv_bias
+           : module == MODULE_SCAN_IN  ? ssm->in_bias
+           : module == MODULE_SCAN_OUT ? ssm->out_bias
+                                       : false;
+}
+
 static bool has_bias(const struct model_config *c, enum module module)
 {
-    if (!module_in_mixer(module, false))
-        return c->delta.bias;
+    if (!module_in_mixer(module, true, false))
+        return c->ssm.heads > 0 ? scan_has_bias(&c->ssm, module) : c->delta.bias;
     switch (shapes_stack(module)) {
     case STACK_QKV:
         return c->qkv_bias && !(model_config_is_latent(c) && module == MODULE_Q);
@@ -85,6 +93,7 @@ static bool has_bias(const struct model_config *c, enum module module)
     case STACK_EXPERT_DOWN:
         return c->architecture->experts.biased;
     case STACK_SHARED_ROUTER:
+    case STACK_SCAN_OUT:
     case STACKS:
         break;
     }
@@ -371,10 +380,11 @@ static void add_parameter(struct shapes_builder *m, const struct module_place *a
     /* like transformers' get_decay_parameter_names: not if a name has "norm" or "bias",
      * which magnitudes have not */
     p->decays =
-        p->trainable && (!is_vector(p) || p->rank > 2 || module == MODULE_A_LOG ||
-                         (m->config->architecture->norms_decay && part == PART_WEIGHT) ||
-                         module == MODULE_SINKS || module == MODULE_ALPHA_P ||
-                         module == MODULE_ALPHA_N || part == PART_LORA_MAGNITUDE);
+        p->trainable &&
+        (!is_vector(p) || p->rank > 2 || module == MODULE_A_LOG ||
+         (m->config->architecture->norms_decay && part == PART_WEIGHT) ||
+         module == MODULE_SINKS || module == MODULE_SKIP || module == MODULE_ALPHA_P ||
+         module == MODULE_ALPHA_N || part == PART_LORA_MAGNITUDE);
     /* LoRA+: B matrices and vectors; LLaMA-Factory's _create_loraplus_optimizer */
     p->lr_factor = lr_ratio > 0 && (part == PART_LORA_B || p->rank == 1) ? lr_ratio : 1;
     p->gathered = shapes_is_gathered(m, p);
