@@ -11,6 +11,7 @@
 #include "base/digest.h"
 #include "tests/unit/unit_formula_adapter.h"
 #include "tests/unit/unit_prequantized.h"
+#include "train/model/weights.h"
 #include "train/model/model_internal.h"
 #include "train/model/shapes.h"
 
@@ -109,8 +110,10 @@ static void test_matrices_have_the_published_values(void **state)
         const json_t *digests = json_object_get(run, "digests");
         char *dir = folder_of_run(run);
         struct unit_model u = open_dir(dir);
+        struct error err = { 0 };
         size_t quantized = 0;
 
+        unit_must(weights_check(dir, &u.config, &err), &err);
         unit_model_start(&u, 8, 1, 1);
         json_object_foreach((json_t *)digests, name, digest)
             check_matrix(&u, name, json_string_value(digest));
@@ -365,6 +368,17 @@ static bool is_rejected(const char *dir, struct error *err)
     return !ok;
 }
 
+/* The headers show it, too. */
+static void check_headers(const char *dir, const struct error *expected)
+{
+    struct unit_model u = open_dir(dir);
+    struct error err = { 0 };
+
+    assert_false(weights_check(dir, &u.config, &err));
+    assert_string_equal(err.text, expected->text);
+    arena_free(u.arena);
+}
+
 static void test_broken_files_are_rejected(void **state)
 {
     static const struct broken rows[] = {
@@ -405,6 +419,8 @@ static void test_broken_files_are_rejected(void **state)
         break_folder(dir, &rows[i]);
         if (!is_rejected(dir, &err))
             fail_msg("case %zu is not rejected", i);
+        if (!rows[i].sets && !rows[i].rename)
+            check_headers(dir, &err);
         assert_int_equal(err.code, ERROR_DATA);
         if (!strstr(err.text, rows[i].message))
             fail_msg("%s\nis not\n%s", err.text, rows[i].message);

@@ -28,11 +28,10 @@
 #include "base/size.h"
 #include "base/text.h"
 #include "precision/affine.h"
+#include "train/model/gptq_tensors.h"
 #include "train/model/model_internal.h"
 
-enum { WEIGHT, ZEROS, SCALES, COLUMNS, BIAS }; /* as model_prequantized.c lists them */
-
-enum { WORD_BITS = 32, CODES_MAX = 32, AWQ_CODES = 8, TILE = 64 };
+enum { WORD_BITS = GPTQ_WORD_BITS, CODES_MAX = 32, AWQ_CODES = 8, TILE = 64 };
 
 /* Row of the next 8 that each 4 bits of a word belong to, the lowest first. */
 static const uint8_t awq_order[AWQ_CODES] = { 0, 2, 4, 6, 1, 3, 5, 7 };
@@ -58,45 +57,13 @@ static uint32_t word_at(const struct stored_tensor *t, size_t index)
 
 /* ---- Checks ---- */
 
-/* Return the words that `codes` codes take; 0: they do not end at the end of a word. */
-static size_t words_of(const struct packed_matrix *m, size_t codes)
-{
-    return codes * m->how->bits % WORD_BITS == 0 ? codes * m->how->bits / WORD_BITS : 0;
-}
-
-static bool check_shape(const struct stored_tensor *t, const char *dtype, size_t rank,
-                        size_t rows, size_t cols, struct error *err)
-{
-    bool is_scale = !dtype && t->format < FORMAT_COUNT;
-
-    if (!is_scale && (!dtype || strcmp(t->dtype, dtype) != 0))
-        return error_set(err, ERROR_DATA,
-                         "%s: %s is %s, but must be %s; fetch the model again", t->file,
-                         t->name, t->dtype, dtype ? dtype : "F16, BF16 or F32");
-    if (t->rank == rank && t->shape[0] == rows && (rank == 1 || t->shape[1] == cols) &&
-        t->bytes == rows * cols * safetensors_dtype_bytes(t->dtype))
-        return true;
-    if (rank == 1)
-        return error_set(err, ERROR_DATA,
-                         "%s: %s has %zu bytes, config.json requires the shape [%zu]; "
-                         "fetch the model again",
-                         t->file, t->name, t->bytes, rows);
-    return error_set(err, ERROR_DATA,
-                     "%s: %s has %zu bytes in %zu rows, config.json requires the shape "
-                     "[%zu, %zu]; fetch the model again",
-                     t->file, t->name, t->bytes, t->rank > 0 ? t->shape[0] : 0, rows,
-                     cols);
-}
-
 /* Each column belongs to a group that exists. */
 static bool check_columns(const struct packed_matrix *m, struct error *err)
 {
-    const struct stored_tensor *t = m->tensors[COLUMNS];
+    const struct stored_tensor *t = m->tensors[GPTQ_COLUMNS];
 
     if (!t)
         return true;
-    if (!check_shape(t, "I32", 1, m->cols, 1, err))
-        return false;
     for (size_t i = 0; i < m->cols; i++)
         if (word_at(t, i) >= m->groups)
             return error_set(err, ERROR_DATA,
@@ -122,19 +89,8 @@ static bool check_bias(const struct stored_tensor *t, struct error *err)
 
 static bool check(const struct packed_matrix *m, struct error *err)
 {
-    bool gptq = m->how->by == QUANTIZER_GPTQ;
-    size_t in = words_of(m, m->cols), out = words_of(m, m->rows);
-
-    if (out == 0 || (gptq && in == 0))
-        return error_set(err, ERROR_DATA,
-                         "%s: a matrix of [%zu, %zu] cannot be packed into words of 32 "
-                         "bits with %u bits each; use the model that it was made from",
-                         m->p->name, m->rows, m->cols, m->how->bits);
-    return check_shape(m->tensors[WEIGHT], "I32", 2, gptq ? in : m->cols,
-                       gptq ? m->rows : out, err) &&
-           check_shape(m->tensors[ZEROS], "I32", 2, m->groups, out, err) &&
-           check_shape(m->tensors[SCALES], NULL, 2, m->groups, m->rows, err) &&
-           check_columns(m, err) && check_bias(m->tensors[BIAS], err);
+    return gptq_tensors_fit(m->how, m->tensors, m->p->name, m->rows, m->cols, err) &&
+           check_columns(m, err) && check_bias(m->tensors[GPTQ_BIAS], err);
 }
 
 static bool report_missing(const struct model *model, const struct packed_matrix *m,
@@ -143,7 +99,7 @@ static bool report_missing(const struct model *model, const struct packed_matrix
     const struct stored_tensor *whole = model_find_tensor(model, m->p->name);
     struct text name;
 
-    if (whole && !m->tensors[WEIGHT])
+    if (whole && !m->tensors[GPTQ_WEIGHT])
         return error_set(
             err, ERROR_DATA,
             "%s: %s is %s, but config.json has it in the format of %s; exclude its layer "
@@ -164,7 +120,7 @@ static bool find_all(const struct model *model, struct packed_matrix *m,
 {
     for (size_t i = 0; i < QUANT_TENSORS; i++)
         m->tensors[i] = model_find_quant_tensor(model, m->p, i);
-    for (size_t i = 0; i <= (m->how->sorts ? COLUMNS : SCALES); i++)
+    for (size_t i = 0; i <= (m->how->sorts ? GPTQ_COLUMNS : GPTQ_SCALES); i++)
         if (!m->tensors[i])
             return report_missing(model, m, i, err);
     return true;
@@ -228,7 +184,7 @@ static void unpack_gptq(const struct packed_matrix *m)
             size_t at = col / unit.codes * unit.words * m->rows;
 
             for (size_t row = first; row < size_min(first + TILE, m->rows); row++) {
-                unpack_unit(m, WEIGHT, at + row, m->rows, codes);
+                unpack_unit(m, GPTQ_WEIGHT, at + row, m->rows, codes);
                 put_codes(m, row, col, codes, unit.codes);
             }
         }
@@ -241,7 +197,8 @@ static void unpack_awq_square(const struct packed_matrix *m, size_t row, size_t 
     uint8_t codes[AWQ_CODES][AWQ_CODES];
 
     for (size_t i = 0; i < count; i++) {
-        uint32_t word = word_at(m->tensors[WEIGHT], (col + i) * step + row / AWQ_CODES);
+        uint32_t word =
+            word_at(m->tensors[GPTQ_WEIGHT], (col + i) * step + row / AWQ_CODES);
 
         for (size_t k = 0; k < AWQ_CODES; k++)
             codes[awq_order[k]][i] = word >> 4 * k & 15;
@@ -269,7 +226,7 @@ static void unpack_zeros(const struct packed_matrix *m)
 
     for (size_t g = 0; g < m->groups; g++)
         for (size_t row = 0; row < m->rows; row += unit.codes, at += unit.words) {
-            unpack_unit(m, ZEROS, at, 1, codes);
+            unpack_unit(m, GPTQ_ZEROS, at, 1, codes);
             for (size_t k = 0; k < unit.codes; k++)
                 zeros[(row + (awq ? awq_order[k] : k)) * m->groups + g] =
                     (uint8_t)((codes[k] + m->how->less_one) & mask);
@@ -278,7 +235,7 @@ static void unpack_zeros(const struct packed_matrix *m)
 
 static void widen_scales(const struct packed_matrix *m)
 {
-    const struct stored_tensor *t = m->tensors[SCALES];
+    const struct stored_tensor *t = m->tensors[GPTQ_SCALES];
     size_t bytes = format_info(t->format)->bytes;
     float *scales = (void *)(m->data + m->parts.scales);
 
@@ -292,7 +249,7 @@ static void widen_scales(const struct packed_matrix *m)
 /* Return whether groups are not adjacent columns. */
 static bool copy_columns(const struct packed_matrix *m)
 {
-    const struct stored_tensor *groups = m->tensors[COLUMNS];
+    const struct stored_tensor *groups = m->tensors[GPTQ_COLUMNS];
     uint32_t *columns = (void *)(m->data + m->parts.columns);
     size_t group = m->p->quantized.group;
     bool sorted = false;

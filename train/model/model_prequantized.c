@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "precision/nf4.h"
+#include "train/model/gptq_tensors.h"
 #include "train/model/model_internal.h"
 #include "train/model/quant_state.h"
 
@@ -42,12 +43,8 @@ static const struct quant_names {
                                    [GROUP_MAP] = ".nested_quant_map" },
                                  false,
                                  "llm_int8_skip_modules" },
-    [QUANTIZER_GPTQ] = { { ".qweight", ".qzeros", ".scales", ".g_idx", ".bias" },
-                         true,
-                         "modules_in_block_to_quantize" },
-    [QUANTIZER_AWQ] = { { ".qweight", ".qzeros", ".scales", ".g_idx", ".bias" },
-                        true,
-                        "modules_to_not_convert" },
+    [QUANTIZER_GPTQ] = { GPTQ_ENDINGS, true, "modules_in_block_to_quantize" },
+    [QUANTIZER_AWQ] = { GPTQ_ENDINGS, true, "modules_to_not_convert" },
 };
 
 static const struct quant_names *names_of(const struct model *m)

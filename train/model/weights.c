@@ -8,6 +8,7 @@
 
 #include "base/size.h"
 #include "base/text.h"
+#include "train/model/gptq_tensors.h"
 #include "train/model/shapes.h"
 
 static void add_shape(struct text *out, const size_t *shape, size_t rank)
@@ -325,6 +326,34 @@ static bool report_missing(const struct checked *c, const struct shape_parameter
                                                  : "");
 }
 
+/* Compare the tensors of a matrix in the formats of GPTQ and AWQ.  A layer that the files
+ * have in another format is reported when it is loaded. */
+static bool check_gptq(const struct checked *c, const struct shape_parameter *p,
+                       struct error *err)
+{
+    static const char *const endings[GPTQ_TENSORS] = GPTQ_ENDINGS;
+    const struct quantized_config *how = &c->config->quantized;
+    const struct stored_tensor *tensors[GPTQ_TENSORS];
+    size_t stem = strlen(p->name) - strlen(".weight");
+    bool ok = true;
+
+    if (weights_find(c->files, &c->names, c->config, p->name))
+        return true;
+    for (size_t i = 0; ok && i < GPTQ_TENSORS; i++) {
+        struct text name;
+
+        text_init(&name, 0);
+        text_addf(&name, "%.*s%s", (int)stem, p->name, endings[i]);
+        tensors[i] = weights_find(c->files, &c->names, c->config, name.data);
+        ok = tensors[i] || i > (how->sorts ? GPTQ_COLUMNS : GPTQ_SCALES) ||
+             error_set(err, ERROR_DATA,
+                       "%s: the tensor %s is missing; fetch the model again", c->dir,
+                       name.data);
+        text_clear(&name);
+    }
+    return ok && gptq_tensors_fit(how, tensors, p->name, p->rows, p->cols, err);
+}
+
 static bool check(const struct checked *c, struct error *err)
 {
     const struct model_config *config = c->config;
@@ -340,6 +369,10 @@ static bool check(const struct checked *c, struct error *err)
         const struct stored_tensor *t =
             weights_find(c->files, &c->names, config, p->name);
 
+        if (p->quantized && !check_gptq(c, p, err))
+            return false;
+        if (p->quantized || p->part >= PART_LORA_A)
+            continue;
         if (!t && p->module == MODULE_HEAD && config->scores)
             continue; /* in a file of its own, or new */
         if (!t)
@@ -353,7 +386,10 @@ static bool check(const struct checked *c, struct error *err)
 bool weights_check(const char *dir, const struct model_config *config, struct error *err)
 {
     /* The smallest run that has every parameter; its compute format does not matter. */
-    const struct plan plan = { .method = METHOD_FULL,
+    const struct plan plan = { .method =
+                                   config->quantized.enabled ? METHOD_LORA : METHOD_FULL,
+                               .lora_rank = 1,
+                               .lora_alpha = 1,
                                .precision = { .compute = FORMAT_FP32,
                                               .trainable = FORMAT_FP32,
                                               .frozen = FORMAT_FP32 },
@@ -365,7 +401,7 @@ bool weights_check(const char *dir, const struct model_config *config, struct er
     struct shapes shapes;
     bool ok = true;
 
-    if (config->quantized.enabled)
+    if (config->quantized.enabled && config->quantized.by == QUANTIZER_BITSANDBYTES)
         return true;
     files = safetensors_open(dir, "model", true, &ignored);
     arena = arena_new();

@@ -41,8 +41,8 @@ bool weights_skip_quantization(const struct model_config *config, const char *na
 /*
  * Compare the names and shapes in the headers of the files in folder `dir` with its
  * config.json: ERROR_DATA, naming the tensor, if a run would fail. Returns true if the
- * files cannot be opened, which the code that opens them reports, and for 4-bit weights,
- * which are not checked. Additional tensors are not checked either.
+ * files cannot be opened, which the code that opens them reports, and for weights in 4 bits
+ * of bitsandbytes, which are not checked. Additional tensors are not checked either.
  */
 bool weights_check(const char *dir, const struct model_config *config, struct error *err);
 
