@@ -22,10 +22,11 @@ struct op_skew {
     float diagonal;
 };
 
-/* dx (R, b (b - 1) / 2) fp32 += dout[j][k] - dout[k][j] of each pair j < k of each block;
- * dout (R b, b) fp32 */
+/* dx (R, b (b - 1) / 2) fp32 = beta * dx + dout[j][k] - dout[k][j] of each pair j < k of each
+ * block;  dout (R b, b) fp32, beta is 0 (not read) or 1 */
 struct op_skew_backward {
     struct tensor dx, dout;
+    float beta;
 };
 
 /*

@@ -256,8 +256,7 @@ static void read_versions(struct analyzer *analyzer, struct analysis *analysis)
 /* The config.json of a quantized base model decides, as in transformers. */
 static void apply_base_quantization(const struct analyzer *analyzer, struct plan *plan)
 {
-    if (!analyzer->model || !analyzer->model->quantized.enabled ||
-        plan->method != METHOD_LORA)
+    if (!analyzer->model || !analyzer->model->quantized.enabled || !plan_adapts(plan))
         return;
     plan->quantization_bit = quantized_config_bits(&analyzer->model->quantized);
     plan->double_quantization = analyzer->model->quantized.double_quant;

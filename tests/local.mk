@@ -362,6 +362,7 @@ EXTRA_DIST += %D%/golden/curve.json %D%/golden/curve.py
 EXTRA_DIST += %D%/golden/optimizer_curve.json %D%/golden/optimizer_curve.py
 EXTRA_DIST += %D%/golden/jinja.json %D%/golden/jinja.py
 EXTRA_DIST += %D%/golden/dora.json %D%/golden/dora.py
+EXTRA_DIST += %D%/golden/oft.json %D%/golden/oft.py
 EXTRA_DIST += %D%/golden/lora.json %D%/golden/lora.py
 EXTRA_DIST += %D%/golden/multimodal.json %D%/golden/multimodal.py
 EXTRA_DIST += %D%/golden/pairs.json %D%/golden/pairs.py

@@ -115,7 +115,7 @@ static double overhead(const struct work *w)
                     (w->config->architecture->paths[MODULE_SHARED_ROUTER] ? 0 : 1) -
                     (w->config->ssm.heads > 0 ? 0 : 1);
 
-    if (w->plan->method == METHOD_LORA)
+    if (plan_adapts(w->plan))
         ops += ADAPTER_OPS * (w->passes + 2) * stacks;
     return ops * windows * (double)w->config->layers *
            w->calibration->seconds_per_operation;

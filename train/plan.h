@@ -30,7 +30,7 @@ enum stage {
     STAGE_GRPO,
     STAGE_RM
 };
-enum method { METHOD_LORA, METHOD_FULL, METHOD_FREEZE };
+enum method { METHOD_LORA, METHOD_FULL, METHOD_FREEZE, METHOD_OFT };
 enum schedule_kind {
     SCHEDULE_LINEAR,
     SCHEDULE_COSINE,
@@ -205,6 +205,9 @@ struct plan {
     const char *additional_target;
     bool use_rslora, use_dora, create_new_adapter;
     bool pissa_init, pissa_convert;
+    /* of orthogonal adapters: the number of blocks, or their size; 0: see the other */
+    int64_t oft_rank, oft_block_size;
+    const char *oft_target;   /* like lora_target */
     double loraplus_lr_ratio; /* 0: off */
     bool resize_vocab;
     const char *add_tokens, *add_special_tokens; /* separated by commas; NULL: none */
@@ -388,6 +391,23 @@ static inline bool plan_evaluates(const struct plan *plan)
            plan->load_best_model_at_end || plan_only_evaluates(plan);
 }
 
+/* Return the value of finetuning_type. */
+static inline const char *plan_method_name(const struct plan *plan)
+{
+    static const char *const names[] = { [METHOD_LORA] = "lora",
+                                         [METHOD_FULL] = "full",
+                                         [METHOD_FREEZE] = "freeze",
+                                         [METHOD_OFT] = "oft" };
+
+    return names[plan->method];
+}
+
+/* Return whether adapters are trained, of either kind. */
+static inline bool plan_adapts(const struct plan *plan)
+{
+    return plan->method == METHOD_LORA || plan->method == METHOD_OFT;
+}
+
 /* Return whether the vocabulary may be larger than that of the model's files. */
 static inline bool plan_grows_vocabulary(const struct plan *plan)
 {
@@ -398,7 +418,7 @@ static inline bool plan_grows_vocabulary(const struct plan *plan)
 static inline bool plan_is_quantized(const struct plan *plan)
 {
     return (plan->quantization_bit == 4 || plan->base_quantization) &&
-           plan->method == METHOD_LORA && !plan->external;
+           plan_adapts(plan) && !plan->external;
 }
 
 /* Return whether samples are two sequences and the loss is op_preference's. */
@@ -424,7 +444,7 @@ static inline bool plan_has_second_model(const struct plan *plan)
 {
     return plan->stage == STAGE_DISTILL ||
            (plan_has_reference(plan) &&
-            (plan->preference.reference || plan->method != METHOD_LORA));
+            (plan->preference.reference || !plan_adapts(plan)));
 }
 
 /* Return the file of the teacher's logits; NULL: the teacher runs, or there is none. */

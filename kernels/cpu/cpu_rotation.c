@@ -42,8 +42,9 @@ static void skew_backward_task(void *context, size_t row, struct pool_worker *wo
     for (size_t j = 0; j < size; j++) {
         const float *upper = cpu_row(op->dout, row * size + j);
 
-        for (size_t k = j + 1; k < size; k++)
-            *dx++ += upper[k] - *((const float *)cpu_row(op->dout, row * size + k) + j);
+        for (size_t k = j + 1; k < size; k++, dx++)
+            *dx = (op->beta != 0 ? *dx : 0) + upper[k] -
+                  *((const float *)cpu_row(op->dout, row * size + k) + j);
     }
 }
 

@@ -27,8 +27,7 @@ static void decide_external(struct plan *plan, enum mode mode, enum format compu
     plan->precision.compute = compute;
     if (!memory_fit_casts(plan))
         return; /* dtype decides, not bf16 or fp16 */
-    plan->precision.trainable =
-        pure && plan->method != METHOD_LORA ? FORMAT_BF16 : FORMAT_FP32;
+    plan->precision.trainable = pure && !plan_adapts(plan) ? FORMAT_BF16 : FORMAT_FP32;
     plan->precision.frozen =
         plan->request.model_dtype == DTYPE_FLOAT32 && !pure ? FORMAT_FP32 : compute;
 }
@@ -222,7 +221,7 @@ bool alternative_reference_is_base(const struct plan *plan)
 {
     const struct preference *preference = &plan->preference;
 
-    return plan->method == METHOD_LORA && preference->reference && !preference->adapter &&
+    return plan_adapts(plan) && preference->reference && !preference->adapter &&
            plan->model_name_or_path &&
            /* the adapter would be merged first: the base of the run is another model */
            !(plan->create_new_adapter && plan->adapter_name_or_path) &&
@@ -246,7 +245,7 @@ static const char *apply_lora(struct alternative_trial *trial)
 {
     struct plan *plan = &trial->plan;
 
-    if (plan->method == METHOD_LORA)
+    if (plan_adapts(plan))
         return already;
     if (plan->train_from_scratch)
         return "a model with random weights has nothing to adapt";
@@ -402,8 +401,7 @@ size_t alternatives(const struct alternative **out)
  * the weights if they are trained (train/duration.h). */
 static double passes(const struct plan *plan)
 {
-    return (plan->gradient_checkpointing ? 2 : 1) + 1 +
-           (plan->method == METHOD_LORA ? 0 : 1);
+    return (plan->gradient_checkpointing ? 2 : 1) + 1 + (plan_adapts(plan) ? 0 : 1);
 }
 
 /* Tensor cores compute 2 (GeForce cards) to 16 times (A100) as many operations in 16 bits

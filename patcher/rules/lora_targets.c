@@ -189,7 +189,7 @@ static bool makes_adapters(const struct rule_context *context)
     const struct plan *plan = context->plan;
 
     if (rule_is_llamafactory(context))
-        return plan->method == METHOD_LORA &&
+        return plan_adapts(plan) &&
                (!plan->adapter_name_or_path || plan->create_new_adapter);
     return !rule_is_trl(context) || rule_is_true(context, "use_peft");
 }
@@ -217,16 +217,16 @@ void lora_targets_check(struct rule_context *context)
 void lora_targets_check_skipped(struct rule_context *context)
 {
     const struct proposal to = rule_proposal(context);
-    const struct entry *entry = document_find(context->document, "lora_target");
     const struct plan *plan = context->plan;
-    const char *names = plan->lora_target;
+    const char *key, *names = adapter_targets_names(plan, &key);
+    const struct entry *entry = document_find(context->document, key);
     struct target_list list;
     struct text skipped, known;
 
-    if (!entry || !names || plan->method != METHOD_LORA || strcmp(names, "all") == 0 ||
+    if (!entry || !plan_adapts(plan) || strcmp(names, "all") == 0 ||
         lora_config_is_pattern(names))
         return;
-    list = adapter_targets_of_job(context->model->architecture);
+    list = adapter_targets_of_job(context->model->architecture, key);
     text_init(&skipped, 0);
     text_init(&known, 0);
     adapter_targets_add_skipped(&list, names, &skipped);
@@ -240,9 +240,8 @@ void lora_targets_check_skipped(struct rule_context *context)
                 .rule = "TS705",
                 .severity = SEVERITY_WARNING,
                 .message = arena_printf(
-                    context->arena,
-                    "lora_target: the model has no layer named %s; there are %s",
-                    rule_printable(context, skipped.data), known.data),
+                    context->arena, "%s: the model has no layer named %s; there are %s",
+                    key, rule_printable(context, skipped.data), known.data),
                 .note = lookalike ? lookalike
                                   : "only the other names are adapted, as "
                                     "PEFT does" },

@@ -83,7 +83,7 @@ static const char *advice_text(const struct rule_context *context,
                         advice->with_edits ? " " : "",
                         advice->with_edits ? setup_text(context) : "",
                         memory_advice_bytes(context, advice->use.total),
-                        advice->row->unsafe_edit && context->plan->method == METHOD_LORA
+                        advice->row->unsafe_edit && plan_adapts(context->plan)
                             ? ", which keeps the base in 16 bits"
                             : "",
                         advice->row->cost);

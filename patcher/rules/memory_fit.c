@@ -127,7 +127,7 @@ static bool can_cast(const struct memory_fit_case *request)
 {
     const struct plan *plan = request->plan;
 
-    return !request->kept.frozen && plan->external && plan->method == METHOD_LORA &&
+    return !request->kept.frozen && plan->external && plan_adapts(plan) &&
            plan->request.model_dtype == DTYPE_FLOAT32 &&
            plan->precision.frozen == FORMAT_FP32 &&
            (plan->precision.mode == MODE_BF16_MIXED ||
@@ -268,7 +268,7 @@ static int fitting_bits(const struct memory_fit_case *request)
 
     if (plan.torch)
         setup = *plan.torch;
-    if (plan.method != METHOD_LORA || plan.quantization_bit || setup.quantization_bit)
+    if (!plan_adapts(&plan) || plan.quantization_bit || setup.quantization_bit)
         return 0;
     if (!plan.external) {
         plan.quantization_bit = 4;
@@ -297,7 +297,7 @@ static bool lora_fits(const struct memory_fit_case *request)
 {
     struct plan plan = memory_fit_smallest(request);
 
-    if (plan.method == METHOD_LORA || plan.train_from_scratch)
+    if (plan_adapts(&plan) || plan.train_from_scratch)
         return false;
     plan.method = METHOD_LORA;
     plan.request.all_trainable = false;

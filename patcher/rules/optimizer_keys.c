@@ -68,7 +68,7 @@ static void report_others(struct rule_context *context)
     const char *name = optimizer_name(plan->optimizer);
     bool keyed = optimizer_has_key(plan->optimizer);
     const char *line =
-        plan->method == METHOD_LORA && plan->loraplus_lr_ratio > 0 && !keyed
+        plan_adapts(plan) && plan->loraplus_lr_ratio > 0 && !keyed
             ? "with loraplus_lr_ratio"
             : arena_printf(context->arena, "with %s", optimizer_line(context));
 

@@ -55,7 +55,7 @@ static void rule_lost_adapters(struct rule_context *context)
     const char *names;
     struct lora lora;
 
-    if (!context->model || plan->method != METHOD_LORA || plan_merges(plan) ||
+    if (!context->model || !plan_adapts(plan) || plan_merges(plan) ||
         plan_only_evaluates(plan) || plan->export_dir ||
         !lora_read(plan, context->model, &lora, &ignored) ||
         !find_lost(context, &lora, &names))

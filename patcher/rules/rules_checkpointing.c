@@ -73,8 +73,8 @@ static void rule_reentrant_checkpointing(struct rule_context *context)
 {
     const struct entry *method = rule_entry(context, "finetuning_type");
 
-    if (!method || context->plan->method != METHOD_LORA ||
-        rule_is_llamafactory(context) || !rule_entry(context, "gradient_checkpointing") ||
+    if (!method || !plan_adapts(context->plan) || rule_is_llamafactory(context) ||
+        !rule_entry(context, "gradient_checkpointing") ||
         !context->plan->gradient_checkpointing || !is_reentrant(context))
         return;
     rule_report(context,

@@ -138,7 +138,7 @@ bool rule_trains_float16(const struct rule_context *context)
 
     if (context->plan->external)
         return rule_external_trains_float16(context);
-    if (context->plan->method == METHOD_LORA || request->pure_bf16)
+    if (plan_adapts(context->plan) || request->pure_bf16)
         return false;
     return request->model_dtype == DTYPE_FLOAT16 ||
            (request->model_dtype == DTYPE_AUTO && context->checkpoint == FORMAT_FP16 &&

@@ -30,7 +30,7 @@ static bool measure_checkpoint(const struct rule_context *context, uint64_t *che
     if (!shapes_make(&plan, context->model, 0, 0, context->arena, &shapes, &ignored))
         return false;
     *model = shapes.weight_bytes;
-    if (plan.method != METHOD_LORA)
+    if (!plan_adapts(&plan))
         *model += shapes.frozen_bytes;
     *checkpoint = *model;
     if (!plan.save_only_model)

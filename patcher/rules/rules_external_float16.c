@@ -131,7 +131,7 @@ static void report_adapters(struct rule_context *context, const struct finding *
 static void remark_unknown_peft(struct rule_context *context,
                                 const struct stored_weights *weights)
 {
-    if (!context->document->script || context->plan->method != METHOD_LORA ||
+    if (!context->document->script || !plan_adapts(context->plan) ||
         versions_know(context->versions, PACKAGE_PEFT) || !weights->scaler ||
         !weights->base_known || weights->base != FORMAT_FP16 ||
         rule_has_quantized_weights(context))
@@ -234,7 +234,7 @@ static void rule_fsdp_float16(struct rule_context *context)
     bool old = rule_version_below(context, PACKAGE_ACCELERATE, "0.30");
 
     if (!rule_is_set(context, "fsdp") || is_fsdp2(context) ||
-        context->plan->method == METHOD_LORA || !weights.base_known ||
+        plan_adapts(context->plan) || !weights.base_known ||
         weights.base != FORMAT_FP16 || rule_is_llamafactory(context))
         return;
     rule_report(

@@ -97,7 +97,7 @@ static void rule_float16_base(struct rule_context *context)
 {
     const struct precision_request *request = &context->plan->request;
 
-    if (context->plan->method != METHOD_LORA || !rule_base_is_float16(context) ||
+    if (!plan_adapts(context->plan) || !rule_base_is_float16(context) ||
         !computes_fp16(context) || rule_is_quantized(context) || rule_on_cpu(context) ||
         rule_is_policy(context, POLICY_FP32) ||
         (rule_is_policy(context, POLICY_BF16) && rule_capability(context) >= 80) ||

@@ -15,7 +15,7 @@
 
 #define GROUP_KEYS 20
 
-enum basis { BY_METHOD, BY_STAGE, BY_BITS };
+enum basis { BY_METHOD, BY_ADAPTERS, BY_STAGE, BY_BITS };
 
 static const struct group {
     const char *needs; /* "finetuning_type: lora" */
@@ -30,9 +30,16 @@ static const struct group {
     { .needs = "finetuning_type: lora",
       .key = "finetuning_type",
       .method = METHOD_LORA,
-      .keys = { "lora_rank", "lora_alpha", "lora_dropout", "lora_target",
-                "additional_target", "use_rslora", "use_dora", "pissa_init",
-                "loraplus_lr_ratio", "create_new_adapter" } },
+      .keys = { "lora_rank", "lora_alpha", "lora_dropout", "use_rslora", "use_dora",
+                "pissa_init", "loraplus_lr_ratio" } },
+    { .needs = "finetuning_type: oft",
+      .key = "finetuning_type",
+      .method = METHOD_OFT,
+      .keys = { "oft_rank", "oft_block_size", "oft_target" } },
+    { .needs = "finetuning_type: lora or oft",
+      .key = "finetuning_type",
+      .basis = BY_ADAPTERS,
+      .keys = { "lora_target", "additional_target", "create_new_adapter" } },
     { .needs = "finetuning_type: freeze",
       .key = "finetuning_type",
       .method = METHOD_FREEZE,
@@ -99,6 +106,8 @@ static bool is_used(const struct rule_context *context, const struct group *grou
                (group->stage >= STAGE_GRPO && plan->external);
     case BY_BITS:
         return plan->quantization_bit != 0 || rule_model_is_prequantized(context);
+    case BY_ADAPTERS:
+        return plan_adapts(plan);
     case BY_METHOD:
         break;
     }
@@ -299,7 +308,7 @@ static void report_contradiction(struct rule_context *context, const char *key,
 static void report_contradictions(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
-    const bool lora = plan->method == METHOD_LORA;
+    const bool lora = plan_adapts(plan);
 
     if (!is_known(context, "finetuning_type"))
         return;

@@ -234,7 +234,7 @@ static void store_float32(struct rule_context *context)
 {
     const struct stored_weights weights = stored_weights_now(context);
     const struct precision_request *request = &context->plan->request;
-    bool lora = context->plan->method == METHOD_LORA;
+    bool lora = plan_adapts(context->plan);
     /* The cases that TS102, TS105 and TS108 do not edit. */
     bool bf16 = request->model_dtype == DTYPE_BFLOAT16 && !rule_lacks_bf16(context);
     bool fp16 = request->model_dtype == DTYPE_FLOAT16 && request->fp16 != CHOICE_YES &&

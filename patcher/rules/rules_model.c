@@ -305,7 +305,7 @@ static void rule_unsupported_model(struct rule_context *context)
                       rule_entry(context, names->key) ? teacher_folder(plan) : NULL,
                       context->teacher->config);
     check_template(context);
-    if (plan->method == METHOD_LORA)
+    if (plan_adapts(plan))
         check_adapter_base(context, "adapter_name_or_path", plan->adapter_name_or_path,
                            plan->model_name_or_path, context->model);
     if (names)

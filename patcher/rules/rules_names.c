@@ -86,11 +86,31 @@ static bool has_layers(const struct rule_context *context, const struct plan *pl
     return shapes_check(plan, context->model, &lora, err);
 }
 
+/* Report an error at the entry of its key, if there is one. */
+static void report_layers(struct rule_context *context, const char *key,
+                          const struct error *err)
+{
+    const struct proposal to = rule_proposal(context);
+    const struct entry *entry = document_find(context->document, key);
+
+    if (entry)
+        propose_remark(
+            &to,
+            &(struct finding) { .rule = "TS705",
+                                .severity = SEVERITY_ERROR,
+                                .message = arena_strdup(context->arena, err->text),
+                                .note = lookalike_in_node(entry->value, context->arena) },
+            entry);
+}
+
 /* Report the layers in the job at which a run would fail, its optimizer, or its kind of
  * adapter. */
 static void check_layers(struct rule_context *context)
 {
     static const char *const keys[] = { "lora_target",
+                                        "oft_target",
+                                        "oft_rank",
+                                        "oft_block_size",
                                         "additional_target",
                                         "freeze_trainable_modules",
                                         "freeze_trainable_layers",
@@ -104,7 +124,6 @@ static void check_layers(struct rule_context *context)
                                         "use_apollo",
                                         "galore_target",
                                         "apollo_target" };
-    const struct proposal to = rule_proposal(context);
     struct plan plan = *context->plan;
     struct error err = { 0 };
 
@@ -119,18 +138,11 @@ static void check_layers(struct rule_context *context)
         lora_targets_check_skipped(context);
         return;
     }
-    for (size_t i = 0; i < TS_COUNT(keys); i++) {
-        const struct entry *entry = document_find(context->document, keys[i]);
-
-        if (entry && text_starts(err.text, keys[i]))
-            propose_remark(&to,
-                           &(struct finding) {
-                               .rule = "TS705",
-                               .severity = SEVERITY_ERROR,
-                               .message = arena_strdup(context->arena, err.text),
-                               .note = lookalike_in_node(entry->value, context->arena) },
-                           entry);
-    }
+    for (size_t i = 0; i < TS_COUNT(keys); i++)
+        if (text_starts(err.text, keys[i]))
+            report_layers(context, keys[i], &err);
+    if (text_starts(err.text, "finetuning_type: oft"))
+        report_layers(context, "finetuning_type", &err);
 }
 
 static void rule_unknown_values(struct rule_context *context)

@@ -46,8 +46,8 @@ static bool has_usual_rate(const struct rule_context *context)
 static void rule_unusual_learning_rate(struct rule_context *context)
 {
     const struct plan *plan = context->plan;
-    const struct rate *rate = &rates[plan->stage >= STAGE_DPO && plan->stage != STAGE_RM]
-                                    [plan->method == METHOD_LORA];
+    const struct rate *rate =
+        &rates[plan->stage >= STAGE_DPO && plan->stage != STAGE_RM][plan_adapts(plan)];
 
     if (!(plan->learning_rate > rate->far && plan->learning_rate <= 1) ||
         !has_usual_rate(context))

@@ -251,7 +251,7 @@ static void rule_bf16_unsupported(struct rule_context *context)
         !context->plan->fp16_full_eval)
         propose_no_bf16_eval(context);
     if (request->model_dtype == DTYPE_BFLOAT16 && !done) {
-        if (context->plan->method == METHOD_LORA)
+        if (plan_adapts(context->plan))
             propose_frozen_dtype(context);
         else
             propose_trained_dtype(context);
@@ -264,7 +264,7 @@ static bool has_float16_storage(const struct rule_context *context)
 {
     const struct plan *plan = context->plan;
 
-    return plan->method == METHOD_LORA && plan->request.model_dtype == DTYPE_FLOAT16 &&
+    return plan_adapts(plan) && plan->request.model_dtype == DTYPE_FLOAT16 &&
            plan->request.fp16 == CHOICE_NO && plan->request.bf16 == CHOICE_NO;
 }
 

@@ -176,7 +176,7 @@ static void rule_dpo_ignored_keys(struct rule_context *context)
         return;
     for (size_t i = 0; i < TS_COUNT(ignored_keys); i++)
         if (is_on(context, ignored_keys[i].key) && (!external || ignored_keys[i].stops) &&
-            (!ignored_keys[i].of_lora || context->plan->method == METHOD_LORA) &&
+            (!ignored_keys[i].of_lora || plan_adapts(context->plan)) &&
             (!ignored_keys[i].not_rm || context->plan->stage != STAGE_RM))
             report_ignored_key(context, &ignored_keys[i]);
 }

@@ -115,7 +115,7 @@ static void refuse_for_quantized_files(struct rule_context *context)
     const struct plan *plan = context->plan;
 
     report_differences(context);
-    if (plan->method != METHOD_LORA)
+    if (!plan_adapts(plan))
         refuse(context,
                rule_entry(context, "finetuning_type") ? "finetuning_type"
                                                       : "model_name_or_path",
@@ -143,7 +143,7 @@ static void refuse_quantization(struct rule_context *context)
     if (plan->quantization_bit == 0)
         return;
     refuse_quantization_type(context);
-    if (plan->method != METHOD_LORA)
+    if (!plan_adapts(plan))
         refuse(context, "quantization_bit",
                "trained weights cannot be quantized: quantization_bit requires "
                "finetuning_type: lora",

@@ -361,7 +361,7 @@ static bool is_narrower(enum format format, enum format than)
 
 static void find_trained(const struct view *view)
 {
-    bool lora = view->context->plan->method == METHOD_LORA, known = true;
+    bool lora = plan_adapts(view->context->plan), known = true;
     struct stored_weights *out = view->out;
     const bool trains[WEIGHTS_PARTS] = {
         [WEIGHTS_ALL] = !lora,

@@ -15,7 +15,7 @@ static const struct advice stage_advice[] = {
     { "orpo", "use stage: dpo with pref_loss: orpo" },
     { NULL, NULL },
 };
-static const char *const methods[] = { "lora", "full", "freeze", NULL };
+static const char *const methods[] = { "lora", "full", "freeze", "oft", NULL };
 static const char *const attentions[] = {
     "auto", "disabled", "sdpa", "fa2", "fa3", NULL
 };
@@ -64,9 +64,14 @@ static const struct key rows[] = {
                 "PREFERENCES for dpo, kto and rm, and REINFORCEMENT for grpo." },
     { TS_USED("finetuning_type", KEY_ENUM, "lora"),
       .synonyms = "qlora=lora adapter=lora peft=lora sft=full fft=full",
-      .values = methods, .into = TS_FIELD(method), .rejects = "oft",
-      .help = "which weights are trained: LoRA adapters (lora), all weights (full) "
-              "or some of the layers (freeze)" },
+      .values = methods, .into = TS_FIELD(method),
+      .help = "which weights are trained: LoRA adapters (lora), orthogonal adapters "
+              "(oft), all weights (full) or some of the layers (freeze)",
+      .manual =
+          "Orthogonal adapters multiply each block of columns of a layer's input by "
+          "a rotation, as PEFT's OFT: the Cayley transform of a trained "
+          "skew-symmetric matrix, by the first five terms of its series. They are "
+          "not available with fp8 or zero_stage 3, for experts, or for GPT-2." },
     { TS_USED("train_from_scratch", KEY_BOOL, "false"),
       .into = TS_FIELD(train_from_scratch),
       .help = "initialize the weights at random and read only config.json and the "
@@ -105,6 +110,20 @@ static const struct key rows[] = {
                 "model\\.layers\\.\\d+\\.mlp\\.(up|down)_proj. It must match a layer "
                 "in all blocks or in none. Names that the model has not are skipped with "
                 "a warning (TS705) if it has others of the list." },
+    { TS_USED("oft_block_size", KEY_INT, "32"), .min = 0, .max = 65536,
+      .into = TS_FIELD(oft_block_size),
+      .help = "with finetuning_type: oft, the columns that a rotation turns together",
+      .manual = "If the inputs of a layer are no multiple of it, the nearest divisor is "
+                "used, as in PEFT." },
+    { TS_USED("oft_rank", KEY_INT, "0"), .min = 0, .max = 65536,
+      .into = TS_FIELD(oft_rank),
+      .help = "with finetuning_type: oft and oft_block_size: 0, the number of rotations "
+              "of each layer" },
+    { TS_USED("oft_target", KEY_LIST, "all"), .into = TS_FIELD(oft_target),
+      .help = "with finetuning_type: oft, the linear layers that get an adapter",
+      .manual =
+          "If it is all, lora_target names them, which LLaMA-Factory 0.9.4 reads in "
+          "any case." },
     { TS_USED("additional_target", KEY_LIST, NULL), .into = TS_FIELD(additional_target),
       .help = "modules, other than the adapters, whose weights are trained "
               "completely and saved with the adapter",
@@ -302,12 +321,8 @@ static const struct key rows[] = {
     TS_REJECTED("freeze_extra_modules", KEY_LIST, NULL, NULL,
                 "trained modules outside of the layers",
                 "use additional_target with finetuning_type: lora"),
-    TS_IGNORED("oft_rank", KEY_INT, "0", "setting of orthogonal fine-tuning (OFT)"),
-    TS_IGNORED("oft_block_size", KEY_INT, "32",
-               "setting of orthogonal fine-tuning (OFT)"),
-    TS_IGNORED("oft_target", KEY_LIST, "all", "setting of orthogonal fine-tuning (OFT)"),
     TS_IGNORED("module_dropout", KEY_REAL, "0.0",
-               "setting of orthogonal fine-tuning (OFT)"),
+               "dropout of OFT, which PEFT applies to no linear layer"),
     TS_ALIAS("num_layer_trainable", "freeze_trainable_layers", NULL),
     TS_ALIAS("name_module_trainable", "freeze_trainable_modules", NULL),
     TS_ALIAS("lora_lr_ratio", "loraplus_lr_ratio", NULL),

@@ -410,7 +410,6 @@ static void add_time(struct text *out, const struct forecast *forecast)
 
 static void add_model(struct text *out, const struct page *page)
 {
-    static const char *const methods[] = { "lora", "full", "freeze" };
     const struct forecast *forecast = &page->forecast;
     const struct plan *plan = page->plan;
 
@@ -420,9 +419,13 @@ static void add_model(struct text *out, const struct page *page)
     add_grouped(out, (int64_t)forecast->parameters);
     text_adds(out, " parameters, ");
     add_grouped(out, (int64_t)forecast->trainable);
-    text_addf(out, " trainable (%s", methods[plan->method]);
+    text_addf(out, " trainable (%s", plan_method_name(plan));
     if (plan->method == METHOD_LORA)
         text_addf(out, ", rank %" PRId64, plan->lora_rank);
+    if (plan->method == METHOD_OFT && plan->oft_rank > 0)
+        text_addf(out, ", %" PRId64 " blocks", plan->oft_rank);
+    else if (plan->method == METHOD_OFT)
+        text_addf(out, ", blocks of %" PRId64, plan->oft_block_size);
     text_addf(out, ")%s\n",
               plan->gradient_checkpointing ? ", activations recomputed in each layer"
                                            : "");

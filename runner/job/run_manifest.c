@@ -17,14 +17,14 @@
 #include "runner/output/report_json.h"
 #include "train/criterion.h"
 
-static const char *const methods[] = { "lora", "full", "freeze" };
-
 static json_t *model_object(const struct plan *plan, const struct run_info *facts)
 {
     json_t *object = json_object();
 
     json_object_set_new(object, "path", report_json_string(plan->model_name_or_path));
-    json_object_set_new(object, "method", json_string(methods[plan->method]));
+    json_object_set_new(object, "method", json_string(plan_method_name(plan)));
+    if (plan->method == METHOD_OFT)
+        json_object_set_new(object, "oft_block_size", json_integer(plan->oft_block_size));
     if (plan->method == METHOD_LORA)
         json_object_set_new(object, "lora_rank", json_integer(plan->lora_rank));
     json_object_set_new(object, "parameters",

@@ -60,6 +60,13 @@ KINDS = {
     "bias": ({"target_modules": ["q_proj"], "bias": "all"}, False, "bias"),
     "lora_bias": ({"target_modules": ["q_proj"], "lora_bias": True}, False, "lora_bias"),
     "dora": ({"target_modules": ["q_proj"], "use_dora": True}, False, None),
+    "oft": ({"target_modules": ["q_proj", "down_proj"], "oft_block_size": 4}, False, None),
+    "oft by rank": ({"target_modules": "all-linear", "r": 3, "oft_block_size": 0}, False, None),
+    "oft exact": ({"target_modules": ["v_proj", "o_proj"], "oft_block_size": 8, "use_cayley_neumann": False}, False, None),
+    "oft with more terms": ({"target_modules": ["up_proj"], "oft_block_size": 5, "num_cayley_neumann_terms": 7,
+                             "modules_to_save": ["norm"]}, False, None),
+    "coft": ({"target_modules": ["q_proj"], "oft_block_size": 4, "coft": True}, False, "coft"),
+    "shared blocks": ({"target_modules": ["q_proj"], "oft_block_size": 4, "block_share": True}, False, "block_share"),
     "pissa": ({"target_modules": ["q_proj"], "init_lora_weights": "pissa"}, False, None),
     "pissa_niter_4": ({"target_modules": ["q_proj"], "init_lora_weights": "pissa_niter_4"}, False,
                       "init_lora_weights pissa"),
@@ -83,7 +90,11 @@ def make(where, settings, tied):
                   "max_position_embeddings": 512, "tie_word_embeddings": tied}, 1)
     saved.write_tokenizer(os.path.join(where, "base"))
     base = transformers.AutoModelForCausalLM.from_pretrained(os.path.join(where, "base"), dtype=torch.float32)
-    model = peft.get_peft_model(base, peft.LoraConfig(r=4, lora_alpha=6, task_type="CAUSAL_LM", **settings))
+    if "oft_block_size" in settings:
+        config = peft.OFTConfig(task_type="CAUSAL_LM", **settings)
+    else:
+        config = peft.LoraConfig(r=4, lora_alpha=6, task_type="CAUSAL_LM", **settings)
+    model = peft.get_peft_model(base, config)
     torch.manual_seed(2)
     with torch.no_grad():
         for parameter in model.parameters():

@@ -29,8 +29,8 @@ void double_skew_backward(struct backend *be, const struct op_skew_backward *op)
 
     for (size_t block = 0; block < op->dx.rows; block++, dout += size * size)
         for (size_t j = 0; j < size; j++)
-            for (size_t k = j + 1; k < size; k++)
-                *to++ += dout[j * size + k] - dout[k * size + j];
+            for (size_t k = j + 1; k < size; k++, to++)
+                *to = (op->beta != 0 ? *to : 0) + dout[j * size + k] - dout[k * size + j];
     put(be, op->dx, dx);
     done(be);
 }

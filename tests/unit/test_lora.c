@@ -107,7 +107,8 @@ static void test_lora_skips_names_of_no_module(void **state)
     (void)state;
     for (size_t i = 0; i < TS_COUNT(cases); i++) {
         const struct model_config *config = CONFIG(cases[i].model_type);
-        struct target_list list = adapter_targets_of_job(config->architecture);
+        struct target_list list =
+            adapter_targets_of_job(config->architecture, "lora_target");
         struct plan plan = plan_of(cases[i].target);
         struct error err = { 0 };
         struct text skipped;

@@ -225,6 +225,11 @@ static void test_model_checkpointing_changes_no_bit_of_adapters(void **state)
     check_same(with, without, 2, 1);
     with.lora_dropout = without.lora_dropout = 0;
     check_same(with, without, 7, 1);
+    with.use_dora = without.use_dora = false;
+    with.method = without.method = METHOD_OFT;
+    with.oft_block_size = without.oft_block_size = 8;
+    check_same(with, without, 7, 1);
+    check_same(without, without, 2, 1);
     unit_dir_free(dir);
 }
 

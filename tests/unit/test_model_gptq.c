@@ -236,6 +236,46 @@ static void test_adapters_train_as_in_peft(void **state)
         check_run(*state, run, 1 + threads++ % 2);
 }
 
+/* Losses of three steps with new adapters, which change nothing at first. */
+static void train_new(const json_t *run, enum method method, double *losses)
+{
+    char *dir = folder_of_run(run);
+    struct unit_model u = open_dir(dir);
+    struct batch batch = { 0 };
+    const json_t *row;
+    size_t i;
+
+    json_array_foreach(json_object_get(run, "rows"), i, row) unit_batch_json(&batch, row);
+    u.plan.method = method;
+    u.plan.oft_block_size = 4;
+    u.plan.oft_target = u.config.experts > 0 ? "q_proj,v_proj" : "all";
+    u.plan.learning_rate = 1e-2;
+    unit_model_start(&u, batch.rows, batch.sequences, 2);
+    for (i = 0; i < 3; i++) {
+        losses[i] = unit_train(&u, &batch);
+        unit_step(&u, (int64_t)i + 1);
+    }
+    unit_model_stop(&u);
+    unit_batch_free(&batch);
+    unit_dir_free(dir);
+}
+
+static void test_rotations_are_trained(void **state)
+{
+    const char *name;
+    json_t *run;
+
+    json_object_foreach(json_object_get(*state, "runs"), name, run)
+    {
+        double rotated[3], low_rank[3];
+
+        train_new(run, METHOD_OFT, rotated);
+        train_new(run, METHOD_LORA, low_rank);
+        unit_assert_near(name, rotated[0], low_rank[0], 1e-6);
+        assert_true(rotated[2] < rotated[1] && rotated[1] < rotated[0]);
+    }
+}
+
 /* In 16 bits, values are rounded once: close to fp32. */
 static void test_computing_in_16_bits_is_close(void **state)
 {
@@ -494,6 +534,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_matrices_have_the_published_values),
         cmocka_unit_test(test_adapters_train_as_in_peft),
+        cmocka_unit_test(test_rotations_are_trained),
         cmocka_unit_test(test_computing_in_16_bits_is_close),
         cmocka_unit_test(test_matrices_take_few_bytes),
         cmocka_unit_test(test_broken_files_are_rejected),

@@ -538,6 +538,31 @@ static void test_model_gradients_dora(void **state)
     check_decomposed(gpt_neox, "dense,dense_4h_to_h", 0);
 }
 
+static void check_rotated(const char *text, const char *target, int64_t size)
+{
+    char *dir = base_of(text);
+    struct unit_model u = unit_model_text(text, unit_plan(dir));
+
+    u.plan.method = METHOD_OFT;
+    u.plan.oft_target = target;
+    u.plan.oft_block_size = size;
+    check_all(&u);
+    unit_dir_free(dir);
+}
+
+/* Layers that rotate their input are next to some that do not, and have one block or
+ * several. */
+static void test_model_gradients_oft(void **state)
+{
+    (void)state;
+    check_rotated(llama, "all", 4);
+    check_rotated(qwen2, "k_proj,down_proj", 2);
+    check_rotated(qwen2, "q_proj,v_proj,o_proj,up_proj", 64);
+    check_rotated(gpt_neox, "all", 4);
+    check_rotated(qwen2_moe, "q_proj,o_proj", 4);
+    check_rotated(gpt_neox_drops, "dense,dense_4h_to_h", 8);
+}
+
 static void test_model_gradients_lora(void **state)
 {
     (void)state;
@@ -676,6 +701,7 @@ int main(void)
         cmocka_unit_test(test_model_gradients_in_distillation),
         cmocka_unit_test(test_model_gradients_lora),
         cmocka_unit_test(test_model_gradients_dora),
+        cmocka_unit_test(test_model_gradients_oft),
         cmocka_unit_test(test_model_gradients_lora_of_other_architectures),
         cmocka_unit_test(test_model_gradients_lora_on_some_layers),
         cmocka_unit_test(test_model_gradients_lora_with_dropout),

@@ -115,6 +115,7 @@ struct variant {
     enum format compute, frozen;
     bool twice, checkpointing;
     const char *target, *additional;
+    bool rotates;
 };
 
 static void set_plan(struct unit_model *u, const struct variant *variant, int64_t bits)
@@ -128,6 +129,10 @@ static void set_plan(struct unit_model *u, const struct variant *variant, int64_
     u->plan.precision.compute = variant->compute;
     u->plan.precision.frozen = variant->frozen;
     u->plan.quantization_bit = bits;
+    if (variant->rotates) {
+        u->plan.method = METHOD_OFT;
+        u->plan.oft_block_size = 8;
+    }
     u->plan.double_quantization = variant->twice;
 }
 
@@ -140,10 +145,15 @@ static struct found run(const char *dir, const struct variant *variant, int64_t 
 }
 
 static const struct variant ways[] = {
-    { FORMAT_FP32, FORMAT_FP32, true, false, "all", NULL },
-    { FORMAT_FP32, FORMAT_BF16, false, true, "all", NULL },
-    { FORMAT_BF16, FORMAT_BF16, true, true, "all", NULL },
-    { FORMAT_FP16, FORMAT_FP16, false, false, "all", NULL },
+    { FORMAT_FP32, FORMAT_FP32, true, false, "all", NULL, false },
+    { FORMAT_FP32, FORMAT_BF16, false, true, "all", NULL, false },
+    { FORMAT_BF16, FORMAT_BF16, true, true, "all", NULL, false },
+    { FORMAT_FP16, FORMAT_FP16, false, false, "all", NULL, false },
+};
+
+static const struct variant rotated[] = {
+    { FORMAT_FP32, FORMAT_FP32, true, false, "all", NULL, true },
+    { FORMAT_BF16, FORMAT_BF16, false, true, "all", NULL, true },
 };
 
 static void check_identity(const json_t *one, const struct variant *variant)
@@ -176,8 +186,8 @@ static void test_quantized_training_matches_dequantized_weights(void **state)
  * block. */
 static void test_quantized_models_skip_trained_modules(void **state)
 {
-    static const struct variant whole = { FORMAT_BF16, FORMAT_BF16, true,
-                                          false,       "all",       "k_proj" };
+    static const struct variant whole = { FORMAT_BF16, FORMAT_BF16, true, false,
+                                          "all",       "k_proj",    false };
 
     (void)state;
     check_identity(find_case("models", "llama"), &whole);
@@ -226,15 +236,24 @@ static void check_alone(const json_t *one, const struct variant *variant)
 
 static void test_quantized_models_generate_as_trained(void **state)
 {
-    static const struct variant whole = {
-        FORMAT_BF16, FORMAT_BF16, true, false, "all", "embed_tokens,k_proj"
-    };
+    static const struct variant whole = { FORMAT_BF16, FORMAT_BF16,           true, false,
+                                          "all",       "embed_tokens,k_proj", false };
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(ways); i++)
         check_alone(find_case("models", "qwen2"), &ways[i]);
     check_alone(find_case("models", "gpt_neox"), &ways[0]);
     check_alone(find_case("models", "llama"), &whole);
+}
+
+static void test_quantized_models_with_rotations(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(rotated); i++) {
+        check_identity(find_case("models", "llama"), &rotated[i]);
+        check_identity(find_case("models", "gpt_neox"), &rotated[i]);
+        check_alone(find_case("models", "qwen2"), &rotated[i]);
+    }
 }
 
 /* The adapter is merged into the base as its files have it. */
@@ -305,6 +324,7 @@ int main(void)
         cmocka_unit_test(test_quantized_training_matches_dequantized_weights),
         cmocka_unit_test(test_quantized_models_skip_trained_modules),
         cmocka_unit_test(test_quantized_models_generate_as_trained),
+        cmocka_unit_test(test_quantized_models_with_rotations),
         cmocka_unit_test(test_quantized_models_merge_into_the_files),
         cmocka_unit_test(test_quantized_weights_are_watched),
     };

@@ -41,7 +41,7 @@ static void test_schema_reports_types_and_ranges(void **state)
           "inverse_sqrt, cosine_warmup_with_min_lr or reduce_lr_on_plateau, not 'constant-with-warmup'; did "
           "you mean constant_with_warmup?" },
         { "finetuning_type: something\n", "TS705",
-          "finetuning_type must be lora, full or freeze, not 'something'" },
+          "finetuning_type must be lora, full, freeze or oft, not 'something'" },
         { "learning_rate: [1]\n", "TS704", "learning_rate must be a number, not a list" },
         { "lora_rank: 0\n", "TS705",
           "lora_rank must be a whole number from 1 to 65536, not '0'" },

@@ -15,8 +15,11 @@ static bool check_experts(const struct plan *plan, const struct lora *lora,
             return error_set(
                 err, ERROR_JOB,
                 "%s: adapters of experts are not supported with it; name other modules "
-                "as lora_target",
-                lora->dora ? "use_dora" : "pissa_init");
+                "as %s",
+                lora->rotation.on ? "finetuning_type: oft"
+                : lora->dora      ? "use_dora"
+                                  : "pissa_init",
+                lora->rotation.on ? "oft_target" : "lora_target");
     return true;
 }
 
@@ -64,10 +67,35 @@ static bool check_pissa(const struct plan *plan, const struct model_config *conf
                      (int)plan->zero_stage);
 }
 
+/* PEFT rotates the inputs of torch.nn.Linear only; matmuls in 8 bits and gathered matrices
+ * are not supported with it. */
+static bool check_rotation(const struct plan *plan, const struct model_config *config,
+                           const struct lora *lora, struct error *err)
+{
+    if (!lora->rotation.on || plan->external)
+        return true;
+    if (config->architecture->linear == STORED_COLUMNS)
+        return error_set(
+            err, ERROR_JOB,
+            "finetuning_type: oft is not supported for model_type %s, whose "
+            "layers are Conv1D: PEFT has no such adapters for them; use lora",
+            config->architecture->model_type);
+    if (plan->precision.fp8)
+        return error_set(err, ERROR_JOB,
+                         "finetuning_type: oft: matmuls in 8 bits (fp8) are not "
+                         "supported with it");
+    return plan->zero_stage <= 2 || plan_ranks(plan) < 2 ||
+           error_set(err, ERROR_JOB,
+                     "finetuning_type: oft: zero_stage must be at most 2 with it, not %d",
+                     (int)plan->zero_stage);
+}
+
 bool adapter_methods_check(const struct plan *plan, const struct model_config *config,
                            const struct lora *lora, struct error *err)
 {
-    if ((lora->dora || lora->pissa) && !check_experts(plan, lora, err))
+    if ((lora->dora || lora->pissa || lora->rotation.on) &&
+        !check_experts(plan, lora, err))
         return false;
-    return check_dora(plan, lora, err) && check_pissa(plan, config, lora, err);
+    return check_rotation(plan, config, lora, err) && check_dora(plan, lora, err) &&
+           check_pissa(plan, config, lora, err);
 }

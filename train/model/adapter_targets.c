@@ -7,13 +7,22 @@
 #include <math.h>
 #include <string.h>
 
-struct target_list adapter_targets_of_job(const struct architecture *a)
+const char *adapter_targets_names(const struct plan *plan, const char **key)
 {
-    return (struct target_list) { .architecture = a,
-                                  .key = "lora_target",
-                                  .linear = true,
-                                  .code = ERROR_JOB,
-                                  .skips = true };
+    const char *names = plan->method == METHOD_OFT ? plan->oft_target : NULL;
+
+    *key = "oft_target";
+    if (names && strcmp(names, "all") != 0)
+        return names;
+    *key = "lora_target";
+    return plan->lora_target ? plan->lora_target : "all";
+}
+
+struct target_list adapter_targets_of_job(const struct architecture *a, const char *key)
+{
+    return (struct target_list) {
+        .architecture = a, .key = key, .linear = true, .code = ERROR_JOB, .skips = true
+    };
 }
 
 bool adapter_targets_can(const struct architecture *a, enum module module)
@@ -179,6 +188,10 @@ bool adapter_targets_finish(struct lora *out, const char *where, enum error_code
     if (adapted == 0)
         return error_set(err, code, "%s: it must name at least one layer to adapt",
                          where);
+    if (out->rotation.on) {
+        out->scale = 1;
+        return true;
+    }
     out->scale = out->alpha / (out->rslora ? sqrt((double)out->rank) : (double)out->rank);
     return true;
 }

@@ -16,8 +16,11 @@ struct target_list {
     bool skips;
 };
 
-/* Return the list lora_target of a job, without its names. */
-struct target_list adapter_targets_of_job(const struct architecture *a);
+/* Return the targets of a job, and their key.  LLaMA-Factory 0.9.4 reads lora_target with
+ * either kind of adapter, and ignores oft_target. */
+const char *adapter_targets_names(const struct plan *plan, const char **key);
+/* Return the list lora_target or oft_target of a job, without its names. */
+struct target_list adapter_targets_of_job(const struct architecture *a, const char *key);
 
 /* Return whether a module can have an adapter: a linear layer, but not experts that files
  * have in one tensor, which are no layers for PEFT. */

@@ -11,17 +11,11 @@
 #include "base/json.h"
 #include "train/model/lora_config.h"
 #include "train/model/adapter_targets.h"
+#include "train/model/rotation_config.h"
 
-static bool read_plan(const struct plan *plan, const struct model_config *config,
-                      struct lora *out, struct error *err)
+/* Read the settings of LoRA. */
+static bool read_low_rank(const struct plan *plan, struct lora *out, struct error *err)
 {
-    const struct architecture *a = config->architecture;
-    const struct target_list adapted = adapter_targets_of_job(a);
-    const struct target_list saved = { .architecture = a,
-                                       .key = "additional_target",
-                                       .code = ERROR_JOB };
-    const char *names = plan->lora_target ? plan->lora_target : "all";
-
     if (plan->lora_rank < 1 || plan->lora_rank > LORA_RANK_MAX)
         return error_set(err, ERROR_JOB, "lora_rank must be from 1 to %d", LORA_RANK_MAX);
     out->rank = (size_t)plan->lora_rank;
@@ -30,10 +24,26 @@ static bool read_plan(const struct plan *plan, const struct model_config *config
     out->rslora = plan->use_rslora;
     out->dora = plan->use_dora;
     out->pissa = plan->pissa_init;
+    return true;
+}
+
+static bool read_plan(const struct plan *plan, const struct model_config *config,
+                      struct lora *out, struct error *err)
+{
+    const struct architecture *a = config->architecture;
+    const char *key, *names = adapter_targets_names(plan, &key);
+    const struct target_list adapted = adapter_targets_of_job(a, key);
+    const struct target_list saved = { .architecture = a,
+                                       .key = "additional_target",
+                                       .code = ERROR_JOB };
+
+    if (plan->method == METHOD_OFT ? !rotation_config_of_job(plan, &out->rotation, err)
+                                   : !read_low_rank(plan, out, err))
+        return false;
     if (strcmp(names, "all") == 0)
         adapter_targets_all(a, out->adapted);
     else if (lora_config_is_pattern(names)
-                 ? !lora_config_mark_pattern(names, config, out, err)
+                 ? !lora_config_mark_pattern(key, names, config, out, err)
                  : !adapter_targets_mark_names(&adapted, names, out->adapted, err))
         return false;
     if (plan_grows_vocabulary(plan) && !plan->additional_target) {
@@ -43,14 +53,14 @@ static bool read_plan(const struct plan *plan, const struct model_config *config
     if (plan->additional_target &&
         !adapter_targets_mark_names(&saved, plan->additional_target, out->saved, err))
         return false;
-    return adapter_targets_finish(out, "lora_target", ERROR_JOB, err);
+    return adapter_targets_finish(out, key, ERROR_JOB, err);
 }
 
 bool lora_read(const struct plan *plan, const struct model_config *config,
                struct lora *out, struct error *err)
 {
     *out = (struct lora) { 0 };
-    if (plan->method != METHOD_LORA)
+    if (!plan_adapts(plan))
         return true;
     if (plan->adapter_name_or_path && !plan->create_new_adapter
             ? !lora_config_read(plan->adapter_name_or_path, config, out, err)
@@ -154,31 +164,42 @@ static json_t *initialization_of(const struct lora *lora)
     return lora->pissa ? json_string("pissa") : json_true();
 }
 
-/* Write the keys that peft 0.13 writes, so that it reads the file without a warning; and
- * ensure_weight_tying, which 0.18 introduced, if head and embedding are tied. */
-bool lora_write_config(const struct lora *lora, const struct architecture *architecture,
-                       const char *base, struct text *out)
+/* The keys of LoraConfig. */
+static json_t *low_rank_keys(const struct lora *lora)
 {
     bool whole = floor(lora->alpha) == lora->alpha && fabs(lora->alpha) < 0x1p53;
     json_t *alpha =
         whole ? json_integer((json_int_t)lora->alpha) : json_real(lora->alpha);
-    json_t *root = json_pack(
-        "{s:{}, s:n, s:s, s:s, s:b, s:b, s:o, s:n, s:n, s:o, s:f, s:o, s:s, s:I, s:{}, "
-        "s:n, s:o, s:s, s:b, s:b}",
-        "alpha_pattern", "auto_mapping", "base_model_name_or_path", base, "bias", "none",
-        "fan_in_fan_out", architecture->linear == STORED_COLUMNS, "inference_mode", 1,
-        "init_lora_weights", initialization_of(lora), "layers_pattern",
-        "layers_to_transform", "lora_alpha", alpha, "lora_dropout", lora->dropout,
-        "modules_to_save", names_of(architecture, lora, lora->saved, false), "peft_type",
-        "LORA", "r", (json_int_t)lora->rank, "rank_pattern", "revision", "target_modules",
-        targets_of(lora, architecture), "task_type",
-        lora->classifies ? "SEQ_CLS" : "CAUSAL_LM", "use_dora", lora->dora, "use_rslora",
-        lora->rslora);
-    bool ok =
-        root && (!peft_ties(lora, architecture) ||
-                 json_object_set_new(root, "ensure_weight_tying", json_true()) == 0);
+
+    return json_pack("{s:{}, s:o, s:o, s:f, s:I, s:{}, s:b, s:b}", "alpha_pattern",
+                     "init_lora_weights", initialization_of(lora), "lora_alpha", alpha,
+                     "lora_dropout", lora->dropout, "r", (json_int_t)lora->rank,
+                     "rank_pattern", "use_dora", lora->dora, "use_rslora", lora->rslora);
+}
+
+/* Write the keys that peft 0.13 writes, so that it reads the file without a warning; and
+ * ensure_weight_tying, which 0.18 introduced, if head and embedding are tied.  Of orthogonal
+ * adapters, those of 0.18. */
+bool lora_write_config(const struct lora *lora, const struct architecture *architecture,
+                       const char *base, struct text *out)
+{
+    const bool rotates = lora->rotation.on;
+    json_t *keys = rotates ? rotation_config_write(&lora->rotation) : low_rank_keys(lora);
+    json_t *root =
+        json_pack("{s:n, s:s, s:s, s:b, s:b, s:n, s:n, s:o, s:s, s:n, s:o, s:s}",
+                  "auto_mapping", "base_model_name_or_path", base, "bias", "none",
+                  "fan_in_fan_out", architecture->linear == STORED_COLUMNS,
+                  "inference_mode", 1, "layers_pattern", "layers_to_transform",
+                  "modules_to_save", names_of(architecture, lora, lora->saved, false),
+                  "peft_type", rotates ? "OFT" : "LORA", "revision", "target_modules",
+                  targets_of(lora, architecture), "task_type",
+                  lora->classifies ? "SEQ_CLS" : "CAUSAL_LM");
+    bool ok = root && json_object_update(root, keys) == 0 &&
+              (!peft_ties(lora, architecture) || rotates ||
+               json_object_set_new(root, "ensure_weight_tying", json_true()) == 0);
 
     ok = ok && json_write_pretty(root, out);
+    json_decref(keys);
     json_decref(root);
     return ok;
 }

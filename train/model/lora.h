@@ -9,14 +9,16 @@
 #include "base/text.h"
 #include "train/model/architecture.h"
 #include "train/model/model_config.h"
+#include "train/model/rotation.h"
 #include "train/plan.h"
 
 struct lora {
-    size_t rank; /* 0: no adapters */
+    size_t rank; /* 0: no adapters, or those that rotate */
     double alpha, dropout, scale;
     bool rslora;
-    bool dora;  /* weight-decomposed: model_dora.c */
-    bool pissa; /* starts as a part of the weights: model_pissa.c */
+    bool dora;                /* weight-decomposed: model_dora.c */
+    bool pissa;               /* starts as a part of the weights: model_pissa.c */
+    struct rotation rotation; /* orthogonal: model_rotation.c */
     bool adapted[MODULES];
     /* trained as a whole in addition to the adapters: additional_target */
     bool saved[MODULES];

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/size.h"
 #include "train/model/adapter_targets.h"
+#include "train/model/rotation_config.h"
 #include "train/model/weights.h"
 #include "train/text/pattern.h"
 
@@ -81,15 +82,32 @@ static bool is_off(const json_t *value)
            (json_is_array(value) && json_array_size(value) == 0);
 }
 
-static bool check_keys(const json_t *root, const char *file, struct error *err)
+/* The keys that both kinds of adapters have. */
+static const char *const shared_keys[] = {
+    "auto_mapping",   "base_model_name_or_path", "bias",           "ensure_weight_tying",
+    "fan_in_fan_out", "exclude_modules",         "inference_mode", "layers_pattern",
+    "peft_version",   "layers_to_transform",     "peft_type",      "modules_to_save",
+    "revision",       "runtime_config",          "task_type",      "target_modules",
+};
+
+static bool is_known(const char *key, bool rotates)
+{
+    if (rotates)
+        return is_in(shared_keys, TS_COUNT(shared_keys), key) ||
+               rotation_config_knows(key);
+    return is_in(read_keys, TS_COUNT(read_keys), key) ||
+           is_in(ignored_keys, TS_COUNT(ignored_keys), key);
+}
+
+static bool check_keys(const json_t *root, const char *file, bool rotates,
+                       struct error *err)
 {
     const char *key;
     json_t *value;
 
     json_object_foreach(
         (json_t *)root, key,
-        value) if (!is_in(read_keys, TS_COUNT(read_keys), key) &&
-                   !is_in(ignored_keys, TS_COUNT(ignored_keys), key) &&
+        value) if (!is_known(key, rotates) &&
                    !is_off(value)) return error_set(err, ERROR_DATA,
                                                     "%s: %s is not supported", file, key);
     return true;
@@ -127,18 +145,24 @@ static bool check_kind(const json_t *root, const char *file, struct lora *out,
 {
     const char *type = json_get_string(root, "peft_type", "LORA", file, err);
     const char *bias = json_get_string(root, "bias", "none", file, err);
+    bool rotates;
 
     if (!json_is_object(root))
         return error_set(err, ERROR_DATA, "%s: expected a JSON object", file);
     if (!type || !bias)
         return false;
-    if (strcmp(type, "LORA") != 0)
-        return error_set(err, ERROR_DATA, "%s: peft_type %s is not supported, only LORA",
-                         file, type);
+    rotates = strcmp(type, "OFT") == 0;
+    if (strcmp(type, "LORA") != 0 && !rotates)
+        return error_set(err, ERROR_DATA,
+                         "%s: peft_type %s is not supported, only LORA and OFT", file,
+                         type);
     if (strcmp(bias, "none") != 0)
         return error_set(err, ERROR_DATA, "%s: bias \"%s\" is not supported, only none",
                          file, bias);
-    return check_keys(root, file, err) &&
+    if (rotates)
+        return check_keys(root, file, true, err) &&
+               rotation_config_read(root, file, &out->rotation, err);
+    return check_keys(root, file, false, err) &&
            read_initialization(json_object_get(root, "init_lora_weights"), file, out,
                                err);
 }
@@ -368,16 +392,17 @@ bool lora_config_is_pattern(const char *targets)
     return strpbrk(targets, "*()[]\\|^$+?") != NULL;
 }
 
-bool lora_config_mark_pattern(const char *pattern, const struct model_config *config,
-                              struct lora *out, struct error *err)
+bool lora_config_mark_pattern(const char *key, const char *pattern,
+                              const struct model_config *config, struct lora *out,
+                              struct error *err)
 {
     struct reading reading = {
-        .targets_key = "lora_target", .code = ERROR_JOB, .config = config, .out = out
+        .targets_key = key, .code = ERROR_JOB, .config = config, .out = out
     };
     struct error local = { 0 };
     bool ok;
 
-    reading.targets.pattern = pattern_compile_whole(pattern, "lora_target", &local);
+    reading.targets.pattern = pattern_compile_whole(pattern, key, &local);
     if (!reading.targets.pattern)
         return error_set(err, ERROR_JOB, "%s", local.text);
     ok = mark_adapted(&reading, err);
@@ -386,8 +411,9 @@ bool lora_config_mark_pattern(const char *pattern, const struct model_config *co
         if (out->adapted[i])
             return true;
     return ok && error_set(err, ERROR_JOB,
-                           "lora_target: the pattern matches no layer; whole names, such "
-                           "as model.layers.0.self_attn.q_proj, are compared with it");
+                           "%s: the pattern matches no layer; whole names, such "
+                           "as model.layers.0.self_attn.q_proj, are compared with it",
+                           key);
 }
 
 /* A list of names, or null. */
@@ -507,8 +533,11 @@ static bool read_numbers(struct reading *reading, struct error *err)
     const json_t *root = reading->root;
     const char *file = reading->file;
     struct lora *out = reading->out;
-    double rank = (double)json_get_int(root, "r", 8, file, err);
+    double rank;
 
+    if (out->rotation.on)
+        return true;
+    rank = (double)json_get_int(root, "r", 8, file, err);
     out->alpha = json_get_real(root, "lora_alpha", 8, file, err);
     out->dropout = json_get_real(root, "lora_dropout", 0, file, err);
     out->rslora = json_get_bool(root, "use_rslora", false, file, err);

@@ -15,11 +15,12 @@
 bool lora_config_read(const char *dir, const struct model_config *config,
                       struct lora *out, struct error *err);
 
-/* Return whether a value of lora_target is a regular expression, not a list of names. */
+/* Return whether a value of lora_target, or oft_target, is a regular expression, not a list of names. */
 bool lora_config_is_pattern(const char *targets);
 /* Mark the modules whose whole names a regular expression of PEFT matches; ERROR_JOB if it
  * does not match a module in all layers, or a module that cannot have an adapter. */
-bool lora_config_mark_pattern(const char *pattern, const struct model_config *config,
-                              struct lora *out, struct error *err);
+bool lora_config_mark_pattern(const char *key, const char *pattern,
+                              const struct model_config *config, struct lora *out,
+                              struct error *err);
 
 #endif

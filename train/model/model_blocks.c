@@ -7,6 +7,7 @@
 
 #include "train/model/model_dora.h"
 #include "train/model/model_internal.h"
+#include "train/model/model_rotation.h"
 #include "train/model/shapes.h"
 
 size_t model_slot(enum module module, enum part part, size_t layer)
@@ -160,7 +161,10 @@ static void make_stack(const struct model *m, size_t layer, enum module first,
         p.layer = layer;
         p.dy_room = shapes_room_at(i, m->shapes.rows * y);
         place_rooms(m, i, &p);
-        append_linear(out->base, &out->base_count, &p);
+        if (m->shapes.lora.rotation.on && !module_is_of_experts(i))
+            rotation_append(m, layer, i, out, &p);
+        else
+            append_linear(out->base, &out->base_count, &p);
         if (a) {
             p = linear_of(a, NULL, u, 0);
             append_linear(out->lora_a, &out->lora_a_count, &p);

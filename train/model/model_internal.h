@@ -50,7 +50,7 @@
 #include "train/model/matrix_layout.h"
 #include "train/model/weights.h"
 
-enum { LINEARS = 4, PARTS = PART_LORA_MAGNITUDE + 1 };
+enum { LINEARS = 4, PARTS = PART_OFT_R + 1 };
 
 /* Dropout in a block.  Each value selects a random stream, DROPS per block.  Resumed runs
  * depend on the values: do not renumber. */
@@ -106,6 +106,14 @@ struct dora {
     size_t norm_at; /* elements from the start of the block's BUFFER_DORA_NORM */
 };
 
+/* One layer of a stack whose adapters rotate its input (model_rotation.c). */
+struct rotated {
+    const struct parameter *packed; /* NULL: this layer has no adapter */
+    size_t blocks, size;
+    size_t at;            /* elements from the start of the block's BUFFER_ROTATIONS */
+    size_t inputs_before; /* of rotated layers that are before it in the stack */
+};
+
 /* Linear layers that read the same input x and write one output y, with their LoRA
  * adapters. */
 struct linear_stack {
@@ -115,6 +123,8 @@ struct linear_stack {
     size_t base_count, lora_a_count, lora_b_count;
     struct dora dora[LINEARS]; /* every layer of the stack; count 0: none is decomposed */
     size_t dora_count;
+    struct rotated rotated[LINEARS]; /* those of base, if a layer rotates its input */
+    bool rotates;
     enum buffer z;       /* x W^T + scale u B^T of such a stack */
     struct linear fused; /* [W; A], if folded: x to (y, u), and (dy, g) to dx */
     bool folded;

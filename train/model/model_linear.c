@@ -4,6 +4,7 @@
 
 #include "train/model/model_dora.h"
 #include "train/model/model_internal.h"
+#include "train/model/model_rotation.h"
 
 struct tensor pass_lora_input(const struct pass *pass, const struct linear_stack *stack,
                               struct tensor x)
@@ -107,6 +108,10 @@ void stack_forward(const struct pass *pass, const struct linear_stack *l, size_t
 
     if (l->dora_count > 0 && !pass->skip_adapters) {
         dora_forward(pass, l, layer, x, y, beta);
+        return;
+    }
+    if (l->rotates && !pass->skip_adapters) {
+        rotation_forward(pass, l, layer, x, y, beta);
         return;
     }
     /* one matmul with or without adapters, so that y has the same bits */
@@ -223,6 +228,10 @@ void stack_backward_to_input(const struct pass *pass, const struct linear_stack 
         dora_backward_to_input(pass, l, layer, dy, dx);
         return;
     }
+    if (l->rotates) {
+        rotation_backward_to_input(pass, l, layer, dy, dx);
+        return;
+    }
     if (l->lora_b_count > 0)
         lora_b_backward(pass, l, pass_u(pass, l, layer), dy);
     if (!dx.data)
@@ -266,6 +275,8 @@ void stack_backward_to_weights(const struct pass *pass, const struct linear_stac
             linear_weight_gradient(pass, &l->base[i], x, dy, 1, read);
     if (l->lora_b_count > 0)
         lora_a_backward(pass, l, x, dy);
+    if (l->rotates)
+        rotation_backward_to_weights(pass, l, x);
 }
 
 void stack_backward(const struct pass *pass, const struct linear_stack *l, size_t layer,

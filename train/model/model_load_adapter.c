@@ -11,6 +11,7 @@
 #include "train/model/lora_config.h"
 #include "train/model/model_load.h"
 #include "train/model/model_pissa.h"
+#include "train/model/model_rotation.h"
 #include "train/model/weights.h"
 
 /* "model.layers.0.x.weight" -> "base_model.model.model.layers.0.x.lora_A.weight" */
@@ -46,6 +47,28 @@ static bool stays_separate(const struct model *m, enum module module)
 struct stored_adapter {
     const struct stored_tensor *a, *b, *magnitudes;
 };
+
+/* Merge the rotation of the inputs of a layer into rows of its weights. */
+static bool merge_rotation(const struct model *m, const struct model_rows *rows,
+                           struct error *err)
+{
+    const struct parameter *p = rows->parameter;
+    const struct rotation *rotation = &m->merged_lora.rotation;
+    const struct stored_tensor *t = find_adapter(m, m->merged, p->name, ".oft_R.weight");
+    size_t size = rotation_size(rotation, p->cols), blocks = p->cols / size;
+    float *packed;
+    bool ok;
+
+    if (!has_shape(t, blocks, size * (size - 1) / 2))
+        return error_set(err, ERROR_DATA,
+                         "the adapter for %s is missing or has another shape", p->name);
+    packed = memory_alloc(t->shape[0] * t->shape[1] * sizeof(*packed));
+    ok = model_read_stored(t, 0, t->shape[0] * t->shape[1], packed, err);
+    if (ok)
+        model_rotate_weights(rows, rotation, packed);
+    free(packed);
+    return ok;
+}
 
 static bool find_stored(const struct model *m, const struct parameter *p,
                         struct stored_adapter *out, struct error *err)
@@ -126,7 +149,8 @@ bool model_add_merged(const struct model *m, const struct model_rows *rows,
     if (part != PART_WEIGHT || !m->merged_lora.adapted[module] ||
         stays_separate(m, module))
         return true;
-    return merge_adapter(m, rows, err);
+    return m->merged_lora.rotation.on ? merge_rotation(m, rows, err)
+                                      : merge_adapter(m, rows, err);
 }
 
 /* If the head is the embedding, PEFT trains two copies; a single matrix can only replace
@@ -170,6 +194,8 @@ static bool is_read(const struct model *m, const struct stored_tensor *t)
         if (weight && lora->adapted[p->module] &&
             (t == find_adapter(m, m->merged, p->name, ".lora_A.weight") ||
              t == find_adapter(m, m->merged, p->name, ".lora_B.weight") ||
+             (lora->rotation.on &&
+              t == find_adapter(m, m->merged, p->name, ".oft_R.weight")) ||
              (lora->dora &&
               t == find_adapter(m, m->merged, p->name, ".lora_magnitude_vector"))))
             return true;
@@ -202,7 +228,7 @@ bool model_open_merged(struct model *m, struct error *err)
     const char *dir = m->plan->adapter_name_or_path;
     size_t copies = 0;
 
-    if (!dir || m->plan->method != METHOD_LORA ||
+    if (!dir || !plan_adapts(m->plan) ||
         !(m->plan->create_new_adapter || m->plan->generation.alone))
         return true;
     m->merged = safetensors_open(dir, "adapter_model", false, err);
@@ -275,8 +301,8 @@ bool model_load_trained_adapter(const struct model_loader *l, struct error *err)
     struct safetensors *set;
     bool ok;
 
-    if (plan->method != METHOD_LORA || !plan->adapter_name_or_path ||
-        plan->create_new_adapter || plan->generation.alone)
+    if (!plan_adapts(plan) || !plan->adapter_name_or_path || plan->create_new_adapter ||
+        plan->generation.alone)
         return true;
     set = safetensors_open(plan->adapter_name_or_path, "adapter_model", false, err);
     ok = set && load_adapter(l, set, err);

@@ -22,6 +22,7 @@
 #include "train/model/score_head.h"
 #include "train/model/weight_shards.h"
 #include "train/model/weights.h"
+#include "train/model/model_rotation.h"
 
 #define GIGABYTE UINT64_C(1000000000) /* as transformers counts max_shard_size */
 
@@ -165,6 +166,17 @@ static size_t part_of(const struct model *m, const struct shape_parameter *p,
     return SIZE_MAX;
 }
 
+static bool add_rotation(const struct model *m, const struct model_rows *rows,
+                         size_t index, struct error *err)
+{
+    float *packed = read_values(m, index, 0, m->parameters[index].rows, err);
+
+    if (packed)
+        model_rotate_weights(rows, &m->shapes.lora.rotation, packed);
+    free(packed);
+    return packed != NULL;
+}
+
 static bool add_adapter(const struct model *m, const struct model_rows *rows,
                         struct error *err)
 {
@@ -172,10 +184,13 @@ static bool add_adapter(const struct model *m, const struct model_rows *rows,
         &m->shapes.parameters[rows->parameter - m->parameters];
     size_t a = part_of(m, p, PART_LORA_A), b = part_of(m, p, PART_LORA_B);
     size_t magnitude = part_of(m, p, PART_LORA_MAGNITUDE);
+    size_t rotation = part_of(m, p, PART_OFT_R);
     const struct lora *lora = &m->shapes.lora;
     float *lora_a, *lora_b = NULL, *magnitudes = NULL;
     bool ok;
 
+    if (p->part == PART_WEIGHT && rotation != SIZE_MAX)
+        return add_rotation(m, rows, rotation, err);
     if (p->part != PART_WEIGHT || a == SIZE_MAX)
         return true;
     lora_a = read_values(m, a, 0, lora->rank, err);
@@ -209,7 +224,7 @@ static enum format base_format(const struct model *m, size_t index)
         return t ? t->format : FORMAT_FP32;
     if (plan_merges(m->plan) && m->plan->infer_dtype != INFER_AUTO)
         return requested[m->plan->infer_dtype];
-    if (m->plan->method == METHOD_LORA)
+    if (plan_adapts(m->plan))
         return t ? t->format : FORMAT_FP32;
     return frozen == FORMAT_FP16 || frozen == FORMAT_BF16 ? frozen : FORMAT_FP32;
 }
@@ -451,7 +466,7 @@ static bool is_low_rank(const struct model *m, size_t index)
 static bool save_whole(const struct model *m, const char *dir, bool exported,
                        struct error *err)
 {
-    bool merged = exported && m->plan->method == METHOD_LORA;
+    bool merged = exported && plan_adapts(m->plan);
     bool keeps = m->config->multimodal || m->config->scores == SCORE_VALUE ||
                  architecture_has_kept(m->config->architecture);
     size_t stored = keeps && m->base_files ? safetensors_count(m->base_files) : 0;
@@ -614,7 +629,7 @@ void model_set_saving(struct model *model, const struct template_saving *saving)
 
 bool model_save(struct model *model, const char *dir, struct error *err)
 {
-    if (model->plan->method == METHOD_LORA)
+    if (plan_adapts(model->plan))
         return save_adapter(model, dir, false, err);
     return save_whole(model, dir, false, err);
 }

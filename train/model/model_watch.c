@@ -208,6 +208,10 @@ static const char *const other_names[BUFFERS] = {
     [BUFFER_NORMED] = "attention",
     [BUFFER_DACT] = "mlp",
     [BUFFER_LORA_G] = "lora",
+    [BUFFER_ROTATED] = "rotated input",
+    [BUFFER_DROTATED] = "rotated input",
+    [BUFFER_ROTATIONS] = "rotation",
+    [BUFFER_ROTATION_SCRATCH] = "rotation",
 };
 
 /* The gradient that the classifier writes belongs to the last norm, not to a layer. */

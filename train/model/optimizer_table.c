@@ -441,7 +441,7 @@ const char *optimizer_reads(const struct plan *plan)
     const struct optimizer *optimizer = optimizer_of(plan);
 
     /* Muon's AdamW updates what is no matrix, which adapters are */
-    if (optimizer == &muon && plan->method == METHOD_LORA && !plan->additional_target)
+    if (optimizer == &muon && plan_adapts(plan) && !plan->additional_target)
         return "";
     return optimizer->reads ? optimizer->reads : "adam_beta1 adam_beta2 adam_epsilon";
 }

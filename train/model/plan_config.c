@@ -93,7 +93,7 @@ bool plan_config_read(const struct plan *plan, const char *dir, struct arena *ar
     if (plan->stage == STAGE_RM && !plan->external &&
         !score_head_apply(plan, dir, arena, out, err))
         return false;
-    if (plan->method == METHOD_LORA && out->tied && !out->multimodal && !plan->external &&
+    if (plan_adapts(plan) && out->tied && !out->multimodal && !plan->external &&
         trains_head(plan, out) && !untie(arena, out, err))
         return false;
     return vocabulary_grow(plan, dir, arena, out, err);

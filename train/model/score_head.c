@@ -97,7 +97,7 @@ static enum score_kind kind_of(const struct plan *plan, const char *dir,
                                const json_t *root)
 {
     const char *name = class_of(root);
-    const char *adapter = plan->method == METHOD_LORA ? plan->adapter_name_or_path : NULL;
+    const char *adapter = plan_adapts(plan) ? plan->adapter_name_or_path : NULL;
 
     if (plan->preference.head != REWARD_HEAD_AUTO)
         return plan->preference.head == REWARD_HEAD_SCORE ? SCORE_LINEAR : SCORE_VALUE;

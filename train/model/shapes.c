@@ -576,6 +576,8 @@ static bool can_keep(const struct shapes_builder *m, enum stack stack)
     bool trained = m->plan->method == METHOD_FULL || shapes_adapters(lora, stack) > 0;
 
     for (enum module i = stacks[stack].first; i <= stacks[stack].last; i++)
+        trained |= lora->rotation.on && lora->adapted[i];
+    for (enum module i = stacks[stack].first; i <= stacks[stack].last; i++)
         trained |= lora->saved[i];
     return (stack == STACK_QKV || stack == STACK_GATE_UP || stack == STACK_DOWN) &&
            trained && !m->out->checkpointing;
@@ -606,7 +608,7 @@ static void use_room(struct shapes_builder *m, size_t rows, size_t sequences)
     const size_t full =
         shapes_times(m, plan_batch_sequences(m->plan), (size_t)m->plan->cutoff_len);
     struct shapes *s = m->out;
-    const bool trained_in_fp8 = m->plan->precision.fp8 && m->plan->method != METHOD_LORA;
+    const bool trained_in_fp8 = m->plan->precision.fp8 && !plan_adapts(m->plan);
     const size_t on_host = s->offloads ? s->moments_bytes : 0;
 
     if (room == 0 || m->overflow)
@@ -661,7 +663,7 @@ bool shapes_make(const struct plan *plan, const struct model_config *config,
     dims_lora(&m, &out->lora);
     dims_convert(&m, shapes_stored(plan->precision.frozen));
     shapes_add_parameters(&m);
-    if (!shapes_check_projections(&m, err))
+    if (!shapes_rotation_dims(&m, err) || !shapes_check_projections(&m, err))
         return false;
     use_room(&m, rows, sequences);
     lay_out_buffers(&m, rows, sequences);

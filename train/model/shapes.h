@@ -65,7 +65,14 @@ enum stack {
     STACKS
 };
 
-enum part { PART_WEIGHT, PART_BIAS, PART_LORA_A, PART_LORA_B, PART_LORA_MAGNITUDE };
+enum part {
+    PART_WEIGHT,
+    PART_BIAS,
+    PART_LORA_A,
+    PART_LORA_B,
+    PART_LORA_MAGNITUDE,
+    PART_OFT_R /* train/model/rotation.h */
+};
 
 /* A moment of a trained parameter. */
 struct shape_moment {
@@ -183,6 +190,7 @@ enum buffer {
      * pad its heads, whose gradient, with them, is in NORMED */
     BUFFER_GATED,
     BUFFER_EXPANDED, /* latent attention: parts of heads, or their gradients */
+    BUFFER_ROTATED,  /* the rotated input of a layer */
     BUFFER_X_LAST,   /* residual after the last block */
     BUFFER_RSTD,
     BUFFER_H_LAST, /* output of the last norm */
@@ -212,6 +220,7 @@ enum buffer {
     BUFFER_DLSE,          /* (H, N) scratch of the attention backward pass */
     BUFFER_LORA_G,        /* gradient of x A^T if not folded */
     BUFFER_DORA_G,        /* gradient of a BUFFER_Z */
+    BUFFER_DROTATED, /* gradients of the rotated inputs of a stack, one after another */
     /* gradient of the residual after dropout or a factor, as matmuls read it; in parallel
      * blocks, the output of the MLP before it is added */
     BUFFER_DROPPED,
@@ -258,6 +267,8 @@ enum buffer {
     BUFFER_STEP_SCALARS, /* one struct step_scalars */
     BUFFER_CORRECT,      /* of an evaluation (1, N), if its accuracy is requested */
     BUFFER_DORA_NORM,    /* one per block: norms of the rows of adapted weights */
+    BUFFER_ROTATIONS,    /* one per block: those of its layers */
+    BUFFER_ROTATION_SCRATCH,
     BUFFER_KEYS,
     /* one per block, if the plan generates: keys and values of the previous rows of each
      * sequence (slots * slot_rows, K D) */
@@ -324,6 +335,7 @@ struct shapes {
     /* the input of this stack's matmuls, which is the output of a norm or an activation, is
      * kept for the backward pass; otherwise that recomputes it, to the same bits */
     bool keeps[STACKS];
+    size_t rotation_elements; /* of the rotations of the layer that has the most */
     bool rounds_once[ROUNDEDS];
     /* the largest batch, after padding (model_pass.c) */
     size_t rows, sequences;

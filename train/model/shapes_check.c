@@ -48,7 +48,7 @@ static bool check_expansion(const struct plan *plan, const struct model_config *
     if (plan->method != METHOD_FREEZE)
         return error_set(err, ERROR_JOB,
                          "use_llama_pro requires finetuning_type: freeze, not %s",
-                         plan->method == METHOD_LORA ? "lora" : "full");
+                         plan_method_name(plan));
     return (added > 0 && config->layers % (size_t)added == 0) ||
            error_set(
                err, ERROR_JOB,
@@ -83,7 +83,7 @@ static bool check_projections(const struct plan *plan, struct error *err)
 {
     const char *name = optimizer_name(plan->optimizer);
 
-    if (plan->method == METHOD_LORA)
+    if (plan_adapts(plan))
         return error_set(err, ERROR_JOB,
                          "use_%s requires finetuning_type: full or freeze, not lora, "
                          "whose gradients are small already",
@@ -117,15 +117,15 @@ static bool check_average(const struct plan *plan, struct error *err)
 static bool check_plan(const struct plan *plan, const struct architecture *a,
                        struct error *err)
 {
-    if (plan->method == METHOD_LORA && plan->train_from_scratch)
+    if (plan_adapts(plan) && plan->train_from_scratch)
         return error_set(
             err, ERROR_JOB,
             "train_from_scratch requires finetuning_type: full or freeze, not lora: the "
             "weights are random, so there is nothing to adapt yet");
-    if (plan->method != METHOD_LORA && plan->adapter_name_or_path)
+    if (!plan_adapts(plan) && plan->adapter_name_or_path)
         return error_set(
             err, ERROR_JOB,
-            "adapter_name_or_path requires finetuning_type: lora; remove it, or merge "
+            "adapter_name_or_path requires finetuning_type: lora or oft; remove it, or merge "
             "the adapter first (export_dir)");
     if (optimizer_projects(plan) && !plan->external && !check_projections(plan, err))
         return false;
@@ -151,13 +151,13 @@ static bool check_plan(const struct plan *plan, const struct architecture *a,
 static bool check_base(const struct plan *plan, const struct model_config *config,
                        struct error *err)
 {
-    bool lora = plan->method == METHOD_LORA;
+    bool lora = plan_adapts(plan);
 
     if (!config->quantized.enabled || plan->generation.alone || plan->external)
         return true;
     if (!lora)
         return error_set(err, ERROR_JOB,
-                         "finetuning_type must be lora: the model's files have "
+                         "finetuning_type must be lora or oft: the model's files have "
                          "quantized weights, which cannot be trained");
     if (plan->create_new_adapter && plan->adapter_name_or_path)
         return error_set(

@@ -129,6 +129,10 @@ enum dim {
     DIM_Z_DOWN,
     DIM_DORA_G,    /* the widest of them */
     DIM_DORA_NORM, /* all of them */
+    DIM_ROTATIONS, /* elements of those of a block */
+    DIM_ROTATION_SCRATCH,
+    DIM_ROTATED,  /* the widest input that is rotated */
+    DIM_DROTATED, /* the widest inputs of a stack */
     DIM_QKV_U,
     DIM_GATE_UP_U, /* with folded adapters and padding */
     DIM_POST,      /* C, if attention and MLP outputs have a norm */
@@ -221,6 +225,11 @@ uint64_t shapes_room(const struct plan *plan);
 uint64_t shapes_room_to_keep(const struct plan *plan);
 void shapes_add_parameters(struct shapes_builder *m);
 void shapes_add_buffers(struct shapes_builder *m);
+/* Return the size of the blocks of a PART_OFT_R. */
+size_t shapes_rotation_size(const struct shape_parameter *p);
+/* shapes_rotation.c: set the dimensions of orthogonal adapters, after the parameters are
+ * known; ERROR_JOB if a layer has no blocks of more than one column. */
+bool shapes_rotation_dims(struct shapes_builder *m, struct error *err);
 /* shapes_moments.c: place the moments, after the trained parameters. */
 void shapes_place_moments(struct shapes_builder *m);
 /* Return whether a target of projections names a layer of the model. */

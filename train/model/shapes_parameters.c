@@ -62,6 +62,7 @@ static bool is_trainable(const struct shapes_builder *m, enum module module,
     case METHOD_FREEZE:
         return freeze_trains(m, module, layer);
     case METHOD_LORA:
+    case METHOD_OFT:
         return m->out->lora.saved[module];
     }
     return false;
@@ -123,7 +124,9 @@ static bool exists(const struct shapes_builder *m, enum module module, enum part
         return has_bias(c, module);
     case PART_LORA_A:
     case PART_LORA_B:
-        return m->out->lora.adapted[module];
+        return m->out->lora.adapted[module] && !m->out->lora.rotation.on;
+    case PART_OFT_R:
+        return m->out->lora.adapted[module] && m->out->lora.rotation.on;
     case PART_LORA_MAGNITUDE:
         return m->out->lora.adapted[module] && m->out->lora.dora;
     }
@@ -133,8 +136,12 @@ static bool exists(const struct shapes_builder *m, enum module module, enum part
 static const char *name_of(const struct shapes_builder *m,
                            const struct shape_parameter *p)
 {
-    static const char *const suffixes[] = { ".weight", ".bias", ".lora_A.weight",
-                                            ".lora_B.weight", ".lora_magnitude_vector" };
+    static const char *const suffixes[] = { ".weight",
+                                            ".bias",
+                                            ".lora_A.weight",
+                                            ".lora_B.weight",
+                                            ".lora_magnitude_vector",
+                                            ".oft_R.weight" };
     const char *suffix = module_is_bare(p->module) ? "" : suffixes[p->part];
     const char *prefix = p->part >= PART_LORA_A ? "base_model.model." : "";
     const struct module_place at = { p->module, p->layer, p->expert };
@@ -180,6 +187,12 @@ static void shape_of(const struct shapes_builder *m, struct shape_parameter *p)
         p->rows = m->out->lora.rank;
     if (p->part == PART_LORA_B)
         p->cols = m->out->lora.rank;
+    if (p->part == PART_OFT_R) { /* a triangle for each block */
+        size_t size = rotation_size(&m->out->lora.rotation, p->cols);
+
+        p->rows = p->cols / size;
+        p->cols = size * (size - 1) / 2;
+    }
     if (p->part == PART_BIAS ||
         p->part ==
             PART_LORA_MAGNITUDE) { /* one per output; a norm has as many as weights */
@@ -217,6 +230,8 @@ static enum storage storage_of(const struct shapes_builder *m,
     const struct architecture *a = m->config->architecture;
     enum storage storage = p->module == MODULE_QKV ? a->fused : a->linear;
 
+    if (p->part == PART_OFT_R)
+        return STORED_ROWS;
     if (p->module == MODULE_Q && a->gated_attention && p->part != PART_LORA_A)
         return STORED_PAIRS;
     if ((p->module == MODULE_IN_QKV || p->module == MODULE_IN_B) && a->fused_delta &&
@@ -236,8 +251,8 @@ static void formats_of(const struct shapes_builder *m, struct shape_parameter *p
     enum format frozen = shapes_stored(m->plan->precision.frozen);
     bool buffer = module_is_buffer(p->module);
     bool looked_up = p->module == MODULE_EMBED || p->module == MODULE_POSITIONS;
-    bool multiplied =
-        !is_vector(p) && (!looked_up || (p->module == MODULE_EMBED && m->config->tied));
+    bool multiplied = !is_vector(p) && p->part != PART_OFT_R &&
+                      (!looked_up || (p->module == MODULE_EMBED && m->config->tied));
 
     p->copy = p->folded || p->quantized ? s->compute : FORMAT_COUNT;
     /* was trained before, may be trained now */
@@ -427,8 +442,7 @@ static void place_weights(struct shapes_builder *m)
         struct shape_parameter *p = &s->parameters[i];
 
         p->weight_at = p->at;
-        p->sharded =
-            plan_ranks(m->plan) > 1 && m->plan->method != METHOD_LORA && reads_copy(p);
+        p->sharded = plan_ranks(m->plan) > 1 && !plan_adapts(m->plan) && reads_copy(p);
         s->shards_weights = s->shards_weights || p->sharded;
     }
     for (enum region region = REGION_MATRICES;

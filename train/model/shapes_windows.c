@@ -12,7 +12,7 @@
 /* Adapters, and what they train as a whole, are small, and stay whole. */
 bool shapes_is_gathered(const struct shapes_builder *m, const struct shape_parameter *p)
 {
-    bool small = p->trainable && m->plan->method == METHOD_LORA;
+    bool small = p->trainable && plan_adapts(m->plan);
 
     return m->out->shards_blocks && module_in_block(p->module) &&
            module_is_linear(p->module) &&

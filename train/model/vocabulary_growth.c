@@ -175,7 +175,7 @@ bool vocabulary_grow(const struct plan *plan, const char *dir, struct arena *are
 
     if (plan->external)
         return true;
-    if (plan->method == METHOD_LORA && plan->adapter_name_or_path)
+    if (plan_adapts(plan) && plan->adapter_name_or_path)
         growth.rows = adapter_rows(plan->adapter_name_or_path, config);
     if (growth.rows > 0)
         growth.adapter = plan->adapter_name_or_path;

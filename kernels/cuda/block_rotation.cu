@@ -1,5 +1,5 @@
 /*
- * kernels/cuda/rotation.cu - stacks of skew-symmetric matrices, and matmuls by block.
+ * kernels/cuda/block_rotation.cu - stacks of skew-symmetric matrices, and matmuls by block.
  *
  * A matmul of N rows, R blocks and size b computes N R b b multiply-adds in fp32: with b of
  * 32, 1 / 128 of those of the linear layer of 4096 outputs that it is in front of.
@@ -57,6 +57,7 @@ cudaError_t launch_skew(const struct cuda_launch *to, const struct op_skew *op)
 struct skew_backward_args {
     view<float> dx, dout;
     size_t size;
+    bool adds;
 };
 
 __global__ void __launch_bounds__(SKEW_THREADS)
@@ -67,9 +68,12 @@ __global__ void __launch_bounds__(SKEW_THREADS)
     for (size_t i = threadIdx.x; i < s.size * s.size; i += SKEW_THREADS) {
         size_t j = i / s.size, k = i % s.size;
 
-        if (j < k)
-            *s.dx.at(block, triangle_row(s.size, j) + k - j - 1) +=
-                *s.dout.at(first + j, k) - *s.dout.at(first + k, j);
+        if (j < k) {
+            float *to = s.dx.at(block, triangle_row(s.size, j) + k - j - 1);
+
+            *to =
+                (s.adds ? *to : 0) + *s.dout.at(first + j, k) - *s.dout.at(first + k, j);
+        }
     }
 }
 
@@ -77,7 +81,7 @@ cudaError_t launch_skew_backward(const struct cuda_launch *to,
                                  const struct op_skew_backward *op)
 {
     struct skew_backward_args s = { view_of<float>(op->dx), view_of<float>(op->dout),
-                                    op->dout.cols };
+                                    op->dout.cols, op->beta != 0 };
 
     if (op->dx.rows == 0)
         return cudaSuccess;
