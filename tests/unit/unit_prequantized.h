@@ -179,7 +179,7 @@ static inline float *unit_turned(const float *x, size_t rows, size_t cols)
 static inline void unit_save_tensor(struct unit_saving *s, const struct stored_tensor *t)
 {
     enum module module = unit_module_in_4_bits(s, t->name);
-    size_t rows = t->shape[0], cols = t->rank > 1 ? t->shape[1] : 0;
+    size_t rows = t->rank > 0 ? t->shape[0] : 1, cols = t->rank > 1 ? t->shape[1] : 0;
     size_t numbers = t->bytes / format_info(t->format)->bytes;
     float *x = memory_alloc(numbers * sizeof(*x)), *turned = NULL;
     void *narrow = memory_alloc(numbers * sizeof(*x));
@@ -202,8 +202,8 @@ static inline void unit_save_tensor(struct unit_saving *s, const struct stored_t
         memcpy(unit_tensor_add(s, t->name, "F32", rows,
                                t->rank == 3 ? cols * t->shape[2] : cols),
                x, numbers * sizeof(*x));
-    if (t->rank == 3) {
-        s->list[s->count - 1].rank = 3;
+    if (t->rank == 0 || t->rank == 3) {
+        s->list[s->count - 1].rank = t->rank;
         memcpy(s->list[s->count - 1].shape, t->shape, 3 * sizeof(*t->shape));
     }
     free(x);
