@@ -78,8 +78,11 @@ static void test_weights_that_are_missing_or_of_another_shape_are_named(void **s
         {
             json_t *other = json_deep_copy(shape);
 
-            json_array_set_new(other, 0,
-                               json_integer((json_int_t)shape_of(shape, 0) + 1));
+            if (json_array_size(other) == 0) /* a scalar */
+                json_array_append_new(other, json_integer(2));
+            else
+                json_array_set_new(other, 0,
+                                   json_integer((json_int_t)shape_of(shape, 0) + 1));
             check_changed(one, name, "is missing", NULL);
             check_changed(one, name, "config.json requires [", other);
         }
