@@ -50,6 +50,7 @@ libkernels_a_SOURCES += %D%/ops_rotation.h
 libkernels_a_SOURCES += %D%/ops_heads.h
 libkernels_a_SOURCES += %D%/ops_xielu.h
 libkernels_a_SOURCES += %D%/ops_scan.h
+libkernels_a_SOURCES += %D%/ops_alibi.h
 libkernels_a_SOURCES += %D%/ops_sinks.h
 libkernels_a_SOURCES += %D%/ops_latent.h
 libkernels_a_SOURCES += %D%/ops_noise.h

@@ -15,6 +15,7 @@
 
 #include <stdbool.h>
 
+#include "kernels/ops_alibi.h"
 #include "kernels/ops_clamped.h"
 #include "kernels/ops_conv.h"
 #include "kernels/ops_delta.h"
@@ -279,6 +280,7 @@ struct attention_dropout {
  *   out (N, H*D) = softmax(scale * q k^T) v        q, out (N, H*D), k, v (N, K*D) compute
  *   softcap c > 0: c tanh(s / c) in place of each scaled score s (Gemma Team, "Gemma 2",
  *   2024)
+ *   slopes: a bias of the scaled scores (kernels/ops_alibi.h)
  *   lse (H, N) fp32 = log sum exp of these scores, kept for the backward pass
  *   dropout: of the softmax, before it is multiplied by v
  * If q is 16-bit, a backend may round the weights (and their gradients) to its format
@@ -293,6 +295,7 @@ struct op_attention {
     size_t sequences, heads, kv_heads, head_size, window;
     size_t longest; /* upper bound of the rows of a sequence; 0: unknown */
     float scale, softcap;
+    struct attention_slopes slopes;
     struct attention_dropout dropout;
 };
 
@@ -312,6 +315,7 @@ struct op_attention_backward {
  *   q, out (B, H*D), k, v (B, K*D), keys, values (B * room, K*D) compute; lengths (B)
  *   int32
  *   out = softmax(s) v,  s = scale * q k^T;  softcap c > 0: s = c tanh(s / c)
+ *   slopes: as in op_attention
  *   sinks (H) fp32, in the backend's memory, or NULL: logits that join the softmax, as in
  *   op_sink
  */
@@ -321,6 +325,7 @@ struct op_decode {
     const float *sinks;
     size_t room, heads, kv_heads, head_size, window, chunk;
     float scale, softcap;
+    struct attention_slopes slopes;
 };
 
 /*

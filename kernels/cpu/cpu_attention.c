@@ -52,6 +52,20 @@ static void attention_cap(struct attention *a, size_t v, size_t rows)
     }
 }
 
+/* Add the bias to the scores of vector v, which are multiplied by `scale` later. */
+static void attention_lean(struct attention *a, size_t v, size_t key, size_t rows)
+{
+    ivec queries = attention_lanes(a->part.first + v * LANES);
+    float slope = alibi_slope(a->op->slopes, a->op->heads, a->head) / a->op->scale;
+
+    for (size_t i = 0; i < rows; i++) {
+        float *at = a->scores + i * ATTENTION_ROWS + v * LANES;
+
+        vec_put(at, vec_get(at) +
+                        attention_bias(queries, (int32_t)(key + i) - (ivec) {}, slope));
+    }
+}
+
 /* Mask the keys key .. key + rows that the queries of vector v do not see. */
 static void attention_mask(struct attention *a, size_t v, size_t key, size_t rows)
 {
@@ -178,6 +192,8 @@ static void attention_tile(struct attention *a, size_t key, size_t rows, bool ow
 
         if (a->op->softcap > 0)
             attention_cap(a, v, made);
+        if (a->op->slopes.factor > 0)
+            attention_lean(a, v, key, made);
         if (own || (window && key + window < a->part.last))
             attention_mask(a, v, key, made);
         attention_softmax(a, v, made);

@@ -168,6 +168,12 @@ CPU_INLINE ivec attention_sees(ivec queries, ivec keys, size_t window)
     return (queries >= keys) & (queries - keys < most);
 }
 
+/* slope (key - query) */
+CPU_INLINE vec attention_bias(ivec queries, ivec keys, float slope)
+{
+    return __builtin_convertvector(keys - queries, vec) * slope;
+}
+
 /*
  * The weights of a tile that dropout keeps: for row `query`, bit k % 32 of word k / 32,
  * where k is the key's row plus `skip`. There is one word more than 64 keys need, because

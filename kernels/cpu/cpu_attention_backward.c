@@ -24,6 +24,7 @@ struct gradient {
     struct attention_shape shape;
     struct attention_part part;
     size_t head;
+    float slope; /* of the bias of the current head's scores, divided by their scale */
     float *left, *right;               /* fixed side (depth, ATTENTION_ROWS) */
     float *sum_left, *sum_right;       /* its gradients */
     float *rows_left, *rows_right;     /* the other side (ATTENTION_ROWS, width) */
@@ -155,6 +156,9 @@ CPU_INLINE struct gradient_cell gradient_cell(const struct gradient *g,
         score = t * (cap / scale);
         slope = 1.0f - t * t;
     }
+    if (g->slope > 0)
+        score += fixed_keys ? attention_bias(other, fixed, g->slope)
+                            : attention_bias(fixed, other, g->slope);
     cell.p = vec_exp(score * scale - lse);
     cell.ds = cell.p * (vec_get(g->ds + at) - delta) * slope;
     if (!band->hidden)
@@ -235,6 +239,7 @@ static void gradient_keys_tile(struct gradient *g, size_t head, size_t query, si
         g, forward->q, g->op->dout,
         (struct attention_source) { .first = query, .rows = rows, .head = head }, true);
     gradient_queries(g, head, query, rows);
+    g->slope = alibi_slope(forward->slopes, forward->heads, head) / forward->scale;
     if (forward->dropout.p > 0)
         attention_draw(&g->kept, forward, head, query, rows,
                        g->part.first - g->part.run_first, all);
@@ -329,6 +334,7 @@ static void gradient_queries_tile(struct gradient *g, size_t key, size_t rows)
     bool own = key == g->part.first;
     size_t step = own ? ATTENTION_BAND : rows;
 
+    g->slope = alibi_slope(forward->slopes, forward->heads, g->head) / forward->scale;
     gradient_load(g, forward->k, forward->v,
                   (struct attention_source) { .first = key, .rows = rows, .head = head },
                   false);

@@ -23,6 +23,7 @@ struct decode {
     float *out;        /* the same: partial sums */
     float *scores;     /* (sharing, DECODE_ROWS) */
     float *most, *sum; /* (sharing) */
+    float *slopes;     /* the same: of the bias of scores */
 };
 
 static const void *decode_row(const struct decode *d, struct tensor cache, size_t row)
@@ -51,6 +52,7 @@ static void decode_begin(struct decode *d, struct pool_worker *worker)
     d->scores = pool_scratch(worker, d->sharing * DECODE_ROWS * sizeof(float));
     d->most = pool_scratch(worker, d->sharing * sizeof(float));
     d->sum = pool_scratch(worker, d->sharing * sizeof(float));
+    d->slopes = pool_scratch(worker, d->sharing * sizeof(float));
     memset(d->out, 0, bytes);
     for (size_t h = 0; h < d->sharing; h++) {
         size_t at = (d->head * d->sharing + h) * op->head_size;
@@ -60,6 +62,7 @@ static void decode_begin(struct decode *d, struct pool_worker *worker)
                     vec_load(q, op->q.format, at + i, vec_count(i, op->head_size)));
         d->most[h] = op->sinks ? op->sinks[d->head * d->sharing + h] : -INFINITY;
         d->sum[h] = op->sinks ? 1 : 0;
+        d->slopes[h] = alibi_slope(op->slopes, op->heads, d->head * d->sharing + h);
     }
 }
 
@@ -80,6 +83,7 @@ CPU_INLINE void decode_scores(const struct decode *d, size_t first, size_t rows,
 {
     const struct op_decode *op = d->op;
     size_t at = d->head * op->head_size;
+    int64_t last = op->lengths[d->slot];
 
     for (size_t j = 0; j < rows; j++) {
         const void *key = decode_row(d, op->keys, first + j);
@@ -89,7 +93,9 @@ CPU_INLINE void decode_scores(const struct decode *d, size_t first, size_t rows,
                                                  op->head_size, format);
 
             d->scores[h * DECODE_ROWS + j] =
-                op->softcap > 0 ? op->softcap * tanhf(score / op->softcap) : score;
+                op->softcap > 0
+                    ? op->softcap * tanhf(score / op->softcap)
+                    : score + d->slopes[h] * (float)((int64_t)(first + j) - last);
         }
     }
     for (size_t h = 0; h < d->sharing; h++)

@@ -2,7 +2,8 @@
  * kernels/cuda/attention.cu - selects the kernels of attention: tensor cores
  * (flash_forward.cu, flash_backward.cu; on capability 9.0 flash_hopper_forward.cu and
  * flash_hopper_backward.cu for what they cover) if format, GPU, head size, dropout and
- * alignment allow it, else the plain ones (attention_plain.cu). All drop the same weights.
+ * alignment allow it, else the plain ones (attention_plain.cu), which alone have linear
+ * biases. All drop the same weights.
  */
 #include "kernels/cuda/flash_launch.h"
 
@@ -30,8 +31,8 @@ static bool attention_fits(const struct cuda_launch *to, const struct op_attenti
         op->q.rows <= INT_MAX && (op->q.rows / 64 + op->sequences) * op->heads <= INT_MAX;
 
     return tensor_cores && countable && attention_drops_fit(op) &&
-           op->head_size % 8 == 0 && op->head_size <= 256 && op->scale > 0 &&
-           attention_in_pieces(op->q) && attention_in_pieces(op->k) &&
+           op->slopes.factor <= 0 && op->head_size % 8 == 0 && op->head_size <= 256 &&
+           op->scale > 0 && attention_in_pieces(op->q) && attention_in_pieces(op->k) &&
            attention_in_pieces(op->v) && attention_in_pieces(op->out);
 }
 

@@ -29,8 +29,8 @@ template <int R> struct plain_softmax {
 /* Turn scores into weights of the online softmax and rescale the sums so far. */
 template <int R, int N>
 __device__ inline void plain_soften(struct plain_softmax<R> &soft, float scores[R][4],
-                                    float sums[R][N], float scale, float cap, int lag,
-                                    unsigned window)
+                                    float sums[R][N], float scale, float cap, float slope,
+                                    int lag, unsigned window)
 {
 #pragma unroll
     for (int i = 0; i < R; i++) {
@@ -41,6 +41,8 @@ __device__ inline void plain_soften(struct plain_softmax<R> &soft, float scores[
             scores[i][j] *= scale;
             if (cap > 0)
                 scores[i][j] = plain_capped(scores[i][j], cap);
+            if (slope > 0)
+                scores[i][j] -= slope * (float)(lag + i - j);
             scores[i][j] = (unsigned)(lag + i - j) < window ? scores[i][j] : -INFINITY;
             most = fmaxf(most, scores[i][j]);
         }
@@ -100,8 +102,9 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R,
             kept = plain_kept<R, false>(weights, dropout_bits_head_of(drops, site, head),
                                         (int)at.start + at.first, key);
         plain_across<R>(scores, q, at.first, k, key, staged);
-        plain_soften<R, N>(soft, scores, sums, op.scale, op.softcap, lag + y - 4 * x,
-                           window);
+        plain_soften<R, N>(soft, scores, sums, op.scale, op.softcap,
+                           alibi_slope(op.slopes, op.heads, (size_t)head),
+                           lag + y - 4 * x, window);
         plain_share<R>(weights, scores);
         if (drops.threshold > 0)
             plain_drop<R>(weights, kept);

@@ -396,12 +396,13 @@ __device__ inline float plain_capped(float score, float cap)
     return cap * tanhf(score / cap);
 }
 
-/* e^(scaled score - lse) */
-__device__ inline float plain_weight(float score, float scale, float cap, float lse)
+/* e^(scaled score + bias - lse) */
+__device__ inline float plain_weight(float score, float scale, float cap, float bias,
+                                     float lse)
 {
     if (cap > 0)
         return expf(plain_capped(score * scale, cap) - lse);
-    return expf(score * scale - lse);
+    return expf(score * scale + bias - lse);
 }
 
 /* Return the slope of the cap at the score that gave `weight`; 0 for a weight of 0. */

@@ -115,6 +115,8 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
             uint32_t kept = 0;
             float p[R][4], ds[R][4];
 
+            float slope = alibi_slope(forward->slopes, forward->heads, (size_t)head);
+
             if (drops.threshold > 0)
                 kept =
                     plain_kept<R, true>(shared, dropout_bits_head_of(drops, site, head),
@@ -127,10 +129,11 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
 
 #pragma unroll
                 for (int i = 0; i < R; i++)
-                    p[i][j] = there && (unsigned)(lag + j - i) < window
-                                  ? plain_weight(p[i][j], forward->scale,
-                                                 forward->softcap, of_query)
-                                  : 0;
+                    p[i][j] =
+                        there && (unsigned)(lag + j - i) < window
+                            ? plain_weight(p[i][j], forward->scale, forward->softcap,
+                                           -slope * (float)(lag + j - i), of_query)
+                            : 0;
             }
             plain_share<R>(shared, p);
             if (drops.threshold > 0)
@@ -196,6 +199,7 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
         bool masked = key == at.first || (unsigned)(at.first - key + PLAIN_TILE) > window;
         uint32_t kept = 0;
         float p[R][4], ds[R][4];
+        float slope = alibi_slope(forward->slopes, forward->heads, (size_t)head);
 
         if (drops.threshold > 0)
             kept = plain_kept<R, false>(shared, dropout_bits_head_of(drops, site, head),
@@ -212,8 +216,8 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
 
 #pragma unroll
             for (int j = 0; j < 4; j++) {
-                float weight =
-                    plain_weight(p[i][j], forward->scale, forward->softcap, of_row);
+                float weight = plain_weight(p[i][j], forward->scale, forward->softcap,
+                                            -slope * (float)(lag + i - j), of_row);
 
                 ds[i][j] = there && (unsigned)(lag + i - j) < window
                                ? weight * (ds[i][j] - change)

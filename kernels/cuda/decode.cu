@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(DECODE_WARPS *WARP, N > 8 ? 2 : 3)
             0
         }
     };
-    float q[N], x[N];
+    float q[N], x[N], slope = alibi_slope(op.slopes, op.heads, (size_t)head);
 
     decode_load<T, N>(q, (const T *)op.q.data + slot * op.q.stride + head * size, size);
     for (int row = max(window && last >= window ? last - window + 1 : 0, start) +
@@ -134,6 +134,7 @@ __global__ void __launch_bounds__(DECODE_WARPS *WARP, N > 8 ? 2 : 3)
         score = warp_sum(score) * op.scale;
         if (op.softcap > 0)
             score = op.softcap * tanhf(score / op.softcap);
+        score += slope * (float)(row - last);
         decode_load<T, N>(x, decode_row<T>(op, op.values, op.v, slot, row) + at, size);
         decode_take<N>(soft, score, x);
     }

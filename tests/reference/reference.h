@@ -110,6 +110,7 @@ struct reference_attention {
     size_t rows, sequences, heads, kv_heads, head_size, window;
     const int32_t *offsets;
     double scale, softcap;
+    double slopes_most, slopes_factor; /* of linear biases; factor 0: none */
     /* dropout: weights whose bits are below the threshold are dropped */
     uint32_t threshold;
     struct random_head bits; /* of head 0 */
@@ -126,7 +127,7 @@ void reference_attention_backward(const struct reference_attention *r);
 struct reference_decode {
     size_t sequences, room, heads, kv_heads, head_size, window, chunk;
     const int32_t *lengths;
-    double scale, softcap;
+    double scale, softcap, slopes_most, slopes_factor;
     const double *q, *k, *v, *sinks; /* sinks: or NULL */
     double *keys, *values, *out;
 };

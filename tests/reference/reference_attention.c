@@ -35,10 +35,26 @@ static double scaled(const struct reference_attention *r, struct query at, size_
                           r->head_size);
 }
 
+/* By the recursion of the paper's code (get_slopes): slopes of the power of two below, and
+ * every second one of the next power. */
+static double slope_of_head(size_t heads, size_t head, double most)
+{
+    size_t power = 1;
+
+    while (2 * power <= heads)
+        power *= 2;
+    if (head >= power)
+        return slope_of_head(2 * power, 2 * (head - power), most);
+    return pow(pow(2, -most / (double)power), (double)(head + 1));
+}
+
 static double score(const struct reference_attention *r, struct query at, size_t key)
 {
     double s = scaled(r, at, key);
 
+    if (r->slopes_factor > 0)
+        s += r->slopes_factor * slope_of_head(r->heads, at.head, r->slopes_most) *
+             ((double)key - (double)at.row);
     return r->softcap > 0 ? r->softcap * tanh(s / r->softcap) : s;
 }
 
@@ -186,6 +202,9 @@ static void decode_head(const struct reference_decode *r, size_t slot, size_t he
             dot(q, vector(r->keys, slot * r->room + row, r->kv_heads, shared, size),
                 size);
 
+        if (r->slopes_factor > 0)
+            s += r->slopes_factor * slope_of_head(r->heads, head, r->slopes_most) *
+                 ((double)row - (double)last);
         weights[row] = r->softcap > 0 ? r->softcap * tanh(s / r->softcap) : s;
         max = fmax(max, weights[row]);
     }

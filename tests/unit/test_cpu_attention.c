@@ -130,6 +130,29 @@ static void try_dropping(struct machines *machines, trial *run)
     run(machines, &shapes[18], (struct extra) { .p = 0.99999f });
 }
 
+/* Numbers of heads that are a power of two and others, shared heads, windows, tiles after
+ * the first, heads for tensor cores; once with dropout. */
+static void try_leaning(struct machines *machines, trial *run)
+{
+    static const struct shape leaning[] = {
+        { FORMAT_FP32, 4, 4, 8, 0, { 0, 10, 150 } },
+        { FORMAT_FP32, 6, 2, 16, 40, { 0, 131 } },
+        { FORMAT_BF16, 3, 3, 64, 0, { 0, 70, 133 } },
+        { FORMAT_FP16, 5, 1, 40, 0, { 0, 1, 67 } },
+        { FORMAT_BF16, 2, 2, 128, 0, { 0, 66 } },
+    };
+
+    for (size_t i = 0; i < TS_COUNT(leaning); i++)
+        run(machines, &leaning[i],
+            (struct extra) { .p = i == 1 ? 0.25f : 0,
+                             .slopes = { 8, i % 2 ? 0.25f : 1 } });
+}
+
+static void test_attention_leans(void **state)
+{
+    try_leaning(*state, try_forward);
+}
+
 static void test_attention_drops_weights(void **state)
 {
     try_dropping(*state, try_forward);
@@ -200,6 +223,11 @@ static void test_attention_backward_of_capped_scores(void **state)
     try_capped(*state, try_backward);
 }
 
+static void test_attention_backward_leans(void **state)
+{
+    try_leaning(*state, try_backward);
+}
+
 static void test_attention_backward_of_dropped_weights(void **state)
 {
     try_dropping(*state, try_backward);
@@ -222,7 +250,10 @@ static void test_reference_gradient_matches_differences(void **state)
         { FORMAT_FP32, 4, 2, 6, 0, { 0, 1, 9, 12 } },
         { FORMAT_FP32, 2, 2, 4, 3, { 0, 11 } },
     };
-    static const struct extra extras[] = { { 0, 0 }, { 0, 0.3f }, { 3, 0 }, { 3, 0.3f } };
+    static const struct extra extras[] = { { .p = 0 },
+                                           { .p = 0.3f, .slopes = { 8, 1 } },
+                                           { .softcap = 3 },
+                                           { .softcap = 3, .p = 0.3f } };
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(extras); i++) {
@@ -261,10 +292,12 @@ int main(void)
         cmocka_unit_test(test_reference_gradient_matches_differences),
         cmocka_unit_test(test_attention_follows_the_formula),
         cmocka_unit_test(test_attention_caps_scores),
+        cmocka_unit_test(test_attention_leans),
         cmocka_unit_test(test_attention_drops_weights),
         cmocka_unit_test(test_attention_backward_is_the_gradient),
         cmocka_unit_test(test_attention_of_long_heads),
         cmocka_unit_test(test_attention_backward_of_capped_scores),
+        cmocka_unit_test(test_attention_backward_leans),
         cmocka_unit_test(test_attention_backward_of_dropped_weights),
         cmocka_unit_test(test_attention_uses_cudnn_if_requested),
     };

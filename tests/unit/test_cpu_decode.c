@@ -45,6 +45,13 @@ static const struct shape shapes[] = {
     { FORMAT_BF16, 2, 1, 16, 5, 40, 0, { 6, 8, 39, -1 }, 7 },
 };
 
+/* With a bias of scores: a row of slopes for each. */
+static const struct attention_slopes no_slopes, slopes[] = { { 8, 1 }, { 8, 0.25f } };
+static const struct shape leaning[] = {
+    { FORMAT_FP32, 4, 2, 16, 0, 150, 0, { 149, 64, 0, -1 } },
+    { FORMAT_BF16, 6, 6, 64, 33, 90, 0, { 89, 5, -1 } },
+};
+
 struct decode_case {
     struct operand q, k, v, keys, values, out, sinks;
     int32_t *lengths;
@@ -86,6 +93,8 @@ static void make_reference(struct decode_case *c, const struct shape *shape, boo
         .lengths = shape->lengths,
         .scale = (double)c->op.scale,
         .softcap = shape->softcap,
+        .slopes_most = (double)c->op.slopes.most,
+        .slopes_factor = (double)c->op.slopes.factor,
         .q = c->q.real,
         .k = c->k.real,
         .v = c->v.real,
@@ -96,7 +105,8 @@ static void make_reference(struct decode_case *c, const struct shape *shape, boo
     });
 }
 
-static void case_open(struct decode_case *c, const struct shape *shape, bool sinks)
+static void case_open(struct decode_case *c, const struct shape *shape, bool sinks,
+                      struct attention_slopes slopes_of_heads)
 {
     size_t slots = slots_of(shape), wide = shape->heads * shape->head_size,
            narrow = shape->kv_heads * shape->head_size;
@@ -126,6 +136,7 @@ static void case_open(struct decode_case *c, const struct shape *shape, bool sin
         .chunk = shape->chunk,
         .scale = (float)(1 / sqrt((double)shape->head_size)),
         .softcap = (float)shape->softcap,
+        .slopes = slopes_of_heads,
         .sinks = sinks ? c->sinks.tensor.data : NULL,
     };
     make_reference(c, shape, sinks);
@@ -149,7 +160,7 @@ static void try_shapes(struct machines *machines, bool sinks)
     for (size_t i = 0; i < TS_COUNT(shapes); i++) {
         struct decode_case c;
 
-        case_open(&c, &shapes[i], sinks);
+        case_open(&c, &shapes[i], sinks, no_slopes);
         machines_try(machines, run_decode, &c.op,
                      (struct outcome[]) { { &c.out, c.real[2], 16, 0 },
                                           { &c.keys, c.real[0], 0, 0 },
@@ -162,6 +173,20 @@ static void try_shapes(struct machines *machines, bool sinks)
 static void test_decode_follows_the_formula(void **state)
 {
     try_shapes(*state, false);
+}
+
+static void test_decode_leans(void **state)
+{
+    struct machines *machines = *state;
+
+    for (size_t i = 0; i < TS_COUNT(leaning); i++) {
+        struct decode_case c;
+
+        case_open(&c, &leaning[i], false, slopes[i]);
+        machines_try(machines, run_decode, &c.op,
+                     (struct outcome[]) { { &c.out, c.real[2], 16, 0 } }, 1);
+        case_close(&c);
+    }
 }
 
 static void test_decode_with_sinks_follows_the_formula(void **state)
@@ -194,6 +219,7 @@ static void check_attention(struct backend *be, const struct decode_case *c, siz
         .head_size = c->op.head_size,
         .window = c->op.window,
         .scale = c->op.scale,
+        .slopes = c->op.slopes,
     };
 
     offsets[0] = 0;
@@ -228,7 +254,7 @@ static void test_decode_equals_the_last_row_of_attention(void **state)
 
         if (shapes[i].format != FORMAT_FP32 || shapes[i].softcap > 0)
             continue;
-        case_open(&c, &shapes[i], false);
+        case_open(&c, &shapes[i], false, no_slopes);
         machine_run(machines->backends[0], run_decode, &c.op);
         operand_read(&c.out);
         for (size_t slot = 0; slot < slots_of(&shapes[i]); slot++)
@@ -248,7 +274,7 @@ static void test_decode_propagates_nan(void **state)
     for (size_t m = 0; m < machines->count; m++) {
         struct decode_case c;
 
-        case_open(&c, &shape, false);
+        case_open(&c, &shape, false, no_slopes);
         c.values.real[(shape.room + 3) * 8] = NAN;
         operand_write(&c.values);
         machine_run(machines->backends[m], run_decode, &c.op);
@@ -264,6 +290,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_decode_follows_the_formula),
+        cmocka_unit_test(test_decode_leans),
         cmocka_unit_test(test_decode_with_sinks_follows_the_formula),
         cmocka_unit_test(test_decode_equals_the_last_row_of_attention),
         cmocka_unit_test(test_decode_propagates_nan),

@@ -53,6 +53,7 @@ static inline size_t longest_of(const struct shape *shape)
 struct extra {
     double softcap;
     float p; /* dropout probability */
+    struct attention_slopes slopes;
 };
 
 static const struct attention_dropout dropped = { .stream = 7,
@@ -77,6 +78,8 @@ static inline void make_reference(struct attention_case *c, const struct shape *
         .offsets = shape->offsets,
         .scale = 1 / sqrt((double)shape->head_size),
         .softcap = extra.softcap,
+        .slopes_most = (double)extra.slopes.most,
+        .slopes_factor = (double)extra.slopes.factor,
         .threshold = dropout_threshold(extra.p),
         .bits = { .seed = dropped.seed, .draw = DRAW, .stream = dropped.stream },
         .q = c->q.real,
@@ -133,6 +136,7 @@ static inline void case_open_with(struct attention_case *c, const struct shape *
         .window = shape->window,
         .scale = (float)c->reference.scale,
         .softcap = (float)extra.softcap,
+        .slopes = extra.slopes,
         .dropout = dropped,
     };
     c->op.dropout.p = extra.p;

@@ -30,6 +30,7 @@ struct besides {
     float softcap, p;
     size_t shift;   /* q begins this many elements after an aligned address */
     int capability; /* 90 by default */
+    struct attention_slopes slopes;
 };
 
 struct result {
@@ -73,6 +74,7 @@ static inline struct op_attention make(struct backend *be, const struct shape *s
         .longest = shape->longest,
         .scale = 1 / sqrtf((float)shape->head_size),
         .softcap = besides.softcap,
+        .slopes = besides.slopes,
         .dropout = { .p = besides.p, .stream = 7, .seed = 9 },
     };
 }
