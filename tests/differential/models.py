@@ -205,6 +205,11 @@ def gpt_bigcode(rng):
     return values
 
 
+def bloom(rng):
+    return {"vocab_size": 40, "hidden_size": 24, "n_layer": rng.randrange(1, 4), "n_head": rng.choice([2, 3, 6]),
+            "layer_norm_epsilon": rng.choice([1e-5, 1e-2]), "tie_word_embeddings": rng.random() < 0.7}
+
+
 def gptj(rng):
     values = {"vocab_size": 40, "n_embd": rng.choice([16, 24]), "n_layer": rng.randrange(1, 4),
               "n_head": 2, "n_positions": 32, "rotary_dim": rng.choice([2, 4, 8]),
@@ -599,7 +604,7 @@ def glm_lite(rng):
 KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi3": phi3,
          "gemma": gemma, "gemma2": gemma2, "gemma3_text": gemma3, "gemma4_text": gemma4,
          "gpt2": gpt2,
-         "gpt_neo": gpt_neo, "gpt_neox": gpt_neox, "cohere": cohere, "cohere2": cohere2, "falcon": falcon, "gpt_bigcode": gpt_bigcode, "gptj": gptj, "nemotron": nemotron, "opt": opt, "phi": phi,
+         "gpt_neo": gpt_neo, "gpt_neox": gpt_neox, "cohere": cohere, "cohere2": cohere2, "falcon": falcon, "gpt_bigcode": gpt_bigcode, "gptj": gptj, "bloom": bloom, "nemotron": nemotron, "opt": opt, "phi": phi,
          "stablelm": stablelm, "starcoder2": starcoder2,
          "granite": granite,
          "smollm3": smollm3,

@@ -48,6 +48,7 @@ STABLELM = dict(LLAMA, hidden_size=32)
 STARCODER2 = dict(LLAMA, sliding_window=5)
 FALCON = {"vocab_size": 40, "hidden_size": 24, "num_hidden_layers": 2,
           "num_attention_heads": 4, "max_position_embeddings": 64}
+BLOOM = {"vocab_size": 40, "hidden_size": 24, "n_layer": 2, "n_head": 4}
 OPT = {"vocab_size": 40, "hidden_size": 24, "ffn_dim": 36, "num_hidden_layers": 2,
        "num_attention_heads": 4, "max_position_embeddings": 16, "dropout": 0.0}
 PHI = dict(LLAMA, hidden_size=32)
@@ -133,6 +134,9 @@ CASES |= {
                                               tie_word_embeddings=False)),
     "gpt_bigcode-dropping": ("gpt_bigcode", dict(GPT2, embd_pdrop=0.1, resid_pdrop=0.2,
                                                  attn_pdrop=0.3)),
+    "bloom": ("bloom", dict(BLOOM)),
+    "bloom-dropping": ("bloom", dict(BLOOM, n_head=3, tie_word_embeddings=False, hidden_dropout=0.2,
+                                     attention_dropout=0.3)),
     "gptj": ("gptj", dict(GPT2, rotary_dim=4)),
     "gptj-dropping": ("gptj", dict(GPT2, n_head=2, rotary_dim=12, n_inner=40, embd_pdrop=0.1,
                                    resid_pdrop=0.2, attn_pdrop=0.3)),
@@ -422,6 +426,7 @@ ADAPTERS = {
     "falcon-lora": ("falcon", "all-linear", {}),
     "falcon-40b-lora": ("falcon-40b", "all-linear", {}),
     "gpt_bigcode-lora": ("gpt_bigcode", "all-linear", {}),
+    "bloom-lora": ("bloom", "all-linear", {}),
     "gptj-lora": ("gptj", "all-linear", {}),
     "nemotron-lora": ("nemotron", "all-linear", {}),
     "olmo-lora": ("olmo", "all-linear", {}),
@@ -548,7 +553,7 @@ class Dropout:
     def __init__(self, model):
         config = model.config
         layer = [self.ATTENTION]
-        if config.model_type in (*self.EMBEDS, "phi3", "seed_oss", "opt"):
+        if config.model_type in (*self.EMBEDS, "bloom", "phi3", "seed_oss", "opt"):
             layer += [self.ADDED_O, self.ADDED_DOWN]
         if config.model_type == "stablelm":
             layer += [self.ADDED_DOWN]

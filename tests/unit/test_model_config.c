@@ -380,6 +380,19 @@ static void test_model_config_internlm(void **state)
     assert_true(c.qkv_bias && !c.output_bias && !c.mlp_bias && c.padding == -1);
 }
 
+/* Published files have other names for the sizes than transformers writes. */
+static void test_model_config_bloom(void **state)
+{
+    struct model_config c =
+        parsed("{\"model_type\": \"bloom\", \"vocab_size\": 100, \"n_embed\": 32, "
+               "\"num_hidden_layers\": 3, \"num_attention_heads\": 4, \"n_head\": 2}");
+
+    (void)state;
+    assert_true(c.hidden_size == 32 && c.layers == 3 && c.heads == 2);
+    assert_true(c.intermediate_size == 128 && c.max_positions == 2048 && c.tied);
+    assert_true(c.alibi == 8 && c.rotary == 0 && c.qkv_bias && c.padding == -1);
+}
+
 static void test_model_config_exaone(void **state)
 {
     struct model_config c =
@@ -823,6 +836,7 @@ int main(void)
         cmocka_unit_test(test_model_config_gpt_neox),
         cmocka_unit_test(test_model_config_opt),
         cmocka_unit_test(test_model_config_internlm),
+        cmocka_unit_test(test_model_config_bloom),
         cmocka_unit_test(test_model_config_exaone),
         cmocka_unit_test(test_model_config_qwen),
         cmocka_unit_test(test_model_config_phi3),

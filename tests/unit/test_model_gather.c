@@ -280,6 +280,7 @@ static struct gathered cases[] = {
     { .kind = { METHOD_FULL, "sgd", FORMAT_BF16, stablelm, 3 }, .checkpointing = true },
     { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, cohere, 3 } },
     { .kind = { METHOD_FULL, "sgd", FORMAT_BF16, falcon_h1, 3 }, .checkpointing = true },
+    { .kind = { METHOD_FULL, "sgd", FORMAT_BF16, bloom, 3 }, .checkpointing = true },
 };
 
 #define CASE(name, i)                                             \
@@ -317,6 +318,7 @@ int main(int argc, char **argv)
         CASE("short convolutions", 24),
         CASE("norms of heads, 16 bits", 25),
         CASE("norms of heads", 26),
+        CASE("bloom, 16 bits", 28),
         unit_ranks_test(test_model_gather_shares_the_weights),
     };
 

@@ -91,6 +91,7 @@ static void test_unsupported_names(void **state)
     assert_null(model_name_unsupported("LGAI-EXAONE/EXAONE-3.5-2.4B-Instruct"));
     assert_null(model_name_unsupported("LGAI-EXAONE/EXAONE-Deep-7.8B"));
     assert_null(model_name_unsupported("Qwen/Qwen-7B"));
+    assert_null(model_name_unsupported("bigscience/bloomz-560m"));
     assert_null(model_name_unsupported("Qwen/Qwen3-VL-30B-A3B-Instruct"));
     assert_null(model_name_unsupported("Qwen/Qwen3-Next-80B-A3B-Instruct"));
     assert_null(model_name_unsupported("Qwen/Qwen3-Coder-Next"));

@@ -275,6 +275,7 @@ static struct kind others[] = {
     { METHOD_FULL, "sgd", FORMAT_FP32, cohere, 2 },
     { METHOD_FULL, "sgd", FORMAT_FP32, olmo, 2 },
     { METHOD_FULL, "sgd", FORMAT_FP32, falcon_h1, 2 },
+    { METHOD_FULL, "sgd", FORMAT_FP32, bloom, 2 },
 };
 
 static void test_model_ranks_train_other_architectures(void **state)
@@ -566,6 +567,7 @@ int main(int argc, char **argv)
         OTHER("sharded gradients of gemma4", 17),
         OTHER("sharded gradients of apertus", 18),
         OTHER("sharded gradients of short convolutions", 19),
+        OTHER("sharded gradients of linear biases", 24),
         unit_ranks_test(test_model_ranks_train_with_frozen_16_bit_weights),
         unit_ranks_test(test_model_ranks_match_with_adamw_and_16_bit_copies),
         unit_ranks_test(test_model_ranks_assemble_the_moments),

@@ -98,6 +98,11 @@ static const char phi3[] =
     "{\"model_type\": \"phi3\", \"vocab_size\": 40, \"hidden_size\": "
     "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 2}";
 
+/* Linear biases, and a norm of the embeddings. */
+static const char bloom[] =
+    "{\"model_type\": \"bloom\", \"vocab_size\": 40, \"hidden_size\": 16, \"n_layer\": 4, "
+    "\"n_head\": 2}";
+
 /* Experts and a load balancing loss. */
 static const char qwen3_moe[] =
     "{\"model_type\": \"qwen3_moe\", \"vocab_size\": 40, \"hidden_size\": "

@@ -18,7 +18,8 @@
 /* Modules of a model, in the order of its parameters. */
 enum module {
     MODULE_EMBED,
-    MODULE_POSITIONS, /* learned position embeddings */
+    MODULE_POSITIONS,  /* learned position embeddings */
+    MODULE_EMBED_NORM, /* norm of the embeddings */
     MODULE_NORM1,
     MODULE_QKV, /* q, k and v as one matrix */
     MODULE_Q,
@@ -145,6 +146,8 @@ struct config_keys {
     const char *hidden_size, *intermediate_size, *layers, *heads, *kv_heads;
     const char *max_positions, *activation, *window;
     const char *norm_eps; /* NULL: always the default */
+    /* key and another name that counts if it is missing; NULL ends the list, or is none */
+    const char *const (*others)[2];
 };
 
 /* Keys of the dropout probabilities in training: of the embeddings, of the attention and
@@ -414,6 +417,9 @@ struct architecture {
     bool uses_padding;   /* pad_token_id applies; its default, -1: none */
     int64_t pad_token_id;
     bool unscaled_scores; /* scores are not scaled */
+    /* scores have linear biases with this exponent (kernels/ops_alibi.h), and q and k are not
+     * rotated; 0: none */
+    double alibi;
     /* embeddings are multiplied by the square root of the hidden size */
     bool embed_scaled;
     /* attention and MLP read the same input, always or by default of parallel_key; NULL:

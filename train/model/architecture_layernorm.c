@@ -51,6 +51,21 @@ static const struct config_keys falcon_keys = {
     .activation = "activation",
 };
 
+static const char *const bloom_others[][2] = {
+    { "hidden_size", "n_embed" },
+    { "n_layer", "num_hidden_layers" },
+    { "n_head", "num_attention_heads" },
+    { NULL, NULL },
+};
+static const struct config_keys bloom_keys = {
+    .hidden_size = "hidden_size", /* the MLP always has four times as many columns */
+    .others = bloom_others,
+    .layers = "n_layer",
+    .heads = "n_head",
+    .max_positions = "seq_length",
+    .norm_eps = "layer_norm_epsilon",
+};
+
 static const struct config_keys nemotron_keys = {
     .hidden_size = "hidden_size",
     .intermediate_size = "intermediate_size",
@@ -255,6 +270,26 @@ const struct architecture layernorm_architectures[] = {
       .norms = 2,
       .order = falcon_40b_order,
       .paths = { FALCON_PATHS, [MODULE_NORM1] = "ln_attn", [MODULE_NORM2] = "ln_mlp" } },
+    { .model_type = "bloom",
+      .base = "transformer.",
+      .blocks = "transformer.h.",
+      .keys = &bloom_keys,
+      .ignored = none_ignored,
+      .dropouts = { NULL, "hidden_dropout", "attention_dropout", 0, 0 },
+      .order = gpt2_order,
+      .paths = { FALCON_PATHS,
+                 [MODULE_EMBED_NORM] = "transformer.word_embeddings_layernorm",
+                 [MODULE_NORM1] = "input_layernorm", LLAMA_NORM2 },
+      .norm = NORM_LAYER,
+      .norm_eps = 1e-5,
+      .fused = STORED_HEADS,
+      .activation = "gelu_new",
+      .mlp_ratio = 4,
+      .qkv_bias = BIASES_ALWAYS,
+      .output_bias = BIASES_ALWAYS,
+      .mlp_bias = BIASES_ALWAYS,
+      .tied = true,
+      .alibi = 8 },
     { .model_type = "gpt_bigcode",
       GPT2_LIKE,
       .keys = &gpt2_keys,

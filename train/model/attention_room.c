@@ -14,7 +14,7 @@ static bool has_kernels(const struct plan *plan, const struct model_config *conf
     return plan->device.kind == DEVICE_CUDA && plan->device.major >= 9 &&
            format_info(plan->precision.compute)->bytes == 2 &&
            config->head_size % 8 == 0 && config->head_size <= 256 &&
-           config->score_softcap <= 0;
+           config->score_softcap <= 0 && config->alibi <= 0;
 }
 
 /* The backend rounds the longest sequence, of at most `limit` rows, up to a power of two,

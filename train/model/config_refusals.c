@@ -20,7 +20,8 @@ void config_refuse(const json_t *root, const char *file, const struct architectu
 {
     static const char *const off[] = { "add_cross_attention",
                                        "use_bidirectional_attention",
-                                       "_remove_final_layer_norm", "alibi" };
+                                       "_remove_final_layer_norm", "alibi",
+                                       "apply_residual_connection_post_layernorm" };
     /* norms of q and k, unless the architecture always has them */
     static const char *const norms[] = { "qk_layernorm", "use_qk_norm" };
     static const char *const on[] = { "do_layer_norm_before",

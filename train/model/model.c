@@ -172,7 +172,8 @@ static bool mixer_is_trained(const struct block *b)
  * trained. */
 static size_t first_trained_index(const struct model *m)
 {
-    if (m->embed->trainable || (m->positions && m->positions->trainable))
+    if (m->embed->trainable || (m->positions && m->positions->trainable) ||
+        is_trained(&m->embed_norm))
         return 0;
     for (size_t l = 0; l < m->config->layers; l++) {
         const struct block *b = &m->blocks[l];
@@ -257,6 +258,7 @@ static void lay_out(struct model *m)
     fill_slots(m);
     m->embed = model_find(m, MODULE_EMBED, PART_WEIGHT, 0);
     m->positions = model_find(m, MODULE_POSITIONS, PART_WEIGHT, 0);
+    m->embed_norm = model_norm_of(m, MODULE_EMBED_NORM, 0);
     m->norm = model_norm_of(m, MODULE_NORM, 0);
     m->head = m->config->tied ? m->embed : model_find(m, MODULE_HEAD, PART_WEIGHT, 0);
     m->head_weight = model_matmul_operand(m->head);

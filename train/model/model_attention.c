@@ -285,6 +285,7 @@ static struct op_attention attention_of(const struct pass *pass, size_t layer,
         .window = b->window,
         .scale = b->scale,
         .softcap = (float)c->score_softcap,
+        .slopes = { .most = (float)c->alibi, .factor = c->alibi > 0 ? 1 : 0 },
     };
 
     divide_sequences(pass, layer, &op);

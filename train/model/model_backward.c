@@ -471,16 +471,34 @@ static void block_backward(const struct pass *pass, size_t layer)
         qkv_backward(pass, layer);
 }
 
+/* Return the gradient of the embeddings: that of the residual, or of the input of their
+ * norm. */
+static struct tensor embeddings_gradient(const struct pass *pass)
+{
+    struct tensor dx = residual_columns(pass, BUFFER_DX);
+    struct op_rmsnorm_backward op = { .dx = pass_buffer(pass, BUFFER_DEMBED, 0),
+                                      .dout = dx,
+                                      .x = pass_buffer(pass, BUFFER_EMBEDDED, 0),
+                                      .rstd = pass_buffer(pass, BUFFER_RSTD_EMBED, 0) };
+
+    if (!pass->model->embed_norm.weight)
+        return dx;
+    zero(pass, op.dx);
+    apply_norm_backward(pass, &pass->model->embed_norm, op);
+    return op.dx;
+}
+
 static void embed_backward(const struct pass *pass)
 {
     const struct model *m = pass->model;
     int64_t padding = m->config->padding; /* gets no gradient; -1: none */
+    struct tensor dout = embeddings_gradient(pass);
 
     if (m->embed->trainable)
         pass->ops->embedding_backward(
             pass->be, &(struct op_embedding_backward) {
                           .dtable = m->embed->grad,
-                          .dout = residual_columns(pass, BUFFER_DX),
+                          .dout = dout,
                           .tokens = pass_buffer(pass, BUFFER_TOKENS, 0).data,
                           .scale = m->embed_scale,
                           .padding = (int32_t)padding,
@@ -489,7 +507,7 @@ static void embed_backward(const struct pass *pass)
         pass->ops->embedding_backward(
             pass->be, &(struct op_embedding_backward) {
                           .dtable = model_positions(m, true),
-                          .dout = residual_columns(pass, BUFFER_DX),
+                          .dout = dout,
                           .tokens = pass_buffer(pass, BUFFER_POSITIONS, 0).data });
 }
 

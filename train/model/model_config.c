@@ -294,19 +294,30 @@ static size_t read_kv_heads(const struct reader *r, const struct architecture *r
     return read_size(r, r->keys->kv_heads, heads);
 }
 
+/* Return the name by which config.json has a key. */
+static const char *name_of(const struct reader *r, const char *key)
+{
+    const char *const(*other)[2] = r->keys->others;
+
+    for (; other && (*other)[0] && !json_object_get(r->root, key); other++)
+        if (strcmp((*other)[0], key) == 0 && json_object_get(r->root, (*other)[1]))
+            return (*other)[1];
+    return key;
+}
+
 static void read_sizes(const struct reader *r, struct model_config *out)
 {
     const struct config_keys *keys = r->keys;
     const struct architecture *row = out->architecture;
 
     out->vocab_size = read_size(r, "vocab_size", 0);
-    out->hidden_size = read_size(r, keys->hidden_size, 0);
+    out->hidden_size = read_size(r, name_of(r, keys->hidden_size), 0);
     out->intermediate_size =
         read_size(r, keys->intermediate_size, row->mlp_ratio * out->hidden_size);
     if (row->joined_mlp_size)
         out->intermediate_size /= 2;
-    out->layers = read_size(r, keys->layers, 0);
-    out->heads = read_size(r, keys->heads, 0);
+    out->layers = read_size(r, name_of(r, keys->layers), 0);
+    out->heads = read_size(r, name_of(r, keys->heads), 0);
     out->kv_heads = read_kv_heads(r, row, out->heads);
     out->max_positions =
         read_size(r, keys->max_positions, row->paths[MODULE_POSITIONS] ? 0 : 2048);
@@ -406,6 +417,7 @@ static void read_scores(const struct reader *r, struct model_config *out)
         out->score_scale = 1;
     out->score_by_layer =
         json_get_bool(r->root, "scale_attn_by_inverse_layer_idx", false, r->file, r->err);
+    out->alibi = row->alibi;
     if (row->score_softcap > 0)
         out->score_softcap =
             read_softcap(r, "attn_logit_softcapping", row->score_softcap);

@@ -72,6 +72,7 @@ struct model_config {
     bool score_by_layer;   /* divide scores by the layer's number, from 1 */
     double score_softcap, logit_softcap; /* 0: none */
     double qkv_limit;                    /* of op_clip, of q, k and v; 0: none */
+    double alibi; /* `most` of the slopes of linear biases; 0: none */
     /* columns of a head that are rotated; 0: none, positions are learned */
     size_t rotary, rotary_local; /* the second with rope_local */
     bool expert_layers;          /* weights_have_expert_layers */

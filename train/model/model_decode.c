@@ -39,6 +39,7 @@ static void run_decode(const struct pass *pass, size_t layer,
         .chunk = pass->model->blocks[layer].chunk,
         .scale = a->scale,
         .softcap = a->softcap,
+        .slopes = a->slopes,
         .sinks = sinks ? pass_bias(pass, sinks->weight).data : NULL,
     };
 

@@ -354,9 +354,11 @@ static void add_noise(const struct pass *pass, struct tensor x)
 static void embed(const struct pass *pass)
 {
     const struct model *m = pass->model;
-    struct tensor x = pass_buffer(pass, BUFFER_X_IN, 0);
+    struct tensor x_in = pass_buffer(pass, BUFFER_X_IN, 0), x = x_in;
     struct tensor delta = pass_buffer(pass, BUFFER_DELTA, 0);
 
+    if (m->embed_norm.weight)
+        x = pass_buffer(pass, BUFFER_EMBEDDED, 0);
     pass->ops->embedding(pass->be,
                          &(struct op_embedding) { .out = x,
                                                   .table = m->embed_weight,
@@ -368,6 +370,11 @@ static void embed(const struct pass *pass)
                                            .table = model_positions(m, false),
                                            .tokens = pass_ids(pass, BUFFER_POSITIONS) });
     add_noise(pass, x);
+    if (m->embed_norm.weight)
+        model_norm(
+            pass, &m->embed_norm,
+            (struct op_rmsnorm) {
+                .out = x_in, .x = x, .rstd = pass_buffer(pass, BUFFER_RSTD_EMBED, 0) });
     if (!pass_uses_dropout(pass, m->config->embed_dropout))
         return;
     if (m->positions)

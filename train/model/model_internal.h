@@ -235,6 +235,7 @@ struct model {
     struct linear score;            /* the head of a reward model */
     int32_t *score_targets;         /* on the host, of a batch: model_reward.c */
     struct parameter *positions;    /* NULL: no learned positions */
+    struct norm embed_norm;         /* of the embeddings; no weight: there is none */
     struct norm norm;               /* after the last block */
     struct tensor head_weight, embed_weight; /* operands of the matmul and the lookup */
     float embed_scale;                       /* factor of the embeddings; 0: none */

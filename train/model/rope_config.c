@@ -121,7 +121,7 @@ static void read_rope(const struct reader *r, struct model_config *out)
                                   .arena = r->arena,
                                   .err = r->err };
 
-    if (row->paths[MODULE_POSITIONS])
+    if (row->paths[MODULE_POSITIONS] || row->alibi > 0)
         return;
     if (full || local)
         both = full;

@@ -247,6 +247,10 @@ static void dims_model(struct shapes_builder *m, const struct model_config *c)
         d[DIM_POST] = d[DIM_C];
         d[DIM_POST_STATS] = 1;
     }
+    if (has[MODULE_EMBED_NORM]) {
+        d[DIM_EMBED_NORM] = d[DIM_C];
+        d[DIM_EMBED_STATS] = d[DIM_STATS];
+    }
     if (c->architecture->bare_qk_norms)
         d[DIM_BARE] = c->head_size;
     if ((has[MODULE_Q_NORM] && !model_config_is_latent(c)) ||

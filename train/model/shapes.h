@@ -192,6 +192,8 @@ enum buffer {
     BUFFER_EXPANDED, /* latent attention: parts of heads, or their gradients */
     BUFFER_ROTATED,  /* the rotated input of a layer */
     BUFFER_X_LAST,   /* residual after the last block */
+    BUFFER_EMBEDDED, /* embeddings before their norm, if they have one, fp32 (N, C) */
+    BUFFER_RSTD_EMBED,
     BUFFER_RSTD,
     BUFFER_H_LAST, /* output of the last norm */
     /* output of attention or MLP, to be added to the residual, fp32 (N, C) */
@@ -212,6 +214,7 @@ enum buffer {
     BUFFER_STATES,
     BUFFER_DSTATES,       /* scratch of op_delta_backward, or op_scan_backward */
     BUFFER_SCAN_SUMS,     /* the same */
+    BUFFER_DEMBED,        /* gradient of EMBEDDED, fp32 */
     BUFFER_DPOST,         /* gradient of POST1 or POST2, fp32 */
     BUFFER_DPOST_COPY,    /* like DX_COPY */
     BUFFER_DROUTER,       /* gradient of the router's logits (N, E) */

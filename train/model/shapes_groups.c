@@ -9,6 +9,7 @@
 const struct module_dims shapes_module_dims[MODULES] = {
     [MODULE_EMBED] = { DIM_V, DIM_C },
     [MODULE_POSITIONS] = { DIM_P, DIM_C },
+    [MODULE_EMBED_NORM] = { DIM_ONE, DIM_C },
     [MODULE_NORM1] = { DIM_ONE, DIM_C },
     [MODULE_QKV] = { DIM_QKV, DIM_C },
     [MODULE_Q] = { DIM_Q_GATE, DIM_C },
@@ -63,6 +64,8 @@ const struct module_dims shapes_module_dims[MODULES] = {
 static const struct shape_group before_blocks[] = {
     { PART_WEIGHT, MODULE_EMBED, MODULE_EMBED },
     { PART_WEIGHT, MODULE_POSITIONS, MODULE_POSITIONS },
+    { PART_WEIGHT, MODULE_EMBED_NORM, MODULE_EMBED_NORM },
+    { PART_BIAS, MODULE_EMBED_NORM, MODULE_EMBED_NORM },
 };
 
 static const struct shape_group block_groups[] = {

@@ -137,6 +137,8 @@ enum dim {
     DIM_GATE_UP_U, /* with folded adapters and padding */
     DIM_POST,      /* C, if attention and MLP outputs have a norm */
     DIM_POST_STATS,
+    DIM_EMBED_NORM, /* C, if the embeddings have a norm */
+    DIM_EMBED_STATS,
     DIM_POST_DX, /* and their gradient, with folded adapters */
     DIM_POST_COPY,
     DIM_DX,     /* C, with folded adapters if matmuls read it */
