@@ -694,6 +694,9 @@ def mistral_text(rng):
 
 # Models with towers, which read text here; the values are those of their config.json.
 TOWERS = {
+    "llava_onevision": lambda rng: with_tower(
+        qwen(rng) | {"model_type": "qwen2"}, vit(rng, model_type="siglip_vision_model", vision_use_head=False),
+        image_token_index=260, video_token_index=261),
     "gemma3": lambda rng: with_tower(gemma3(rng) | {"model_type": "gemma3_text"}, vit(rng),
                                      mm_tokens_per_image=1, image_token_index=260,
                                      boi_token_index=261, eoi_token_index=262),

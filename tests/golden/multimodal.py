@@ -76,6 +76,9 @@ CASES = {
     "llava": {
         "text_config": dict(TEXT, model_type="llama"),
         "vision_config": dict(VIT, model_type="clip_vision_model"), "image_token_index": 39},
+    "llava_onevision": {
+        "text_config": QWEN2, "image_token_index": 39, "video_token_index": 38,
+        "vision_config": dict(VIT, model_type="siglip_vision_model", vision_use_head=False)},
     "qwen2_vl": {
         "text_config": dict(LLAMA, rope_parameters=dict(MROPE)), "tie_word_embeddings": True,
         "vision_config": dict(QWEN_VISION, embed_dim=8, hidden_size=24), "image_token_id": 39,

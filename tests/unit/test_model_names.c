@@ -23,6 +23,8 @@ static void test_names_of_families(void **state)
         { "nvidia/audio-flamingo-3-hf", "audioflamingo3" },
         { "nvidia/music-flamingo-2601-hf", "musicflamingo" },
         { "Qwen/Qwen2.5-VL-3B-Instruct", "qwen2_5_vl" },
+        { "CohereLabs/command-a-vision-07-2025", "cohere2_vision" },
+        { "llava-hf/llava-onevision-qwen2-7b-ov-hf", "llava_onevision" },
         { "Qwen/Qwen2.5-Coder-7B", "qwen2" },
         { "deepseek-ai/DeepSeek-R1", "deepseek_v3" },
         { "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "qwen2" },
