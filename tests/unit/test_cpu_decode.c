@@ -48,8 +48,8 @@ static const struct shape shapes[] = {
 /* With a bias of scores: a row of slopes for each. */
 static const struct attention_slopes no_slopes, slopes[] = { { 8, 1 }, { 8, 0.25f } };
 static const struct shape leaning[] = {
-    { FORMAT_FP32, 4, 2, 16, 0, 150, 0, { 149, 64, 0, -1 } },
-    { FORMAT_BF16, 6, 6, 64, 33, 90, 0, { 89, 5, -1 } },
+    { FORMAT_FP32, 4, 2, 16, 0, 150, 0, { 149, 64, 0, -1 }, 0 },
+    { FORMAT_BF16, 6, 6, 64, 33, 90, 0, { 89, 5, -1 }, 0 },
 };
 
 struct decode_case {
@@ -267,8 +267,8 @@ static void test_decode_equals_the_last_row_of_attention(void **state)
 /* A NaN reaches only its own sequence. */
 static void test_decode_propagates_nan(void **state)
 {
-    static const struct shape shape = { FORMAT_FP32, 2,   1, 8,
-                                        0,           100, 0, { 90, 20, 99, -1 } };
+    static const struct shape shape = { FORMAT_FP32,        2, 1, 8, 0, 100, 0,
+                                        { 90, 20, 99, -1 }, 0 };
     struct machines *machines = *state;
 
     for (size_t m = 0; m < machines->count; m++) {
