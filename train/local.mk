@@ -153,6 +153,7 @@ libtrain_a_SOURCES += %D%/model/model_blocks.c %D%/model/shapes_check.c
 libtrain_a_SOURCES += %D%/model/gptq_tensors.c %D%/model/gptq_tensors.h
 libtrain_a_SOURCES += %D%/model/layer_rotation.c %D%/model/layer_rotation.h
 libtrain_a_SOURCES += %D%/model/config_refusals.c %D%/model/config_refusals.h
+libtrain_a_SOURCES += %D%/model/nested_config.c %D%/model/nested_config.h
 libtrain_a_SOURCES += %D%/model/full_heads.c %D%/model/full_heads.h
 libtrain_a_SOURCES += %D%/model/linear_layers.c %D%/model/linear_layers.h
 libtrain_a_SOURCES += %D%/model/short_convs.c %D%/model/short_convs.h

@@ -581,6 +581,19 @@ def latent(rng):
     return values
 
 
+def dbrx(rng):
+    values = {"vocab_size": 40, "d_model": 24, "n_layers": rng.randrange(1, 4), "n_heads": 4,
+              "max_seq_len": 512, "pad_token_id": rng.choice([0, 7, None]),
+              "rope_parameters": {"rope_type": "default", "rope_theta": rng.choice([50.0, 10000.0])},
+              "attn_config": {"kv_n_heads": rng.choice([1, 2, 4]), "rope_theta": 10000.0,
+                              "clip_qkv": rng.choice([0.3, 1.0, 8])},
+              "ffn_config": {"ffn_hidden_size": 20, "moe_num_experts": 4, "moe_top_k": rng.choice([1, 2, 3]),
+                             "moe_normalize_expert_weights": rng.choice([1.0, None])}}
+    if rng.random() < 0.4:
+        values["ffn_config"]["ffn_act_fn"] = {"name": rng.choice(ACTIVATIONS)}
+    return values
+
+
 def deepseek_v3(rng):
     routed = glm_moe(rng)
     names = ("moe_intermediate_size", "n_routed_experts", "n_group", "topk_group", "n_shared_experts",
@@ -623,7 +636,7 @@ KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi
          "glm4_moe": glm_moe, "ernie4_5_moe": ernie_moe, "phimoe": phimoe, "gpt_oss": gpt_oss, "hunyuan_v1_moe": hunyuan_moe,
          "qwen3_next": qwen3_next,
          "deepseek_v2": deepseek_v2, "deepseek_v3": deepseek_v3, "glm4_moe_lite": glm_lite, "youtu": latent,
-         "llama4_text": llama4,
+         "llama4_text": llama4, "dbrx": dbrx,
          "granitemoe": granite_moe, "granitemoeshared": granite_moe_shared}
 
 
@@ -774,6 +787,8 @@ def parts_in_files(kind, name, tensor):
     names = ("w1", "w3", "w2") if kind in ("mixtral", "minimax_m2", "lfm2_moe") else ("gate_proj", "up_proj", "down_proj")
     name = name_in_files(kind, name)
     stem, _, leaf = name.rpartition(".")
+    if kind == "dbrx" and leaf in ("w1", "v1", "w2"): # four experts
+        return {f"{stem}.{e}.{leaf}.weight": part for e, part in enumerate(tensor.chunk(4))}
     if leaf == "gate_up_proj":
         return {f"{stem}.{e}.{n}.weight": half for e, pair in enumerate(zip(*tensor.chunk(2, dim=1)))
                 for n, half in zip(names, pair)}

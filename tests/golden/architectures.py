@@ -231,6 +231,11 @@ CASES |= {
 }
 # Models with experts.  With output_router_logits, the load balancing loss is part of the loss.
 MIXTRAL = dict(LLAMA, num_local_experts=4)
+DBRX_EXPERTS = 4
+DBRX = {"vocab_size": 40, "d_model": 24, "n_heads": 4, "n_layers": 2, "max_seq_len": 64,
+        "initializer_range": 0.2, "rope_parameters": {"rope_type": "default", "rope_theta": 100.0},
+        "attn_config": {"clip_qkv": 0.8, "kv_n_heads": 2, "rope_theta": 100.0},
+        "ffn_config": {"ffn_hidden_size": 20, "moe_num_experts": DBRX_EXPERTS, "moe_top_k": 2}}
 QWEN_MOE = dict(LLAMA, moe_intermediate_size=20, num_experts_per_tok=2)
 LATENT = dict(LLAMA, num_key_value_heads=4, q_lora_rank=20, kv_lora_rank=16, qk_nope_head_dim=8,
               qk_rope_head_dim=4, v_head_dim=6)
@@ -317,6 +322,10 @@ CASES |= {
                                                   tie_word_embeddings=True)),
     "olmoe": ("olmoe", dict(LLAMA, num_experts=5, num_experts_per_tok=2, pad_token_id=None)),
     "olmoe-clipped": ("olmoe", dict(LLAMA, num_experts=5, num_experts_per_tok=2, clip_qkv=0.8)),
+    "dbrx": ("dbrx", dict(DBRX)),
+    "dbrx-balanced": ("dbrx", dict(
+        DBRX, output_router_logits=True, pad_token_id=5, ffn_config=dict(
+            DBRX["ffn_config"], moe_loss_weight=0.3, moe_normalize_expert_weights=None))),
     "deepseek_v2": ("deepseek_v2", dict(
         DEEPSEEK, num_hidden_layers=3, first_k_dense_replace=1, topk_method="group_limited_greedy",
         n_group=4, topk_group=2, n_shared_experts=2, routed_scaling_factor=1.5, mlp_bias=True)),
@@ -417,6 +426,7 @@ ADAPTERS = {
     "arcee-lora": ("arcee", "all-linear", {}),
     "seed_oss-dropping-lora": ("seed_oss-dropping", "all-linear", {}),
     "granite-lora": ("granite", "all-linear", {}),
+    "dbrx-lora": ("dbrx", ["Wqkv", "out_proj"], {}),
     "cohere-normed-lora": ("cohere-normed", "all-linear", {}),
     "stablelm-normed-lora": ("stablelm-normed", "all-linear", {}),
     "phi-normed-lora": ("phi-normed", "all-linear", {}),
@@ -553,7 +563,8 @@ class Dropout:
     def __init__(self, model):
         config = model.config
         layer = [self.ATTENTION]
-        if config.model_type in (*self.EMBEDS, "bloom", "phi3", "seed_oss", "opt"):
+        if config.model_type in (*self.EMBEDS, "bloom", "phi3", "seed_oss", "opt", "dbrx",
+                                 "dbrx_converted"):
             layer += [self.ADDED_O, self.ADDED_DOWN]
         if config.model_type == "stablelm":
             layer += [self.ADDED_DOWN]
@@ -649,6 +660,9 @@ class Mixer:
 def balance(config, logits):
     """Return the load balancing loss of all rows of a batch, times its coefficient."""
     joined = tuple(torch.cat(layer) for layer in zip(*logits))
+    if config.model_type == "dbrx":
+        ffn = config.ffn_config
+        return ffn.moe_loss_weight * load_balancing_loss_func(joined, DBRX_EXPERTS, ffn.moe_top_k)
     experts = getattr(config, "num_experts", None) or config.num_local_experts
     loss = load_balancing_loss_func(joined, experts, config.num_experts_per_tok)
     return config.router_aux_loss_coef * loss
@@ -666,7 +680,7 @@ def loss_of(model, batch):
             out = model(input_ids=torch.tensor([ids]), labels=torch.tensor([ids]))
         loss = out.loss
         if balances: # the loss of one sequence
-            loss = loss - model.config.router_aux_loss_coef * out.aux_loss
+            loss = loss - model.router_aux_loss_coef * out.aux_loss
             logits.append(out.router_logits)
         assert dropout.calls in (0, len(dropout.sites))
         total, row = total + loss * (len(ids) - 1), row + len(ids)
@@ -678,6 +692,13 @@ def by_expert(name, tensor, names):
     """Return the tensors in files that are parts of a parameter: the matrices of the experts.  Those
     of gpt-oss are transposed, gate and up alternate, and there are biases."""
     stem, leaf = name.rsplit(".", 1)
+    if leaf in ("w1", "v1", "w2"): # DBRX: in two dimensions, down transposed
+        return {f"{stem}.{e}.{leaf}.weight": part.T if leaf == "w2" else part
+                for e, part in enumerate(tensor.chunk(DBRX_EXPERTS))}
+    if stem.endswith("Wqkv") and names is CONVERTED:
+        rows = (tensor.shape[0] - tensor.shape[1]) // 2
+        return {name.replace("Wqkv", part): t for part, t in zip(
+            ("q_proj", "k_proj", "v_proj"), tensor.split([tensor.shape[1], rows, rows]))}
     if stem.endswith("feed_forward.experts") and names[0] != "w1": # Llama 4: transposed
         parts = {n: t.transpose(1, 2) for n, t in zip(("gate", "up"), tensor.chunk(2, dim=2))}
         if leaf == "down_proj":
@@ -733,7 +754,12 @@ EXPERT_NAMES = {name: ("w1", "w3", "w2") for name in ("mixtral", "minimax_m2", "
 INTERLEAVED = ["gate_proj", "up_proj", "down_proj"] # a list: equal tuples may be one object
 
 
+CONVERTED = ["w1", "v1", "w2"] # as above
+
+
 def expert_names(model_type):
+    if model_type == "dbrx_converted":
+        return CONVERTED
     if model_type == "gpt_oss":
         return INTERLEAVED
     return EXPERT_NAMES.get(model_type, ("gate_proj", "up_proj", "down_proj"))
@@ -745,7 +771,7 @@ def split_experts(model):
     transformers_weight_conversion.convert_peft_adapter_state_dict_for_transformers = (
         lambda *_, adapter_state_dict, **__: adapter_state_dict)
     names = expert_names(model.config.model_type)
-    if model.config.model_type.startswith(("granite", "gpt_oss")): # no layers in transformers 4 either
+    if model.config.model_type.startswith(("granite", "gpt_oss", "dbrx")): # no layers in transformers 4 either
         return model
     for module in [m for m in model.modules() if hasattr(m, "experts")]:
         module.experts = Experts(module.experts, names)
@@ -932,11 +958,28 @@ def renamed_case(name, model_type, values, llama_values, batch):
             "undecayed": sorted(n for n in norms if n not in decayed)}
 
 
+def gates_by_expert(norms):
+    """Order the matrices w1 and v1 of a block by expert."""
+    names = list(norms)
+
+    def place(name):
+        stem, expert, leaf = (name.split(".")[:-1][-3:] + [""] * 3)[:3]
+        if stem != "mlp" or leaf == "w2":
+            return names.index(name), 0, 0
+        first = name.replace(f"mlp.{expert}.{leaf}", "mlp.0.w1")
+        return names.index(first), int(expert), leaf == "v1"
+
+    return {name: norms[name] for name in sorted(names, key=place)}
+
+
 def linearized_case(name, base, batch):
-    """Llama 4 whose files have a layer for each expert, as Axolotl publishes them."""
+    """Llama 4 whose files have a layer for each expert, as Axolotl publishes them; and DBRX, where
+    q, k and v also have layers of their own."""
     model_type, values = CASES[base]
     config = transformers.CONFIG_MAPPING[model_type](**values)
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    if model_type == "dbrx":
+        model.config.model_type = model_type = "dbrx_converted"
     tensors = {}
     for n, p in model.named_parameters():
         for part, view in by_expert(n, p.data, expert_names(model_type)).items():
@@ -945,16 +988,19 @@ def linearized_case(name, base, batch):
     logits = logits_of(model, batch)
     decayed = decayed_names(model, str)
     losses, norms = train(model, batch, decayed, str)
+    if model_type == "dbrx_converted":
+        norms = gates_by_expert(norms)
     with tempfile.TemporaryDirectory() as folder:
         config.save_pretrained(folder)
         with open(os.path.join(folder, "config.json")) as file:
             saved = json.load(file)
-    return {"name": name, "config": saved, "offset": 0, "tensors": dict(sorted(tensors.items())),
+    return {"name": name, "config": saved | {"model_type": model_type}, "offset": 0,
+            "tensors": dict(sorted(tensors.items())),
             "logits": logits, "losses": losses, "norms": norms,
             "undecayed": sorted(n for n in norms if n not in decayed and ".experts." not in n)}
 
 
-LINEARIZED = {"llama4-linearized": "llama4"}
+LINEARIZED = {"llama4-linearized": "llama4", "dbrx_converted": "dbrx"}
 
 
 def composed_case(name, model_type, values, batch):

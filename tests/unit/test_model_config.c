@@ -13,7 +13,10 @@
     "\"vocab_size\": 100, \"hidden_size\": 64, \"intermediate_size\": 96," \
     "\"num_hidden_layers\": 3, \"num_attention_heads\": 4"
 
-#define OPT  SIZES ", \"ffn_dim\": 48, \"max_position_embeddings\": 8"
+#define OPT SIZES ", \"ffn_dim\": 48, \"max_position_embeddings\": 8"
+#define DBRX                                                                 \
+    "\"vocab_size\": 40, \"d_model\": 24, \"n_heads\": 4, \"n_layers\": 2, " \
+    "\"max_seq_len\": 64"
 #define GPT2 "\"vocab_size\": 100, \"n_embd\": 64, \"n_layer\": 3, \"n_head\": 4"
 #define NEO                                                                          \
     "\"vocab_size\": 100, \"hidden_size\": 64, \"num_layers\": 3, \"num_heads\": 4," \
@@ -654,6 +657,32 @@ static void test_model_config_published_keys(void **state)
     assert_true(c.initializer_range == 0.25);
 }
 
+/* Keys of objects are read like those of the file, which have precedence. */
+static void test_model_config_joins_objects(void **state)
+{
+    struct model_config c =
+        parsed("{\"model_type\": \"dbrx\", " DBRX ", \"attn_config\": {\"clip_qkv\": 8, "
+               "\"kv_n_heads\": 2, \"rope_theta\": 500000, \"model_type\": \"\"}, "
+               "\"ffn_config\": {\"ffn_hidden_size\": 20, \"moe_num_experts\": 8, "
+               "\"moe_top_k\": 3, \"moe_loss_weight\": 0.05, \"ffn_act_fn\": {\"name\": "
+               "\"gelu\"}}, \"output_router_logits\": true}");
+
+    (void)state;
+    assert_true(c.qkv_limit == 8);
+    assert_int_equal(c.kv_heads, 2);
+    assert_int_equal(c.expert_size, 20);
+    assert_int_equal(c.experts, 8);
+    assert_int_equal(c.chosen_experts, 3);
+    assert_true(c.rope.theta == 500000 && c.aux_coefficient == 0.05);
+    assert_true(c.normalizes_experts && c.activation == ACTIVATION_GELU);
+    c = parsed("{\"model_type\": \"dbrx\", " DBRX
+               ", \"attn_config\": {\"rope_theta\": 500000}, \"rope_parameters\": "
+               "{\"rope_type\": \"default\", \"rope_theta\": 100}, \"ffn_config\": "
+               "{\"ffn_hidden_size\": 20, \"moe_normalize_expert_weights\": null}}");
+    assert_true(c.rope.theta == 100 && c.qkv_limit == 0 && !c.normalizes_experts);
+    assert_int_equal(c.kv_heads, 1);
+}
+
 static void test_model_config_rejects(void **state)
 {
     static const struct {
@@ -699,6 +728,15 @@ static void test_model_config_rejects(void **state)
           "clip_qkv is not supported" },
         { "{\"model_type\": \"cohere2\", " SIZES ", \"use_qk_norm\": true}",
           "use_qk_norm is not supported" },
+        { "{\"model_type\": \"dbrx\", " DBRX
+          ", \"ffn_config\": {\"ffn_hidden_size\": 20, \"moe_jitter_eps\": 0.01}}",
+          "moe_jitter_eps is not supported; set it to 0" },
+        { "{\"model_type\": \"dbrx\", " DBRX
+          ", \"ffn_config\": {\"ffn_hidden_size\": 20, \"moe_normalize_expert_weights\": 2}}",
+          "moe_normalize_expert_weights must be 1 or null" },
+        { "{\"model_type\": \"dbrx\", " DBRX
+          ", \"attn_config\": {\"kv_n_heads\": 3}, \"ffn_config\": {\"ffn_hidden_size\": 20}}",
+          "n_heads 4 must be a multiple of kv_n_heads 3" },
         { "{\"model_type\": \"falcon\", " SIZES ", \"num_ln_in_parallel_attn\": 3}",
           "num_ln_in_parallel_attn must be 1 or 2, not 3" },
         { "{\"model_type\": \"gptj\", " GPT2 ", \"rotary_dim\": 18}",
@@ -850,6 +888,7 @@ int main(void)
         cmocka_unit_test(test_model_config_biases_apart),
         cmocka_unit_test(test_model_config_rope_alpha),
         cmocka_unit_test(test_model_config_published_keys),
+        cmocka_unit_test(test_model_config_joins_objects),
         cmocka_unit_test(test_model_config_rejects),
         cmocka_unit_test(test_model_config_reads_shared_models),
         cmocka_unit_test(test_model_config_reports_a_missing_folder),

@@ -114,6 +114,10 @@ static void test_unsupported_names(void **state)
     assert_string_equal(model_name_unsupported("google/gemma-4-E4B-it"),
                         "gemma4 with embeddings for each layer");
     assert_null(model_name_unsupported("google/gemma-3-4b-it"));
+    assert_null(model_name_unsupported("databricks/dbrx-instruct"));
+    assert_null(model_name_unsupported("LnL-AI/dbrx-base-converted-v2"));
+    assert_string_equal(model_name_type("LnL-AI/dbrx-base-converted-v2"),
+                        "dbrx_converted");
     assert_null(model_name_unsupported("swiss-ai/Apertus-8B-Instruct-2509"));
     assert_null(model_name_unsupported("someone/my-own-model"));
     assert_string_equal(model_name_unsupported("ai21labs/Jamba-v0.1"), "jamba");

@@ -53,12 +53,14 @@ enum format safetensors_format(const struct safetensors *set);
  * Tensors that hold the matrices of all experts: (experts, rows, columns), or transposed
  * (experts, columns, rows).  A name that ends in _bias: their biases (experts, rows).  In
  * _blocks: the matrices in MXFP4 (experts, rows, columns / 32, 16) of U8, with a tensor
- * whose name ends in _scales instead (experts, rows, columns / 32).
+ * whose name ends in _scales instead (experts, rows, columns / 32).  With `turns`, the first
+ * two dimensions are one, of experts * rows, or experts * columns where it returns true.
  */
 struct safetensors_parts {
     size_t experts;
     bool transposed;
     bool interleaved; /* the rows of the matrices of an expert alternate */
+    bool (*turns)(const void *context, const char *name); /* or NULL */
     /* Return how many matrices of an expert a tensor holds, each with an equal part of its
      * rows; 0: it is no such tensor. */
     size_t (*count)(const void *context, const char *name);

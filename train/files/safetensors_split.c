@@ -172,16 +172,42 @@ static bool check(const struct whole *w, struct error *err)
     return !is_blocks(from) || check_packed(w, err);
 }
 
+/* Give a tensor of two dimensions that of the experts. */
+static bool unfold(struct safetensors *set, const struct safetensors_parts *parts,
+                   struct stored_tensor *t, struct error *err)
+{
+    size_t *shape;
+
+    if (t->rank != 2 || t->shape[0] % parts->experts != 0)
+        return error_set(err, ERROR_DATA,
+                         "%s: %s has another shape, config.json requires [a multiple of "
+                         "%zu, ..]",
+                         t->file, t->name, parts->experts);
+    shape = arena_array(set->arena, 3, sizeof(*shape));
+    shape[0] = parts->experts;
+    shape[1] = t->shape[0] / parts->experts;
+    shape[2] = t->shape[1];
+    t->shape = shape;
+    t->rank = 3;
+    return true;
+}
+
 /* Replace a tensor by its matrices, of which there are `each` for each expert. */
 static bool split(struct safetensors *set, size_t place, size_t each,
                   const struct safetensors_parts *parts, struct error *err)
 {
-    struct whole w = { .from = set->tensors[place], .parts = parts, .each = each };
+    struct safetensors_parts own = *parts;
+    struct whole w = { .from = set->tensors[place], .parts = &own, .each = each };
     struct stored_tensor *found = is_blocks(&w.from) ? find_scales(set, &w.from) : NULL;
     struct stored_tensor scales;
     struct text name;
 
     w.scales = found;
+    if (parts->turns) {
+        own.transposed = parts->turns(parts->context, w.from.name);
+        if (!unfold(set, parts, &w.from, err))
+            return false;
+    }
     if (!check(&w, err))
         return false;
     if (found) { /* it is no tensor of its own any more */

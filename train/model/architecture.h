@@ -166,8 +166,8 @@ struct bias_keys {
     bool default_value; /* of each key */
 };
 
-/* At most this many keys that must be 0. */
-enum { ZERO_KEYS = 2 };
+/* At most this many keys that must be 0, and objects of settings. */
+enum { ZERO_KEYS = 2, NESTED_OBJECTS = 2 };
 
 /* Keys of factors in config.json: of the embeddings, of the attention scores in place of 1
  * / the square root of the head size, of what attention and MLP add to the residual.  The
@@ -216,6 +216,10 @@ struct expert_columns {
     const char *method_key;
     bool never_normalizes; /* normalize_key must not be true */
     double least_sum;      /* added to the sum that weights are divided by; 0: 1e-20 */
+    /* a number p: the weights have the p-norm 1; 1 is the default, and the only one that is
+     * supported, and null means no norm.  NULL: no such key */
+    const char *p_norm_key;
+    const char *aux_key;   /* of aux_coefficient; NULL: router_aux_loss_coef */
     const char *scale_key; /* of a factor of the weights, and its default; NULL: none */
     double scale;
     /* how many of the first blocks have one MLP instead, and its default; NULL: none */
@@ -233,6 +237,9 @@ struct expert_columns {
     /* end of the name of a tensor that holds gate and up of all experts of a block, and of
      * that of down, in files that have them: "mlp.experts.gate_up_proj" */
     const char *gate_up_tensor, *down_tensor;
+    /* the same of a tensor of up alone, next to that of gate; the matrices of experts then
+     * follow each other in two dimensions, and those of down are [in][out].  NULL: none */
+    const char *up_tensor;
     enum expert_storage storage;
     bool unknown_to_peft; /* which does not convert the names of their adapters */
     bool only_tensors;    /* all files have them; there are no layers that PEFT adapts */
@@ -337,6 +344,8 @@ struct architecture {
     const char *activation; /* "silu" */
     struct dropout_keys dropouts;
     const char *zero_keys[ZERO_KEYS]; /* keys that must be 0 or missing; NULL: none */
+    /* objects of config.json whose keys are read like its own; NULL: none */
+    const char *nested[NESTED_OBJECTS];
     /* key that says whether there is one key head, which is the default, unless the key
      * of groups is true; then keys->kv_heads has their number.  NULL: no such keys */
     const char *one_kv_head_key, *groups_key;
@@ -409,6 +418,9 @@ struct architecture {
     /* use_qk_norm, by default true: heads of q and k have norms without weights in the
      * layers that rotate them */
     bool bare_qk_norms;
+    /* names of the layers of attention contain _norm., so that transformers' Trainer does not
+     * let their weights decay */
+    bool undecayed_attention;
     bool clips_qkv; /* clip_qkv applies, by default none */
     /* layers that rotate q and k attend to no previous chunk (attention_chunk_size), and
      * the others scale q by its position (floor_scale, attn_scale) */

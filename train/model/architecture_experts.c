@@ -181,6 +181,42 @@ static const enum module qwen3_next_order[] = {
     [MODULE_SHARED_UP] = "mlp.shared_expert.up_proj",     \
     [MODULE_SHARED_DOWN] = "mlp.shared_expert.down_proj", \
     [MODULE_SHARED_ROUTER] = "mlp.shared_expert_gate"
+static const struct config_keys dbrx_keys = {
+    .hidden_size = "d_model",
+    .intermediate_size = "ffn_hidden_size",
+    .layers = "n_layers",
+    .heads = "n_heads",
+    .kv_heads = "kv_n_heads",
+    .max_positions = "max_seq_len",
+    .activation = "ffn_act_fn",
+};
+
+static const char *const dbrx_ignored[] = { NULL };
+static const enum module dbrx_order[] = {
+    MODULE_NORM1,       MODULE_QKV,       MODULE_Q,           MODULE_K,
+    MODULE_V,           MODULE_O,         MODULE_NORM2,       MODULE_ROUTER,
+    MODULE_EXPERT_GATE, MODULE_EXPERT_UP, MODULE_EXPERT_DOWN, MODULES
+};
+#define DBRX_LIKE                                                                        \
+    .base = "transformer.", .blocks = "transformer.blocks.", .ignored = dbrx_ignored,    \
+    .keys = &dbrx_keys, .nested = { "attn_config", "ffn_config" }, .kv_heads = 1,        \
+    .dropouts.attention = "attn_pdrop", .zero_keys = { "emb_pdrop", "resid_pdrop" },     \
+    .activation = "silu", .uses_padding = true, .pad_token_id = -1, .order = dbrx_order, \
+    .norm = NORM_LAYER_PLAIN, .norm_eps = 1e-5, .undecayed_attention = true,             \
+    .clips_qkv = true
+#define DBRX_PATHS                                                                       \
+    [MODULE_EMBED] = "transformer.wte", [MODULE_NORM1] = "norm_attn_norm.norm_1",        \
+    [MODULE_O] = "norm_attn_norm.attn.out_proj",                                         \
+    [MODULE_NORM2] = "norm_attn_norm.norm_2", [MODULE_ROUTER] = "ffn.router.layer",      \
+    [MODULE_EXPERT_GATE] = "ffn.experts.mlp.*.w1",                                       \
+    [MODULE_EXPERT_UP] = "ffn.experts.mlp.*.v1",                                         \
+    [MODULE_EXPERT_DOWN] = "ffn.experts.mlp.*.w2", [MODULE_NORM] = "transformer.norm_f", \
+    [MODULE_HEAD] = "lm_head"
+#define DBRX_COLUMNS                                                             \
+    .count_key = "moe_num_experts", .chosen_key = "moe_top_k",                   \
+    .size_key = "ffn_hidden_size", .p_norm_key = "moe_normalize_expert_weights", \
+    .aux_key = "moe_loss_weight", .count = 4, .chosen = 1, .size = 3584,         \
+    .aux_coefficient = 0.01
 #define GRANITE_EXPERTS                                            \
     [MODULE_ROUTER] = "block_sparse_moe.router.layer",             \
     [MODULE_EXPERT_GATE] = "block_sparse_moe.experts.*.gate_proj", \
@@ -531,6 +567,21 @@ const struct architecture expert_architectures[] = {
                    .chosen = 4,
                    .size = 2880,
                    .aux_coefficient = 0.001 } },
+    { .model_type = "dbrx",
+      DBRX_LIKE,
+      .paths = { DBRX_PATHS, [MODULE_QKV] = "norm_attn_norm.attn.Wqkv" },
+      .experts = { DBRX_COLUMNS, .gate_up_tensor = "ffn.experts.mlp.w1",
+                   .up_tensor = "ffn.experts.mlp.v1", .down_tensor = "ffn.experts.mlp.w2",
+                   .only_tensors = true } },
+    /* DBRX with a layer for each matrix, by code in the folders of LnL-AI; the names are those of
+     * AutoAWQ and AutoGPTQ, which quantize it */
+    { .model_type = "dbrx_converted",
+      .has_own_code = true,
+      DBRX_LIKE,
+      .paths = { DBRX_PATHS, [MODULE_Q] = "norm_attn_norm.attn.q_proj",
+                 [MODULE_K] = "norm_attn_norm.attn.k_proj",
+                 [MODULE_V] = "norm_attn_norm.attn.v_proj" },
+      .experts = { DBRX_COLUMNS } },
     { .model_type = "granitemoe",
       GRANITE_LIKE,
       .paths = { LLAMA_FRAME, LLAMA_QKV, LLAMA_O, LLAMA_NORM2, GRANITE_EXPERTS },

@@ -300,7 +300,8 @@ static void read_clamp(const struct reader *r, const struct expert_columns *row,
 
 static void check(const struct reader *r, const struct model_config *c)
 {
-    static const char *const off[] = { "router_jitter_noise", "input_jitter_noise" };
+    static const char *const off[] = { "router_jitter_noise", "input_jitter_noise",
+                                       "moe_jitter_eps" };
     const size_t count = c->architecture->experts.mixer_jitter > 0 ? 0 : TS_COUNT(off);
 
     for (size_t i = 0; i < count; i++)
@@ -357,6 +358,19 @@ static void check_routing(const struct reader *r, const struct expert_columns *r
                   r->file, row->normalize_key);
 }
 
+/* Return whether the weights of the chosen experts have the sum 1. */
+static bool read_p_norm(const struct reader *r, const char *key)
+{
+    if (json_is_null(json_object_get(r->root, key)))
+        return false;
+    if (json_get_real(r->root, key, 1, r->file, r->err) != 1)
+        error_set(r->err, ERROR_DATA,
+                  "%s: %s must be 1 or null; other norms are not "
+                  "supported",
+                  r->file, key);
+    return true;
+}
+
 void expert_config_read(const json_t *root, const char *file, struct arena *arena,
                         struct model_config *out, struct error *err)
 {
@@ -378,6 +392,8 @@ void expert_config_read(const json_t *root, const char *file, struct arena *aren
         row->normalize_key
             ? json_get_bool(root, row->normalize_key, row->normalizes, file, err)
             : row->mixer_jitter == 0 && !row->scales_inputs;
+    if (row->p_norm_key)
+        out->normalizes_experts = read_p_norm(&r, row->p_norm_key);
     check_routing(&r, row, out->normalizes_experts);
     if (row->never_normalizes)
         out->normalizes_experts = false;
@@ -390,7 +406,8 @@ void expert_config_read(const json_t *root, const char *file, struct arena *aren
         read_clamp(&r, row, out);
     if (json_get_bool(root, "output_router_logits", false, file, err))
         out->aux_coefficient =
-            json_get_real(root, "router_aux_loss_coef", row->aux_coefficient, file, err);
+            json_get_real(root, row->aux_key ? row->aux_key : "router_aux_loss_coef",
+                          row->aux_coefficient, file, err);
     if (row->layer_range)
         check_least_sum(&r, out);
     check(&r, out);

@@ -17,6 +17,7 @@
 #include "train/model/latent_config.h"
 #include "train/model/layer_rotation.h"
 #include "train/model/linear_layers.h"
+#include "train/model/nested_config.h"
 #include "train/model/weights.h"
 #include "train/model/rope_config.h"
 #include "train/model/state_space.h"
@@ -592,7 +593,9 @@ static void read_root(struct reader *r, json_t *root, struct model_config *out)
     out->multimodal = type ? multimodal_find(type) : NULL;
     if (out->multimodal)
         text = multimodal_text(out->multimodal, root, r->file, r->err);
-    r->root = out->multimodal ? text : root;
+    else if (type)
+        text = nested_config_join(root, architecture_find(type));
+    r->root = out->multimodal || text ? text : root;
     if (r->root)
         read_all(r, out);
     json_decref(text);

@@ -46,6 +46,7 @@ static const struct name_row {
     { "cogito-v1-preview-qwen-*", "qwen2" },
     { "command-a-vision-*", "cohere2_vision" },
     { "command-a-*", "cohere2" },
+    { "dbrx-*-converted*", "dbrx_converted" },
     { "dbrx-*", "dbrx" },
     { "deepseek-r1-distill-qwen-*", "qwen2" },
     { "deepseek-r1-distill-llama-*", "llama" },

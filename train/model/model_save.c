@@ -87,7 +87,19 @@ static bool write_companions(const struct model *m, const char *dir, bool adapte
 /* Return how many matrices of an expert a tensor holds that has those of all. */
 static size_t matrices_of(const struct model *m, size_t index)
 {
-    return m->shapes.parameters[index].module == MODULE_EXPERT_DOWN ? 1 : 2;
+    return m->shapes.parameters[index].module == MODULE_EXPERT_DOWN ||
+                   m->config->architecture->experts.up_tensor
+               ? 1
+               : 2;
+}
+
+/* Return whether the model's files have the matrices of this module as [in][out]. */
+static bool is_transposed(const struct model *m, size_t index)
+{
+    return m->config->architecture->experts.up_tensor
+               ? m->expert_files.fused &&
+                     m->shapes.parameters[index].module == MODULE_EXPERT_DOWN
+               : m->expert_files.transposed;
 }
 
 /* Return how the model's files store a parameter. */
@@ -97,7 +109,7 @@ static struct matrix_layout layout_in_files(const struct model *m, size_t index,
     const struct parameter *p = &m->parameters[index];
     struct matrix_layout layout = model_matrix_layout(m, p, format_info(format)->bytes);
 
-    if (m->expert_files.transposed &&
+    if (is_transposed(m, index) &&
         module_is_of_experts(m->shapes.parameters[index].module)) {
         layout.storage = STORED_COLUMNS;
         layout.pitch = matrices_of(m, index) * layout.rows;
@@ -359,6 +371,7 @@ static size_t add_towers(const struct model *m, struct tensor_source *sources)
 struct fused {
     const struct model *model;
     size_t first, count; /* parameters */
+    size_t step;         /* from one to the next */
     struct tensor_source one;
 };
 
@@ -375,9 +388,10 @@ static bool read_fused(const void *context, size_t index, void *to, struct error
     for (size_t i = 0; i < f->count; i++) {
         size_t at = i * p->rows * p->cols;
 
-        if (f->model->expert_files.transposed) /* rows are adjacent, or alternate */
+        if (is_transposed(f->model, f->first)) /* rows are adjacent, or alternate */
             at = i / each * each * p->rows * p->cols + i % each * apart;
-        if (!f->one.read(f->one.context, f->first + i, (char *)to + at * item, err))
+        if (!f->one.read(f->one.context, f->first + i * f->step, (char *)to + at * item,
+                         err))
             return false;
     }
     return true;
@@ -391,7 +405,8 @@ static size_t fused_count(const struct model *m, size_t index)
 
     if (!m->expert_files.fused || !module_is_of_experts(p->module))
         return 1;
-    if (p->expert > 0 || p->module == MODULE_EXPERT_UP)
+    if (p->expert > 0 ||
+        (p->module == MODULE_EXPERT_UP && !m->config->architecture->experts.up_tensor))
         return 0;
     return m->config->experts * matrices_of(m, index);
 }
@@ -404,17 +419,26 @@ static void fuse(const struct model *m, size_t count, struct tensor_source *sour
     const struct architecture *a = m->config->architecture;
     struct fused *f = arena_alloc(arena, sizeof(*f));
 
-    *f = (struct fused) { m, source->index, count, *source };
+    bool alone = a->experts.up_tensor != NULL;
+    size_t step = alone && p->module != MODULE_EXPERT_DOWN ? 2 : 1;
+
+    *f = (struct fused) { m, source->index, count, step, *source };
     source->name =
         arena_printf(arena, "%s%zu.%s%s", a->blocks, p->layer,
                      p->module == MODULE_EXPERT_GATE ? a->experts.gate_up_tensor
+                     : p->module == MODULE_EXPERT_UP ? a->experts.up_tensor
                                                      : a->experts.down_tensor,
                      p->part == PART_BIAS ? "_bias" : "");
     source->rank = p->part == PART_BIAS ? 2 : 3;
     source->shape[0] = m->config->experts;
-    source->shape[m->expert_files.transposed ? 2 : 1] =
+    source->shape[is_transposed(m, source->index) ? 2 : 1] =
         p->rows * (count / m->config->experts);
-    source->shape[m->expert_files.transposed ? 1 : 2] = p->cols;
+    source->shape[is_transposed(m, source->index) ? 1 : 2] = p->cols;
+    if (alone) { /* two dimensions */
+        source->rank = 2;
+        source->shape[0] *= source->shape[1];
+        source->shape[1] = source->shape[2];
+    }
     if (p->part == PART_BIAS)
         source->shape[1] = p->cols * (count / m->config->experts);
     source->read = read_fused;

@@ -29,7 +29,8 @@ static size_t sort_key(const struct model *m, size_t index)
     size_t before = 2 * (size_t)p->module, layer = 0, position = 0, of_expert = 0;
     size_t copies =
         m->config->experts + m->config->heads; /* at least those of a module */
-    bool adjacent = p->module == MODULE_EXPERT_UP;
+    bool alone = m->config->architecture->experts.up_tensor != NULL;
+    bool adjacent = p->module == MODULE_EXPERT_UP && !alone;
 
     if (module_is_of_experts(p->module)) {
         of_expert = (size_t)(p->module - MODULE_EXPERT_GATE);

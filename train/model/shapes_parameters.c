@@ -400,6 +400,9 @@ static void add_parameter(struct shapes_builder *m, const struct module_place *a
          (m->config->architecture->norms_decay && part == PART_WEIGHT) ||
          module == MODULE_SINKS || module == MODULE_SKIP || module == MODULE_ALPHA_P ||
          module == MODULE_ALPHA_N || part == PART_LORA_MAGNITUDE);
+    if (m->config->architecture->undecayed_attention &&
+        (shapes_stack(module) == STACK_QKV || shapes_stack(module) == STACK_O))
+        p->decays = false;
     /* LoRA+: B matrices and vectors; LLaMA-Factory's _create_loraplus_optimizer */
     p->lr_factor = lr_ratio > 0 && (part == PART_LORA_B || p->rank == 1) ? lr_ratio : 1;
     p->gathered = shapes_is_gathered(m, p);

@@ -170,18 +170,19 @@ static enum module first_of(const struct model_config *config, const char *name)
         const char *end;
         enum module first;
     } tensors[] = { { row->gate_up_tensor, MODULE_EXPERT_GATE },
-                    { row->down_tensor, MODULE_EXPERT_DOWN } };
+                    { row->down_tensor, MODULE_EXPERT_DOWN },
+                    { row->up_tensor, MODULE_EXPERT_UP } };
 
     static const char *const forms[] = { "", "_bias", "_blocks" };
     const size_t count = row->biased ? TS_COUNT(forms) : 1;
 
-    for (size_t i = 0; i < 2 * count; i++) {
-        const char *end = tensors[i % 2].end, *form = forms[i / 2];
+    for (size_t i = 0; i < TS_COUNT(tensors) * count; i++) {
+        const char *end = tensors[i % 3].end, *form = forms[i / 3];
         size_t len = strlen(name), form_len = strlen(form);
 
         if (end && text_ends(name, form) && len >= form_len + strlen(end) &&
             memcmp(name + len - form_len - strlen(end), end, strlen(end)) == 0)
-            return tensors[i % 2].first;
+            return tensors[i % 3].first;
     }
     return MODULES;
 }
@@ -195,7 +196,22 @@ static size_t matrices_of(const void *context, const char *name)
     if (config->multimodal ? multimodal_is_tower(config->multimodal, name)
                            : architecture_keeps(config->architecture, name))
         return 0;
-    return first == MODULES ? 0 : first == MODULE_EXPERT_GATE ? 2 : 1;
+    return first == MODULES                                                          ? 0
+           : first == MODULE_EXPERT_GATE && !config->architecture->experts.up_tensor ? 2
+                                                                                     : 1;
+}
+
+static bool holds_down(const void *context, const char *name)
+{
+    return first_of(context, name) == MODULE_EXPERT_DOWN;
+}
+
+/* Return the end of the name of a tensor that begins with a matrix of this module. */
+static const char *tensor_end(const struct expert_columns *row, enum module first)
+{
+    return first == MODULE_EXPERT_GATE ? row->gate_up_tensor
+           : first == MODULE_EXPERT_UP ? row->up_tensor
+                                       : row->down_tensor;
 }
 
 /* The path of the module replaces the end of the name. */
@@ -204,8 +220,8 @@ static void add_matrix_name(const void *context, const char *tensor, size_t inde
 {
     const struct architecture *a = ((const struct model_config *)context)->architecture;
     enum module first = first_of(context, tensor);
-    bool both = first == MODULE_EXPERT_GATE;
-    const char *end = both ? a->experts.gate_up_tensor : a->experts.down_tensor;
+    bool both = first == MODULE_EXPERT_GATE && !a->experts.up_tensor;
+    const char *end = tensor_end(&a->experts, first);
     const char *path = a->paths[both ? first + index % 2 : first];
     const char *star = strchr(path, '*'), *at = tensor, *next;
 
@@ -266,6 +282,7 @@ bool weights_split_experts(struct safetensors *files, const struct model_config 
         .experts = config->experts,
         .transposed = is_transposed(files, config),
         .interleaved = config->architecture->experts.interleaved,
+        .turns = config->architecture->experts.up_tensor ? holds_down : NULL,
         .count = matrices_of,
         .name = add_matrix_name,
         .context = config
@@ -319,8 +336,9 @@ static bool report_missing(const struct checked *c, const struct shape_parameter
         return error_set(err, ERROR_DATA, "%s: the tensor %s is missing", dir, p->name);
     return error_set(err, ERROR_DATA, "%s: the tensor %s%zu.%s%s is missing", dir,
                      a->blocks, p->layer,
-                     p->module == MODULE_EXPERT_DOWN ? a->experts.down_tensor
-                                                     : a->experts.gate_up_tensor,
+                     a->experts.up_tensor ? tensor_end(&a->experts, p->module)
+                     : p->module == MODULE_EXPERT_DOWN ? a->experts.down_tensor
+                                                       : a->experts.gate_up_tensor,
                      p->part == PART_BIAS        ? "_bias"
                      : c->config->packed.enabled ? "_blocks"
                                                  : "");
