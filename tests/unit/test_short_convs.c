@@ -69,6 +69,7 @@ static void test_short_convs_adjust_the_size_of_mlps(void **state)
         { "", 256 }, /* 66 */
         { ", \"block_multiple_of\": 10", 70 },
         { ", \"block_multiple_of\": 11", 66 },
+        { ", \"block_multiple_of\": 1, \"block_ff_dim\": 101", 67 },
         { ", \"block_multiple_of\": 1, \"block_ffn_dim_multiplier\": 1.3", 85 },
         { ", \"block_ffn_dim_multiplier\": null", 66 },
         { ", \"block_auto_adjust_ff_dim\": false", 100 },
@@ -102,6 +103,8 @@ static void test_short_convs_follow_either_list(void **state)
                arena);
     assert_true(model_config_has_conv(&c, 0) && !model_config_has_conv(&c, 1));
     assert_true(model_config_has_conv(&c, 2) && !c.tied && c.delta.bias);
+    c = parsed(SMALL ", \"full_attn_idxs\": [0]}", arena);
+    assert_true(!model_config_has_conv(&c, 0) && model_config_has_conv(&c, 1));
     c = parsed(SMALL ", \"full_attn_idxs\": [1], \"layer_types\": "
                      "[\"full_attention\", \"full_attention\", \"conv\"]}",
                arena);
