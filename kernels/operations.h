@@ -94,6 +94,8 @@
     X(sum_pairs, 2, EACH_ISA, LAUNCH, DOUBLE, WATCHED)           \
     X(combine, 4, EACH_ISA, LAUNCH, DOUBLE, WATCHED)             \
     X(combine_backward, 5, EACH_ISA, LAUNCH, DOUBLE, WATCHED)    \
+    X(pair_scale, 3, EACH_ISA, LAUNCH, DOUBLE, WATCHED)          \
+    X(pair_scale_backward, 4, EACH_ISA, LAUNCH, DOUBLE, WATCHED) \
     X(adamw_8bit, 7, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)     \
     X(lion, 4, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)           \
     X(lion_8bit, 5, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)      \

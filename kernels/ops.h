@@ -27,6 +27,7 @@
 #include "kernels/ops_loss.h"
 #include "kernels/ops_noise.h"
 #include "kernels/ops_policy.h"
+#include "kernels/ops_pair_scale.h"
 #include "kernels/ops_scan.h"
 #include "kernels/ops_sinks.h"
 #include "kernels/ops_xielu.h"

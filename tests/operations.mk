@@ -112,6 +112,16 @@ EXTRA_PROGRAMS += %D%/unit/test_emulated_scan %D%/unit/test_races_scan
 %C%_unit_test_races_scan_SOURCES = %D%/unit/test_cpu_scan.c
 %C%_unit_test_races_scan_LDADD = %D%/emulation/races.o $(LDADD)
 
+# pair_scale
+unit_tests += %D%/unit/test_cpu_pair_scale
+emulated_operations += %D%/unit/test_emulated_pair_scale
+races_tests += %D%/unit/test_races_pair_scale
+EXTRA_PROGRAMS += %D%/unit/test_emulated_pair_scale %D%/unit/test_races_pair_scale
+%C%_unit_test_emulated_pair_scale_SOURCES = %D%/unit/test_cpu_pair_scale.c
+%C%_unit_test_emulated_pair_scale_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_pair_scale_SOURCES = %D%/unit/test_cpu_pair_scale.c
+%C%_unit_test_races_pair_scale_LDADD = %D%/emulation/races.o $(LDADD)
+
 # sink
 unit_tests += %D%/unit/test_cpu_sink
 emulated_operations += %D%/unit/test_emulated_sink

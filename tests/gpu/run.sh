@@ -140,7 +140,7 @@ curves() {
 # --- sanitizer: memory errors, races and uninitialized reads in the same tests
 
 SANITIZED=${SANITIZED:-swiglu activation norm layernorm headnorm rope embedding elementwise decide
-    adamw loss topk distill preference attention matmul dequantize decode route experts delta dora sink clamped xielu rotation heads
+    adamw loss topk distill preference attention matmul dequantize decode route experts pair_scale delta dora sink clamped xielu rotation heads
     latent optimizers optimizers_whole optimizers_projected schedule_free policy}
 TOOLS=${TOOLS:-memcheck racecheck initcheck}
 sanitizer_is_late() { # succeed if no time is left; record the skipped rest in one line

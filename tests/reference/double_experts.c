@@ -48,6 +48,34 @@ void double_route_backward(struct backend *be, const struct op_route_backward *o
     done(be);
 }
 
+void double_pair_scale(struct backend *be, const struct op_pair_scale *op)
+{
+    double *out = room(be, numbers_of(op->out)), *weights = take(be, op->weights);
+    double *scales = take(be, op->scales);
+
+    for (size_t i = 0; i < numbers_of(op->out); i++)
+        out[i] = weights[i] * scales[op->experts[i]];
+    put(be, op->out, out);
+    done(be);
+}
+
+void double_pair_scale_backward(struct backend *be,
+                                const struct op_pair_scale_backward *op)
+{
+    double *dweights = take(be, op->dweights), *dscales = take(be, op->dscales);
+    double *weights = take(be, op->weights), *scales = take(be, op->scales);
+
+    for (size_t e = 0; e < op->scales.cols; e++)
+        for (int32_t slot = op->starts[e]; slot < op->starts[e + 1]; slot++) {
+            if (dscales)
+                dscales[e] += dweights[op->order[slot]] * weights[op->order[slot]];
+            dweights[op->order[slot]] *= scales[e];
+        }
+    put(be, op->dweights, dweights);
+    put(be, op->dscales, dscales);
+    done(be);
+}
+
 void double_grouped_matmul(struct backend *be, const struct op_grouped_matmul *op)
 {
     struct reference_grouped_matmul r = {
