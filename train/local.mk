@@ -160,6 +160,7 @@ libtrain_a_SOURCES += %D%/model/short_convs.c %D%/model/short_convs.h
 libtrain_a_SOURCES += %D%/model/matrix_layout.c %D%/model/matrix_layout.h
 libtrain_a_SOURCES += %D%/model/model.c %D%/model/model.h
 libtrain_a_SOURCES += %D%/model/model_backward.c
+libtrain_a_SOURCES += %D%/model/model_residual.c %D%/model/model_residual.h
 libtrain_a_SOURCES += %D%/model/model_config.c %D%/model/model_config.h
 libtrain_a_SOURCES += %D%/model/architecture_hybrid.c %D%/model/model_scan.c
 libtrain_a_SOURCES += %D%/model/state_space.c %D%/model/state_space.h
