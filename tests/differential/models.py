@@ -141,6 +141,9 @@ def gemma4(rng):
         if rng.random() < 0.5:
             values[key] = rng.choice(choices)
     if rng.random() < 0.5:
+        values |= {"enable_moe_block": True, "num_experts": rng.randrange(2, 6),
+                   "top_k_experts": rng.randrange(1, 3), "moe_intermediate_size": rng.choice([12, 20])}
+    if rng.random() < 0.5:
         values["rope_parameters"] = {
             "full_attention": {"rope_type": "proportional", "rope_theta": rng.choice([50.0, 1e6]),
                                "partial_rotary_factor": rng.choice([0.25, 0.5, 1.0])},

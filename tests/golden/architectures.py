@@ -227,6 +227,11 @@ CASES |= {
         LLAMA, conv_bias=True, conv_L_cache=4, block_auto_adjust_ff_dim=False, head_dim=8,
         tie_word_embeddings=False, pad_token_id=None, layer_types=["full_attention", "conv"],
         rope_parameters={"rope_type": "default", "rope_theta": 100.0})),
+    "gemma4_moe": ("gemma4_text", dict(
+        GEMMA, sliding_window=4, hidden_size_per_layer_input=0, global_head_dim=16,
+        attention_k_eq_v=True, num_global_key_value_heads=1, final_logit_softcapping=8.0,
+        enable_moe_block=True, num_experts=6, top_k_experts=2, moe_intermediate_size=20,
+        layer_types=["sliding_attention", "full_attention", "full_attention"])),
     "minicpm": ("minicpm", dict(LLAMA, scale_emb=3, scale_depth=1.4, dim_model_base=10)),
 }
 # Models with experts.  With output_router_logits, the load balancing loss is part of the loss.
@@ -415,6 +420,8 @@ ADAPTERS = {
                                      "up_proj", "down_proj"], {}),  # PEFT refuses out_proj
     "falcon_h1-lora-on-some": ("falcon_h1-norm-first", ["in_proj", "o_proj", "gate_proj"], {}),
     "gemma4-lora": ("gemma4", "all-linear", {}),
+    "gemma4_moe-lora": ("gemma4_moe", ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj",
+                                       "down_proj"], {}), # not router.proj
     "gemma2-lora": ("gemma2", "all-linear", {}),
     "qwen3_5-lora": ("qwen3_5", "all-linear", {}),
     "qwen3_5-lora-on-some": ("qwen3_5", ["in_proj_qkv", "out_proj", "q_proj"], {}),
@@ -771,7 +778,7 @@ def split_experts(model):
     transformers_weight_conversion.convert_peft_adapter_state_dict_for_transformers = (
         lambda *_, adapter_state_dict, **__: adapter_state_dict)
     names = expert_names(model.config.model_type)
-    if model.config.model_type.startswith(("granite", "gpt_oss", "dbrx")): # no layers in transformers 4 either
+    if model.config.model_type.startswith(("granite", "gpt_oss", "dbrx", "gemma4")): # no layers in transformers 4 either
         return model
     for module in [m for m in model.modules() if hasattr(m, "experts")]:
         module.experts = Experts(module.experts, names)

@@ -488,6 +488,17 @@ static void test_model_config_gemma4(void **state)
     assert_true(c.full_head_size == 12 && c.full_kv_heads == 2);
     c = parsed(GEMMA4 ", \"head_dim\": 8, \"per_layer_config\": {}}");
     assert_true(c.full_head_size == 8 && c.full_kv_heads == 4);
+    c = parsed(GEMMA4 ", \"num_experts\": 4, \"enable_moe_block\": false}");
+    assert_true(c.experts == 0 && c.shared_size == 0 && !c.sparse);
+    assert_true(model_config_has(&c, MODULE_GATE, 0));
+    assert_false(model_config_has(&c, MODULE_EXPERT_NORM, 0));
+    c = parsed(GEMMA4 ", \"enable_moe_block\": true, \"num_experts\": 4, "
+                      "\"top_k_experts\": 2, \"moe_intermediate_size\": 8}");
+    assert_true(c.experts == 4 && c.chosen_experts == 2 && c.expert_size == 8);
+    assert_true(c.shared_size == c.intermediate_size && c.sparse_layers == c.layers);
+    assert_false(model_config_has(&c, MODULE_GATE, 0));
+    assert_true(model_config_has(&c, MODULE_SHARED_GATE, 0));
+    assert_true(model_config_has(&c, MODULE_EXPERT_NORM, 0));
     c = parsed("{\"model_type\": \"gemma4_unified_text\", " SIZES "}");
     assert_true(c.full_head_size == 512 && c.sliding_window == 1024);
 }
@@ -776,7 +787,14 @@ static void test_model_config_rejects(void **state)
           "hidden_size_per_layer_input is not supported" },
         { GEMMA4 ", \"num_kv_shared_layers\": 2}",
           "num_kv_shared_layers is not supported" },
-        { GEMMA4 ", \"enable_moe_block\": true}", "enable_moe_block is not supported" },
+        { GEMMA4 ", \"enable_moe_block\": true}", "num_experts must be a number from 1" },
+        { GEMMA4
+          ", \"enable_moe_block\": true, \"num_experts\": 4, \"top_k_experts\": 5, "
+          "\"moe_intermediate_size\": 8}",
+          "num_experts_per_tok must be at most 4, not 5" },
+        { "{\"model_type\": \"gemma4_unified_text\", " SIZES
+          ", \"enable_moe_block\": true}",
+          "enable_moe_block is not supported in models of type gemma4_unified_text" },
         { GEMMA4 ", \"global_head_dim\": 514}", "a head size of 514" },
         { GEMMA4 ", \"global_head_dim\": 7}", "even number, not 7" },
         { GEMMA4 ", \"sliding_window\": 0}", "sliding_window must be" },

@@ -56,6 +56,16 @@ static const char gemma4_text[] =
     "\"hidden_size_per_layer_input\": 0, \"max_position_embeddings\": 64, "
     "\"sliding_window\": 8, \"sliding_window_pattern\": 2, \"initializer_range\": 0.2}";
 
+/* The same with experts next to the MLPs, which have norms of their own. */
+static const char gemma4_moe_text[] =
+    "{\"model_type\": \"gemma4_text\", \"vocab_size\": 97, \"hidden_size\": "
+    "48,\"intermediate_size\": 80, \"num_hidden_layers\": 2, \"num_attention_heads\": "
+    "4,\"num_key_value_heads\": 2, \"head_dim\": 16, \"global_head_dim\": 24, "
+    "\"enable_moe_block\": true, \"num_experts\": 5, \"top_k_experts\": 2, "
+    "\"moe_intermediate_size\": 32, "
+    "\"hidden_size_per_layer_input\": 0, \"max_position_embeddings\": 64, "
+    "\"sliding_window\": 8, \"sliding_window_pattern\": 2, \"initializer_range\": 0.2}";
+
 /* Linear attention, with a state in place of a cache, and gated attention. */
 static const char qwen3_5_text[] =
     "{\"model_type\": \"qwen3_5_text\", \"vocab_size\": 97, \"hidden_size\": "
@@ -219,10 +229,11 @@ static void check_generation(struct unit_model *u, double near)
 
 static void test_generation_matches_the_forward_pass(void **state)
 {
-    static const char *const texts[] = { config_text,   windowed_text, qwen3_text,
-                                         gemma2_text,   gemma3_text,   gemma4_text,
-                                         gpt2_text,     qwen3_5_text,  qwen3_next_text,
-                                         deepseek_text, lfm2_text,     falcon_h1_text };
+    static const char *const texts[] = { config_text,     windowed_text, qwen3_text,
+                                         gemma2_text,     gemma3_text,   gemma4_text,
+                                         gemma4_moe_text, gpt2_text,     qwen3_5_text,
+                                         qwen3_next_text, deepseek_text, lfm2_text,
+                                         falcon_h1_text };
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(texts); i++) {

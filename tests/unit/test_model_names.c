@@ -110,6 +110,8 @@ static void test_unsupported_names(void **state)
     assert_null(model_name_unsupported("LiquidAI/LFM2.5-1.2B-Instruct"));
     assert_string_equal(model_name_unsupported("LiquidAI/LFM2-Audio-1.5B"), "lfm2_audio");
     assert_null(model_name_unsupported("google/gemma-4-31B"));
+    assert_null(model_name_unsupported("google/gemma-4-26B-A4B"));
+    assert_null(model_name_unsupported("google/gemma-4-26B-A4B-it"));
     assert_null(model_name_unsupported("unsloth/gemma-4-12B-it"));
     assert_string_equal(model_name_unsupported("google/gemma-4-E4B-it"),
                         "gemma4 with embeddings for each layer");

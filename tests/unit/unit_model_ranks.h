@@ -94,6 +94,16 @@ static const char falcon_h1[] =
     "\"key_multiplier\": 0.5, \"time_step_limit\": [0.0, 0.4], "
     "\"initializer_range\": 0.4}";
 
+/* Experts next to MLPs, each with norms of its own, in a layer with a window and in one
+ * without. */
+static const char gemma4_moe[] =
+    "{\"model_type\": \"gemma4_text\", \"vocab_size\": 40, \"hidden_size\": "
+    "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": "
+    "2,\"num_key_value_heads\": 2, \"head_dim\": 8, \"global_head_dim\": 12, "
+    "\"enable_moe_block\": true, \"num_experts\": 3, \"top_k_experts\": 2, "
+    "\"moe_intermediate_size\": 12, \"hidden_size_per_layer_input\": 0, "
+    "\"sliding_window\": 4, \"sliding_window_pattern\": 2}";
+
 static const char phi3[] =
     "{\"model_type\": \"phi3\", \"vocab_size\": 40, \"hidden_size\": "
     "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 2}";

@@ -78,7 +78,8 @@ bool module_is_of_experts(enum module module)
 
 bool module_is_sparse(enum module module)
 {
-    return module == MODULE_ROUTER || module == MODULE_ROUTER_BIAS ||
+    return (module >= MODULE_EXPERT_NORM && module <= MODULE_EXPERT_SCALE) ||
+           module == MODULE_EXPERT_POST || module == MODULE_SHARED_POST ||
            module == MODULE_SHARED_ROUTER || module == MODULE_SHARED_DOWN ||
            module_is_of_experts(module) ||
            (module >= MODULE_SHARED_GATE_UP && module <= MODULE_SHARED_UP);
@@ -103,7 +104,8 @@ bool module_in_mixer(enum module module, bool attention, bool other)
 bool module_is_bare(enum module module)
 {
     return module == MODULE_A_LOG || module == MODULE_DT_BIAS || module == MODULE_SINKS ||
-           module == MODULE_SKIP || module_is_of_activation(module) ||
+           module == MODULE_SKIP || module == MODULE_ROUTER_SCALE ||
+           module == MODULE_EXPERT_SCALE || module_is_of_activation(module) ||
            module_is_buffer(module);
 }
 

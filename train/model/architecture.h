@@ -51,11 +51,16 @@ enum module {
     MODULE_SCAN_OUT, /* and of state space models */
     MODULE_POST1,    /* norm of the attention output */
     MODULE_NORM2,
+    MODULE_EXPERT_NORM, /* of the input of experts that do not share that of the MLP */
+    /* weight of the norm of such a router's input, whose output is divided by sqrt(C); a
+     * vector without a suffix in its name */
+    MODULE_ROUTER_SCALE,
     MODULE_ROUTER, /* one row for each expert */
     /* added to the scores of experts for the choice; a vector without a suffix in its name,
      * which is never trained */
     MODULE_ROUTER_BIAS,
-    MODULE_GATE_UP, /* both as one matrix */
+    MODULE_EXPERT_SCALE, /* factor of the weight of each expert; a vector like the above */
+    MODULE_GATE_UP,      /* both as one matrix */
     MODULE_GATE,
     MODULE_UP,
     MODULE_SHARED_GATE_UP, /* of the MLP that all rows pass through, next to the experts */
@@ -73,7 +78,10 @@ enum module {
     MODULE_ALPHA_N,
     MODULE_BETA,
     MODULE_EPS,
-    MODULE_POST2, /* norm of the MLP output */
+    /* norms of the output of experts, and of that of the MLP next to them */
+    MODULE_EXPERT_POST,
+    MODULE_SHARED_POST,
+    MODULE_POST2, /* norm of the MLP output, or of the sum of both */
     /* factor of the residual after the block: one element without a suffix in its name,
      * which is never trained */
     MODULE_FACTOR,
@@ -188,6 +196,8 @@ struct factor_keys {
  */
 struct expert_columns {
     const char *count_key; /* NULL: there are no experts */
+    /* says whether there are, by default not; NULL: there are */
+    const char *enabled_key;
     /* of those that are chosen for a row, or a list with one number for each layer, all
      * equal; NULL: num_experts_per_tok */
     const char *chosen_key;

@@ -93,11 +93,45 @@ static const enum module qwen3_5_order[] = { MODULE_DT_BIAS, MODULE_A_LOG,  MODU
     .embed_scaled = true, .uses_padding = true
 
 /* Order of the modules of a block in Gemma 4. */
-static const enum module gemma4_order[] = { MODULE_Q,     MODULE_Q_NORM, MODULE_K_NORM,
-                                            MODULE_K,     MODULE_V,      MODULE_O,
-                                            MODULE_GATE,  MODULE_UP,     MODULE_DOWN,
-                                            MODULE_NORM1, MODULE_POST1,  MODULE_NORM2,
-                                            MODULE_POST2, MODULES };
+static const enum module gemma4_order[] = { MODULE_Q,
+                                            MODULE_Q_NORM,
+                                            MODULE_K_NORM,
+                                            MODULE_K,
+                                            MODULE_V,
+                                            MODULE_O,
+                                            MODULE_GATE,
+                                            MODULE_UP,
+                                            MODULE_DOWN,
+                                            MODULE_SHARED_GATE,
+                                            MODULE_SHARED_UP,
+                                            MODULE_SHARED_DOWN,
+                                            MODULE_NORM1,
+                                            MODULE_POST1,
+                                            MODULE_NORM2,
+                                            MODULE_POST2,
+                                            MODULE_ROUTER_SCALE,
+                                            MODULE_EXPERT_SCALE,
+                                            MODULE_ROUTER,
+                                            MODULE_EXPERT_GATE,
+                                            MODULE_EXPERT_UP,
+                                            MODULE_EXPERT_DOWN,
+                                            MODULE_SHARED_POST,
+                                            MODULE_EXPERT_POST,
+                                            MODULE_EXPERT_NORM,
+                                            MODULES };
+
+/* With experts, the MLP is the one that all rows pass through. */
+#define GEMMA4_EXPERTS                                                          \
+    [MODULE_SHARED_GATE] = "mlp.gate_proj", [MODULE_SHARED_UP] = "mlp.up_proj", \
+    [MODULE_SHARED_DOWN] = "mlp.down_proj", [MODULE_ROUTER] = "router.proj",    \
+    [MODULE_ROUTER_SCALE] = "router.scale",                                     \
+    [MODULE_EXPERT_SCALE] = "router.per_expert_scale",                          \
+    [MODULE_EXPERT_GATE] = "experts.*.gate_proj",                               \
+    [MODULE_EXPERT_UP] = "experts.*.up_proj",                                   \
+    [MODULE_EXPERT_DOWN] = "experts.*.down_proj",                               \
+    [MODULE_EXPERT_NORM] = "pre_feedforward_layernorm_2",                       \
+    [MODULE_SHARED_POST] = "post_feedforward_layernorm_1",                      \
+    [MODULE_EXPERT_POST] = "post_feedforward_layernorm_2"
 
 /* Sources: transformers/models/NAME/configuration_NAME.py and modeling_NAME.py. */
 const struct architecture rms_architectures[] = {
@@ -442,8 +476,18 @@ const struct architecture rms_architectures[] = {
       .window = 512,
       .keys = &gemma2_keys,
       .order = gemma4_order,
-      .paths = { LLAMA_PATHS, GEMMA2_NORMS,
-                 HEAD_NORMS, [MODULE_FACTOR] = "layer_scalar" } },
+      .paths = { LLAMA_PATHS, GEMMA2_NORMS, HEAD_NORMS,
+                 GEMMA4_EXPERTS, [MODULE_FACTOR] = "layer_scalar" },
+      .experts = { .count_key = "num_experts",
+                   .enabled_key = "enable_moe_block",
+                   .chosen_key = "top_k_experts",
+                   .size_key = "moe_intermediate_size",
+                   .shared_size_key = "intermediate_size",
+                   .shared_size = 9216,
+                   .gate_up_tensor = "experts.gate_up_proj",
+                   .down_tensor = "experts.down_proj",
+                   .only_tensors = true,
+                   .unbalanced = true } },
     { .model_type = "gemma4_unified_text",
       GEMMA4_LIKE,
       .window = 1024,

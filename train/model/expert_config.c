@@ -377,7 +377,8 @@ void expert_config_read(const json_t *root, const char *file, struct arena *aren
     const struct expert_columns *row = &out->architecture->experts;
     const struct reader r = { root, file, err };
 
-    if (!row->count_key || err->code)
+    if (!row->count_key || err->code ||
+        (row->enabled_key && !json_get_bool(root, row->enabled_key, false, file, err)))
         return;
     out->experts = read_size(&r, count_key(&r, row->count_key), row->count, 1);
     out->chosen_experts = read_chosen(&r, row);

@@ -34,7 +34,7 @@ static bool is_given(const json_t *root, const char *key)
 }
 
 /* Gemma 4 E2B and E4B have embeddings for each layer, and layers that attend to the keys
- * and values of others; 26B-A4B has experts next to its MLPs. */
+ * and values of others.  Gemma 4 12B has no experts. */
 static void refuse(const struct source *s, const struct architecture *row)
 {
     static const char per_layer[] = "hidden_size_per_layer_input",
@@ -53,11 +53,10 @@ static void refuse(const struct source *s, const struct architecture *row)
             s->err, ERROR_DATA,
             "%s: %s is not supported: layers that use the keys and values of others",
             s->file, sharing);
-    if (json_get_bool(s->root, experts, false, s->file, s->err))
-        error_set(s->err, ERROR_DATA,
-                  "%s: %s is not supported: experts, as Gemma 4 26B-A4B has them; train "
-                  "the model with another program (trainspool: {target: external})",
-                  s->file, experts);
+    if (!row->experts.enabled_key &&
+        json_get_bool(s->root, experts, false, s->file, s->err))
+        error_set(s->err, ERROR_DATA, "%s: %s is not supported in models of type %s",
+                  s->file, experts, row->model_type);
 }
 
 static void check_sizes(const struct source *s, const struct model_config *c)

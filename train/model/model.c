@@ -168,6 +168,13 @@ static bool mixer_is_trained(const struct block *b)
     return any;
 }
 
+/* Return whether what follows experts, or the MLP next to them, is trained. */
+static bool branch_is_trained(const struct block *b)
+{
+    return is_trained(&b->expert_post) || is_trained(&b->shared_post) ||
+           (b->expert_scale && b->expert_scale->trainable);
+}
+
 /* Return the index of the first sublayer, in the order of the forward pass, that is
  * trained. */
 static size_t first_trained_index(const struct model *m)
@@ -183,12 +190,13 @@ static size_t first_trained_index(const struct model *m)
                              is_trained(&b->k_norm) || b->q_b.trained ||
                              b->kv_b.trained || mixer_is_trained(b),
             [SUBLAYER_O] = b->o.trained || b->scan_out.trained || is_trained(&b->post1),
-            [SUBLAYER_NORM2] = is_trained(&b->norm2),
+            [SUBLAYER_NORM2] = is_trained(&b->norm2) || is_trained(&b->expert_norm) ||
+                               is_trained(&b->router_norm),
             /* what a block with experts trains is in one sublayer */
             [SUBLAYER_GATE_UP] = b->gate_up.trained || b->expert_gate_up.trained ||
                                  b->expert_down.trained || b->router.grad.data ||
                                  (b->alpha_p && b->alpha_p->trainable) ||
-                                 b->shared_router.trained ||
+                                 b->shared_router.trained || branch_is_trained(b) ||
                                  (b->sparse && b->down.trained),
             [SUBLAYER_DOWN] = b->down.trained || is_trained(&b->post2),
         };

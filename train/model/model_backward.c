@@ -282,7 +282,9 @@ static void block_backward(const struct pass *pass, size_t layer)
     if (m->shapes.checkpointing && layer + 1 < m->config->layers)
         model_forward_block(&again, layer, true);
     factor_backward(pass, layer);
-    if (m->blocks[layer].sparse)
+    if (m->blocks[layer].expert_post.weight)
+        below = model_branches_backward(pass, layer) && o_backward(pass, layer);
+    else if (m->blocks[layer].sparse)
         below = experts_backward(pass, layer) && o_backward(pass, layer);
     else
         below = down_backward(pass, layer);

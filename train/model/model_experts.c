@@ -8,12 +8,16 @@
  *
  * Or the weights multiply the rows of x instead: Llama 4.
  *
+ * Experts and router may have norms of their own: model_branches.c.
+ *
  * The MLP next to the experts is like an expert that all rows choose, with weight 1 or the
  * sigmoid of another router.
  */
 #include "config.h"
 
 #include "train/model/model.h"
+
+#include <math.h>
 
 #include "train/model/expert_config.h"
 #include "train/model/model_internal.h"
@@ -140,6 +144,14 @@ static bool scales_inputs(const struct pass *pass)
     return pass->model->config->architecture->experts.scales_inputs;
 }
 
+/* Return the weights of pairs, with learned factors if there are any. */
+static struct tensor pair_weights(const struct pass *pass, size_t layer)
+{
+    struct tensor factors = pass_buffer(pass, BUFFER_PAIR_FACTORS, layer);
+
+    return factors.data ? factors : pass_buffer(pass, BUFFER_PAIR_WEIGHTS, layer);
+}
+
 /* Return the operands that multiply rows of x by the weights of their pairs, into dy: what
  * the backward pass of a weighted sum does, too. */
 static struct op_combine_backward scale_pairs(const struct pass *pass, size_t layer,
@@ -148,7 +160,7 @@ static struct op_combine_backward scale_pairs(const struct pass *pass, size_t la
     return (struct op_combine_backward) {
         .dy = dy,
         .dout = x,
-        .weights = pass_buffer(pass, BUFFER_PAIR_WEIGHTS, layer),
+        .weights = pair_weights(pass, layer),
         .slots = ids(pass, BUFFER_PAIR_SLOTS, layer),
     };
 }
@@ -182,13 +194,12 @@ static void sum_pairs(const struct pass *pass, size_t layer, struct tensor out, 
     const int32_t *slots = ids(pass, BUFFER_PAIR_SLOTS, layer);
 
     if (weighted)
-        pass->ops->combine(pass->be,
-                           &(struct op_combine) {
-                               .out = out,
-                               .base = add ? out : (struct tensor) { 0 },
-                               .y = pairs,
-                               .weights = pass_buffer(pass, BUFFER_PAIR_WEIGHTS, layer),
-                               .slots = slots });
+        pass->ops->combine(
+            pass->be, &(struct op_combine) { .out = out,
+                                             .base = add ? out : (struct tensor) { 0 },
+                                             .y = pairs,
+                                             .weights = pair_weights(pass, layer),
+                                             .slots = slots });
     else
         pass->ops->sum_pairs(pass->be,
                              &(struct op_sum_pairs) {
@@ -216,16 +227,32 @@ static struct tensor shared_out(const struct pass *pass, size_t layer)
                       : whole;
 }
 
-/* Choose the experts.  A block that is computed again is not counted again. */
-static void route(const struct pass *pass, size_t layer, struct tensor h, bool recompute)
+/* Return what multiplies the router's output, if its input has a norm of its own. */
+static float router_factor(const struct pass *pass, size_t layer)
 {
+    return pass->model->blocks[layer].router_norm.weight
+               ? 1 / sqrtf((float)pass->model->config->hidden_size)
+               : 1;
+}
+
+/* A block that is computed again is not counted again. */
+void model_experts_route(const struct pass *pass, size_t layer, struct tensor h,
+                         bool recompute)
+{
+    const struct block *b = &pass->model->blocks[layer];
     struct tensor sums = pass_buffer(pass, BUFFER_EXPERT_SUMS, 0);
     struct op_route op = experts_route(pass, layer);
 
-    linear_forward(pass, &pass->model->blocks[layer].router, h, op.logits, 1, 0);
+    linear_forward(pass, &b->router, h, op.logits, router_factor(pass, layer), 0);
     if (recompute)
         op.counts = NULL;
     pass->ops->route(pass->be, &op);
+    if (b->expert_scale)
+        pass->ops->pair_scale(pass->be,
+                              &(struct op_pair_scale) { .out = pair_weights(pass, layer),
+                                                        .weights = op.weights,
+                                                        .scales = b->expert_scale->weight,
+                                                        .experts = op.experts });
     if (sums.data && !recompute) /* probabilities of padding rows are 0 */
         pass->ops->sum_rows(pass->be,
                             &(struct op_sum_rows) { .out = tensor_rows(sums, 0, 1),
@@ -264,19 +291,34 @@ static bool shared_forward(const struct pass *pass, size_t layer, struct tensor 
     return true;
 }
 
-void model_experts_forward(const struct pass *pass, size_t layer, struct tensor h,
-                           struct tensor out, bool recompute)
+/* Return the output of the experts for each pair. */
+static struct tensor run_pairs(const struct pass *pass, size_t layer, struct tensor h)
 {
     const struct block *b = &pass->model->blocks[layer];
     struct tensor y = pass_pairs(pass, BUFFER_EXPERT_OUT, layer);
     struct tensor act = pass_pairs(pass, BUFFER_EXPERT_ACT, 0);
-    bool shared;
 
-    route(pass, layer, h, recompute);
     stack_forward(pass, &b->expert_gate_up, layer, gather(pass, layer, h),
                   pass_pairs(pass, BUFFER_EXPERT_GATE_UP, layer), 0);
     activate(pass, layer, act);
     stack_forward(pass, &b->expert_down, layer, act, y, 0);
+    return y;
+}
+
+void model_experts_run(const struct pass *pass, size_t layer, struct tensor h,
+                       struct tensor out)
+{
+    sum_pairs(pass, layer, out, false, run_pairs(pass, layer, h), true);
+}
+
+void model_experts_forward(const struct pass *pass, size_t layer, struct tensor h,
+                           struct tensor out, bool recompute)
+{
+    struct tensor y;
+    bool shared;
+
+    model_experts_route(pass, layer, h, recompute);
+    y = run_pairs(pass, layer, h);
     shared = shared_forward(pass, layer, h, out, recompute);
     if (!recompute)
         sum_pairs(pass, layer, out, shared, y, !scales_inputs(pass));
@@ -289,12 +331,20 @@ static struct tensor dlogits_of(const struct pass *pass, const struct op_route *
                      forward->logits.cols);
 }
 
+/* A router with the operands of its forward pass. */
+struct routing {
+    const struct linear *router;
+    struct op_route forward;
+    float factor;
+    bool adds; /* other layers wrote the gradient of its input */
+};
+
 /* From the gradient of the weights to those of a router and of its input. */
-static void router_backward(const struct pass *pass, const struct linear *router,
-                            const struct op_route *forward, struct tensor h,
-                            struct tensor dh)
+static void router_backward(const struct pass *pass, const struct routing *r,
+                            struct tensor h, struct tensor dh)
 {
     const struct model *m = pass->model;
+    const struct op_route *forward = &r->forward;
     struct tensor logits = forward->logits;
     bool balances = forward->counts != NULL;
     const struct op_route_backward op = {
@@ -308,11 +358,12 @@ static void router_backward(const struct pass *pass, const struct linear *router
     };
 
     if (forward->kind == ROUTE_SPARSEMIXER) /* other blocks have overwritten them */
-        linear_forward(pass, router, h, logits, 1, 0);
+        linear_forward(pass, r->router, h, logits, r->factor, 0);
     pass->ops->route_backward(pass->be, &op);
-    linear_weight_gradient(pass, router, h, op.dlogits, 1, false);
+    linear_weight_gradient(pass, r->router, h, op.dlogits, r->factor, false);
     if (dh.data)
-        linear_input_gradient(pass, router, op.dlogits, dh, 1, 1);
+        linear_input_gradient(pass, r->router, op.dlogits, dh, r->factor,
+                              r->adds ? 1 : 0);
 }
 
 /* Return whether it wrote dh. */
@@ -321,12 +372,13 @@ static bool shared_backward(const struct pass *pass, size_t layer, struct tensor
 {
     const struct block *b = &pass->model->blocks[layer];
     struct tensor own = shared_out(pass, layer);
-    const struct op_route forward = shared_route(pass, layer);
+    const struct routing routing = { &b->shared_router.base[0], shared_route(pass, layer),
+                                     1, true };
     struct op_combine_backward op = { .dy = own,
                                       .dout = tensor_columns(dy, 0, h.cols),
                                       .y = own,
-                                      .weights = forward.weights,
-                                      .slots = forward.slots };
+                                      .weights = routing.forward.weights,
+                                      .slots = routing.forward.slots };
     bool goes_on = dh.data || b->gate_up.trained;
 
     if (b->down.base_count == 0)
@@ -342,9 +394,9 @@ static bool shared_backward(const struct pass *pass, size_t layer, struct tensor
         stack_backward(pass, &b->gate_up, layer, h,
                        pass_buffer(pass, BUFFER_GATE_UP, layer), dh);
     if (own.data && (dh.data || b->shared_router.trained)) {
-        router_backward(pass, &b->shared_router.base[0], &forward, h, dh);
-        adapters_backward(pass, &b->shared_router, layer, h, dlogits_of(pass, &forward),
-                          dh);
+        router_backward(pass, &routing, h, dh);
+        adapters_backward(pass, &b->shared_router, layer, h,
+                          dlogits_of(pass, &routing.forward), dh);
     }
     return dh.data != NULL;
 }
@@ -396,11 +448,45 @@ static void pairs_backward(const struct pass *pass, size_t layer, struct tensor 
                    pass_pairs(pass, BUFFER_EXPERT_GATE_UP, layer), dx);
 }
 
+void model_experts_run_backward(const struct pass *pass, size_t layer, struct tensor h,
+                                struct tensor dy, struct tensor dh)
+{
+    struct tensor dpairs = pass_pairs(pass, BUFFER_DEXPERT, 0);
+    struct op_combine_backward op =
+        scale_pairs(pass, layer, dpairs, tensor_columns(dy, 0, h.cols));
+
+    op.dweights = pass_buffer(pass, BUFFER_DPAIR_WEIGHTS, 0);
+    op.y = pass_pairs(pass, BUFFER_EXPERT_OUT, layer);
+    pass->ops->combine_backward(pass->be, &op);
+    pairs_backward(pass, layer, h, dpairs, dh.data != NULL);
+    if (dh.data)
+        sum_pairs(pass, layer, dh, false, dpairs, false);
+}
+
+void model_experts_route_backward(const struct pass *pass, size_t layer, struct tensor h,
+                                  struct tensor dh)
+{
+    const struct block *b = &pass->model->blocks[layer];
+    const struct routing routing = { &b->router, experts_route(pass, layer),
+                                     router_factor(pass, layer), false };
+    const struct op_pair_scale_backward op = {
+        .dweights = pass_buffer(pass, BUFFER_DPAIR_WEIGHTS, 0),
+        .dscales = b->expert_scale->grad,
+        .weights = routing.forward.weights,
+        .scales = b->expert_scale->weight,
+        .order = routing.forward.order,
+        .starts = routing.forward.starts,
+    };
+
+    pass->ops->pair_scale_backward(pass->be, &op);
+    router_backward(pass, &routing, h, dh);
+}
+
 void model_experts_backward(const struct pass *pass, size_t layer, struct tensor h,
                             struct tensor dy, struct tensor dh)
 {
     const struct block *b = &pass->model->blocks[layer];
-    const struct op_route forward = experts_route(pass, layer);
+    const struct routing routing = { &b->router, experts_route(pass, layer), 1, true };
     struct tensor dpairs = pass_pairs(pass, BUFFER_DEXPERT, 0);
     const bool scaled = scales_inputs(pass), routes = dh.data || b->router.grad.data;
     bool written = shared_backward(pass, layer, h, dy, dh);
@@ -421,7 +507,7 @@ void model_experts_backward(const struct pass *pass, size_t layer, struct tensor
     if (scaled && routes)
         pass->ops->combine_backward(pass->be, &op);
     if (routes)
-        router_backward(pass, &b->router, &forward, h, dh);
+        router_backward(pass, &routing, h, dh);
 }
 
 void model_experts_expect_rows(const struct pass *pass, uint64_t rows)

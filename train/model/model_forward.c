@@ -107,29 +107,40 @@ double model_added_factor(const struct pass *pass, bool attention)
     return c->residual_scale * (attention ? 1 : c->down_factor);
 }
 
+/* Normalize what attention, or the MLP, adds to the residual. */
+static void post_norm(const struct pass *pass, size_t layer, bool first)
+{
+    const struct block *b = &pass->model->blocks[layer];
+
+    model_norm(pass, first ? &b->post1 : &b->post2,
+               (struct op_rmsnorm) {
+                   .out = residual_delta(pass),
+                   .x = pass_buffer(pass, first ? BUFFER_POST1 : BUFFER_POST2, layer),
+                   .rstd = pass_buffer(
+                       pass, first ? BUFFER_RSTD_POST1 : BUFFER_RSTD_POST2, layer) });
+}
+
 /* Run layer o or down, and its dropout or norm if there is one, and write what is added
  * to the residual.  beta 1: in addition to the delta that is already there. */
 static void add_to_residual(const struct pass *pass, const struct linear_stack *l,
                             size_t layer, struct tensor x, float beta)
 {
-    const struct block *b = &pass->model->blocks[layer];
-    bool first = l == &b->o;
+    bool first = l == &pass->model->blocks[layer].o;
     struct tensor to = pass_buffer(pass, first ? BUFFER_POST1 : BUFFER_POST2, layer);
-    struct op_rmsnorm norm = { .out = residual_delta(pass), .x = to };
+    struct tensor out = residual_delta(pass);
 
     if (pass_uses_dropout(pass, pass_residual_dropout(pass, first))) {
         assert(!to.data);
-        add_with_dropout(pass, l, layer, x, norm.out, beta);
+        add_with_dropout(pass, l, layer, x, out, beta);
         return;
     }
     if (!to.data) {
-        stack_forward(pass, l, layer, x, norm.out, beta);
-        pass_scale(pass, model_added_factor(pass, first), norm.out, norm.out);
+        stack_forward(pass, l, layer, x, out, beta);
+        pass_scale(pass, model_added_factor(pass, first), out, out);
         return;
     }
     stack_forward(pass, l, layer, x, to, 0);
-    norm.rstd = pass_buffer(pass, first ? BUFFER_RSTD_POST1 : BUFFER_RSTD_POST2, layer);
-    model_norm(pass, first ? &b->post1 : &b->post2, norm);
+    post_norm(pass, layer, first);
 }
 
 /* Return whether the first norm adds the position embeddings to the token embeddings.
@@ -298,6 +309,11 @@ static void forward_mlp(const struct pass *pass, size_t layer, bool recompute)
     struct tensor h2 = forward_norm2(pass, layer), act, delta = residual_delta(pass);
     struct tensor gate_up = pass_buffer(pass, BUFFER_GATE_UP, layer);
 
+    if (b->expert_post.weight) {
+        model_branches_forward(pass, layer, h2, recompute);
+        post_norm(pass, layer, false);
+        return;
+    }
     if (b->sparse) {
         model_experts_jitter(pass, layer, h2);
         model_experts_forward(pass, layer, h2, delta, recompute);

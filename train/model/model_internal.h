@@ -154,9 +154,13 @@ struct block {
     bool sparse;
     struct linear router; /* weight absent: it has none */
     struct linear_stack shared_router;
-    const struct parameter *router_bias; /* NULL: none */
-    const struct parameter *sinks;       /* of attention; NULL: none */
-    const struct parameter *factor;      /* of the residual after the block; NULL: none */
+    /* norms of the inputs and outputs of experts, and of the MLP next to them, if both have
+     * norms of their own */
+    struct norm expert_norm, router_norm, expert_post, shared_post;
+    const struct parameter *expert_scale; /* NULL: none */
+    const struct parameter *router_bias;  /* NULL: none */
+    const struct parameter *sinks;        /* of attention; NULL: none */
+    const struct parameter *factor; /* of the residual after the block; NULL: none */
     /* of an activation with learned slopes; NULL: it is another */
     const struct parameter *alpha_p, *alpha_n, *beta, *eps;
     struct linear_stack expert_gate_up, expert_down;
@@ -546,6 +550,25 @@ void model_make_block(const struct model *m, size_t layer, struct block *out);
  * is not written. */
 void model_experts_forward(const struct pass *pass, size_t layer, struct tensor h,
                            struct tensor out, bool recompute);
+/* Choose the experts of rows h: the input of the router. */
+void model_experts_route(const struct pass *pass, size_t layer, struct tensor h,
+                         bool recompute);
+/* Then run them alone on rows h, which their weights do not multiply; and back, from dy to
+ * dh, unless that is absent. */
+void model_experts_run(const struct pass *pass, size_t layer, struct tensor h,
+                       struct tensor out);
+void model_experts_run_backward(const struct pass *pass, size_t layer, struct tensor h,
+                                struct tensor dy, struct tensor dh);
+/* After that: the gradients of a router with learned factors (MODULE_EXPERT_SCALE) and of
+ * its input. */
+void model_experts_route_backward(const struct pass *pass, size_t layer, struct tensor h,
+                                  struct tensor dh);
+/* model_branches.c.  Compute the sum of the outputs of a block's MLP and experts for h, the
+ * input of the MLP, if all of them have norms of their own; and back, from the gradient of
+ * what is added to the residual.  false: nothing further down is trained. */
+void model_branches_forward(const struct pass *pass, size_t layer, struct tensor h,
+                            bool recompute);
+bool model_branches_backward(const struct pass *pass, size_t layer);
 /* Multiply their input, or its gradient, by the noise that the model has in training. */
 void model_experts_jitter(const struct pass *pass, size_t layer, struct tensor x);
 /* From dy, the gradient of what they add, with room for folded adapters after it, to dh,

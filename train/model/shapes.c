@@ -116,6 +116,9 @@ static void dims_experts(struct shapes_builder *m, const struct model_config *c)
     d[DIM_CHOSEN_C] = shapes_times(m, c->chosen_experts, c->hidden_size);
     d[DIM_CHOSEN_I] = shapes_times(m, c->chosen_experts, c->expert_size);
     d[DIM_CHOSEN_GATE_UP] = shapes_gate_up_columns(c, d[DIM_CHOSEN_I]);
+    d[DIM_BRANCH] = has[MODULE_EXPERT_POST] ? c->hidden_size : 0;
+    d[DIM_BRANCH_STATS] = has[MODULE_EXPERT_POST] != NULL;
+    d[DIM_SCALED] = has[MODULE_EXPERT_SCALE] ? c->chosen_experts : 0;
     d[DIM_SHARED_C] = factors ? c->hidden_size : 0;
     d[DIM_SHARED] = factors;
     d[DIM_SHARED_2] = factors * 2;
@@ -666,6 +669,8 @@ bool shapes_make(const struct plan *plan, const struct model_config *config,
     dims_model(&m, config);
     dims_lora(&m, &out->lora);
     dims_convert(&m, shapes_stored(plan->precision.frozen));
+    m.dims[DIM_BRANCH_DX] = m.dims[DIM_BRANCH] ? m.dims[DIM_POST_DX] : 0;
+    m.dims[DIM_BRANCH_COPY] = m.dims[DIM_BRANCH] ? m.dims[DIM_POST_COPY] : 0;
     shapes_add_parameters(&m);
     if (!shapes_rotation_dims(&m, err) || !shapes_check_projections(&m, err))
         return false;

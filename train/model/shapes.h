@@ -150,9 +150,15 @@ enum buffer {
     BUFFER_PAIR_EXPERTS, /* int32 (N, k), as the next two */
     BUFFER_PAIR_ORDER,
     BUFFER_PAIR_SLOTS,
+    BUFFER_PAIR_FACTORS,   /* PAIR_WEIGHTS times learned factors, if there are any */
     BUFFER_EXPERT_STARTS,  /* int32 (1, E + 1) */
     BUFFER_EXPERT_GATE_UP, /* (M, 2 I) of the experts; overwritten like GATE_UP */
     BUFFER_EXPERT_OUT,     /* (M, C), before the weights; overwritten like GATE_UP */
+    /* if both have norms: outputs of the MLP and of the experts before them, fp32 (N, C) */
+    BUFFER_MLP_OUT,
+    BUFFER_RSTD_MLP,
+    BUFFER_EXPERTS_OUT,
+    BUFFER_RSTD_EXPERTS,
     /* of the MLP next to them, like those of one expert that all rows choose */
     BUFFER_SHARED_OUT,    /* (N, C), overwritten like GATE_UP */
     BUFFER_SHARED_WEIGHT, /* fp32, twice (N, 1) */
@@ -182,6 +188,7 @@ enum buffer {
     BUFFER_ACT,
     /* one of each */
     BUFFER_ROUTER_LOGITS, /* fp32 (N, E) */
+    BUFFER_EXPERT_H,      /* input of the router, or of the experts, with its own norm */
     BUFFER_EXPERT_X,      /* input of the experts (M, C) */
     BUFFER_EXPERT_ACT,    /* (M, I); overwritten like ACT */
     BUFFER_SHARED_IDS,    /* int32, scratch of the routing to one expert */
@@ -212,11 +219,13 @@ enum buffer {
     BUFFER_DDECAY,
     BUFFER_DBETA,
     BUFFER_STATES,
-    BUFFER_DSTATES,       /* scratch of op_delta_backward, or op_scan_backward */
-    BUFFER_SCAN_SUMS,     /* the same */
-    BUFFER_DEMBED,        /* gradient of EMBEDDED, fp32 */
-    BUFFER_DPOST,         /* gradient of POST1 or POST2, fp32 */
-    BUFFER_DPOST_COPY,    /* like DX_COPY */
+    BUFFER_DSTATES,    /* scratch of op_delta_backward, or op_scan_backward */
+    BUFFER_SCAN_SUMS,  /* the same */
+    BUFFER_DEMBED,     /* gradient of EMBEDDED, fp32 */
+    BUFFER_DPOST,      /* gradient of POST1 or POST2, fp32 */
+    BUFFER_DPOST_COPY, /* like DX_COPY */
+    BUFFER_DBRANCH,    /* gradient of MLP_OUT or EXPERTS_OUT, like the two above */
+    BUFFER_DBRANCH_COPY,
     BUFFER_DROUTER,       /* gradient of the router's logits (N, E) */
     BUFFER_DPAIR_WEIGHTS, /* fp32 (N, k) */
     BUFFER_DEXPERT,       /* gradient of EXPERT_OUT, then of EXPERT_X (M, C) */

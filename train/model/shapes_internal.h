@@ -39,6 +39,13 @@ enum dim {
     DIM_SHARED, /* 1 in that case */
     DIM_SHARED_2,
     DIM_SHARED_4,
+    /* C, and 1, if MLP and experts have norms of their own; experts of a row whose weights
+     * have factors; the gradient of C, as POST_DX and POST_COPY */
+    DIM_BRANCH,
+    DIM_BRANCH_STATS,
+    DIM_SCALED,
+    DIM_BRANCH_DX,
+    DIM_BRANCH_COPY,
     DIM_BALANCE_WINDOW, /* DIM_WINDOW with a load balancing loss */
     DIM_Q,
     DIM_KV,

@@ -399,7 +399,8 @@ static void add_parameter(struct shapes_builder *m, const struct module_place *a
         (!is_vector(p) || p->rank > 2 || module == MODULE_A_LOG ||
          (m->config->architecture->norms_decay && part == PART_WEIGHT) ||
          module == MODULE_SINKS || module == MODULE_SKIP || module == MODULE_ALPHA_P ||
-         module == MODULE_ALPHA_N || part == PART_LORA_MAGNITUDE);
+         module == MODULE_ALPHA_N || module == MODULE_ROUTER_SCALE ||
+         module == MODULE_EXPERT_SCALE || part == PART_LORA_MAGNITUDE);
     if (m->config->architecture->undecayed_attention &&
         (shapes_stack(module) == STACK_QKV || shapes_stack(module) == STACK_O))
         p->decays = false;
