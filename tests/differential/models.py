@@ -419,6 +419,17 @@ def state_spaces(rng):
             "mamba_expand": rng.choice([1, 2])}
 
 
+def granite_hybrid(rng):
+    values = granite(rng)
+    values["hidden_act"] = "silu"
+    values |= state_spaces(rng) | {
+        "shared_intermediate_size": rng.choice([20, 28]), "num_local_experts": rng.choice([0, 0, 4]),
+        "position_embedding_type": rng.choice([None, "rope"]), "mamba_proj_bias": rng.random() < 0.3,
+        "layer_types": [rng.choice(["linear_attention", "full_attention"]) for _ in range(values["num_hidden_layers"])]}
+    values["layer_types"][-1] = "full_attention" # which adapters are for
+    return values
+
+
 def falcon_h1(rng):
     values = llama_like(rng) | rope(rng, False)
     values |= state_spaces(rng) | {
@@ -633,7 +644,7 @@ KINDS = {"llama": llama, "mistral": mistral, "qwen2": qwen, "qwen3": qwen3, "phi
          "ernie4_5": ernie,
          "hunyuan_v1_dense": hunyuan,
          "lfm2": lfm2, "lfm2_moe": lfm2_moe,
-         "falcon_h1": falcon_h1,
+         "falcon_h1": falcon_h1, "granitemoehybrid": granite_hybrid,
          "olmo3": olmo3,
          "mixtral": mixtral, "minimax_m2": minimax_m2, "qwen2_moe": qwen2_moe, "qwen3_moe": qwen_moe, "olmoe": olmoe,
          "glm4_moe": glm_moe, "ernie4_5_moe": ernie_moe, "phimoe": phimoe, "gpt_oss": gpt_oss, "hunyuan_v1_moe": hunyuan_moe,

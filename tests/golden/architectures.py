@@ -389,6 +389,19 @@ MULTIPLIED = {"embedding_multiplier": 3.0, "lm_head_multiplier": 0.4, "mlp_multi
               "ssm_multipliers": [0.6, 1.3, 0.7, 1.2, 0.4], "ssm_in_multiplier": 0.8,
               "ssm_out_multiplier": 0.5}
 CASES |= {
+    "granitemoehybrid": ("granitemoehybrid", dict(
+        LLAMA, num_hidden_layers=3, layer_types=["linear_attention", "full_attention", "linear_attention"],
+        num_local_experts=4, num_experts_per_tok=2, shared_intermediate_size=20, mamba_n_heads=6,
+        mamba_n_groups=2, mamba_d_state=16, embedding_multiplier=3.0, logits_scaling=2.0,
+        residual_multiplier=0.5, attention_multiplier=0.2, time_step_limit=[0.1, 0.6])),
+    "granitemoehybrid-dense": ("granitemoehybrid", dict(
+        LLAMA, layer_types=["full_attention", "linear_attention"], num_local_experts=0,
+        shared_intermediate_size=44, mamba_n_heads=4, mamba_d_state=8, mamba_proj_bias=True,
+        position_embedding_type="rope", tie_word_embeddings=True, pad_token_id=5)),
+    "granitemoehybrid-attention": ("granitemoehybrid", dict(
+        LLAMA, layer_types=["full_attention", "full_attention"], num_local_experts=0,
+        shared_intermediate_size=28, mamba_n_heads=4, position_embedding_type="rope",
+        attention_bias=True)),
     "falcon_h1": ("falcon_h1", dict(
         LLAMA, **MULTIPLIED, mamba_d_ssm=32, mamba_n_heads=4, mamba_d_state=16)),
     "falcon_h1-norm": ("falcon_h1", dict(
@@ -416,6 +429,7 @@ ADAPTERS = {
     "gpt2-lora-on-some": ("gpt2", ["c_attn", "attn.c_proj"], {"use_rslora": True}),
     "gpt_neo-lora": ("gpt_neo", "all-linear", {}),
     "gpt_neox-lora": ("gpt_neox", "all-linear", {}),
+    "granitemoehybrid-lora": ("granitemoehybrid-dense", "all-linear", {}),
     "falcon_h1-lora": ("falcon_h1", ["q_proj", "k_proj", "v_proj", "o_proj", "in_proj", "gate_proj",
                                      "up_proj", "down_proj"], {}),  # PEFT refuses out_proj
     "falcon_h1-lora-on-some": ("falcon_h1-norm-first", ["in_proj", "o_proj", "gate_proj"], {}),
@@ -877,7 +891,7 @@ def granite_label(name):
 
 
 LABELS = {"gpt_neox": neox_label, "mixtral": mixtral_label, "minimax_m2": mixtral_label, "phimoe": phimoe_label, "granitemoe": granite_label,
-          "granitemoeshared": granite_label}
+          "granitemoeshared": granite_label, "granitemoehybrid": granite_label}
 
 
 def case(name, model_type, values, batch):

@@ -105,6 +105,15 @@ static const char falcon_h1_text[] =
     "\"ssm_multipliers\": [0.6, 1.3, 0.7, 1.2, 0.4], \"ssm_out_multiplier\": 0.5, "
     "\"time_step_limit\": [0.0, 0.5], \"initializer_range\": 0.2}";
 
+/* State space models in place of attention. */
+static const char granite_hybrid_text[] =
+    "{\"model_type\": \"granitemoehybrid\", \"vocab_size\": 97, \"hidden_size\": "
+    "48,\"intermediate_size\": 24, \"num_hidden_layers\": 3, \"num_attention_heads\": 4,"
+    "\"num_key_value_heads\": 2, \"max_position_embeddings\": 64, \"mamba_n_heads\": 6, "
+    "\"mamba_d_state\": 16, \"num_local_experts\": 4, \"shared_intermediate_size\": 40, "
+    "\"layer_types\": [\"mamba\", \"attention\", \"mamba\"], "
+    "\"residual_multiplier\": 0.5, \"initializer_range\": 0.2}";
+
 /* Heads that are made of latents. */
 static const char deepseek_text[] =
     "{\"model_type\": \"deepseek_v3\", \"vocab_size\": 97, \"hidden_size\": "
@@ -229,11 +238,12 @@ static void check_generation(struct unit_model *u, double near)
 
 static void test_generation_matches_the_forward_pass(void **state)
 {
-    static const char *const texts[] = { config_text,     windowed_text, qwen3_text,
-                                         gemma2_text,     gemma3_text,   gemma4_text,
-                                         gemma4_moe_text, gpt2_text,     qwen3_5_text,
-                                         qwen3_next_text, deepseek_text, lfm2_text,
-                                         falcon_h1_text };
+    static const char *const texts[] = {
+        config_text,    windowed_text,      qwen3_text,      gemma2_text,
+        gemma3_text,    gemma4_text,        gemma4_moe_text, gpt2_text,
+        qwen3_5_text,   qwen3_next_text,    deepseek_text,   lfm2_text,
+        falcon_h1_text, granite_hybrid_text
+    };
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(texts); i++) {

@@ -29,6 +29,9 @@ static const char *const others[] = {
     "16, \"linear_value_head_dim\": 8, \"full_attention_interval\": 2," SIZES "}",
     "{\"model_type\": \"lfm2\", \"num_key_value_heads\": 2, \"conv_bias\": true, "
     "\"full_attn_idxs\": [1], \"block_multiple_of\": 16," SIZES "}",
+    "{\"model_type\": \"granitemoehybrid\", \"mamba_n_heads\": 4, \"mamba_d_state\": 8, "
+    "\"num_local_experts\": 0, \"shared_intermediate_size\": 40, "
+    "\"layer_types\": [\"mamba\", \"attention\", \"mamba\"]," SIZES "}",
     "{\"model_type\": \"falcon_h1\", \"num_key_value_heads\": 2, \"mamba_d_ssm\": 32, "
     "\"mamba_n_heads\": 4, \"mamba_n_groups\": 2, \"mamba_d_state\": 8, "
     "\"mamba_rms_norm\": true, \"key_multiplier\": 0.5," SIZES "}",

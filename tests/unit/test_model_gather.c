@@ -281,6 +281,7 @@ static struct gathered cases[] = {
     { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, cohere, 3 } },
     { .kind = { METHOD_FULL, "sgd", FORMAT_BF16, falcon_h1, 3 }, .checkpointing = true },
     { .kind = { METHOD_FULL, "sgd", FORMAT_BF16, bloom, 3 }, .checkpointing = true },
+    { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, granite_hybrid, 3 } },
 };
 
 #define CASE(name, i)                                             \

@@ -103,6 +103,8 @@ static void test_unsupported_names(void **state)
     assert_null(model_name_unsupported("Qwen/Qwen2.5-VL-7B-Instruct"));
     assert_string_equal(model_name_unsupported("google/gemma-3n-E2B-it"), "gemma3n");
     assert_null(model_name_unsupported("tiiuae/Falcon-H1-1.5B-Deep-Base"));
+    assert_null(model_name_unsupported("ibm-granite/granite-4.0-h-tiny"));
+    assert_null(model_name_unsupported("ibm-granite/granite-4.0-micro"));
     assert_null(model_name_unsupported("LiquidAI/LFM2-1.2B"));
     assert_null(model_name_unsupported("LiquidAI/LFM2-2.6B-Exp"));
     assert_null(model_name_unsupported("LiquidAI/LFM2-8B-A1B"));

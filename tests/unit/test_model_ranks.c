@@ -277,6 +277,7 @@ static struct kind others[] = {
     { METHOD_FULL, "sgd", FORMAT_FP32, falcon_h1, 2 },
     { METHOD_FULL, "sgd", FORMAT_FP32, bloom, 2 },
     { METHOD_FULL, "sgd", FORMAT_FP32, gemma4_moe, 2 },
+    { METHOD_FULL, "sgd", FORMAT_FP32, granite_hybrid, 2 },
 };
 
 static void test_model_ranks_train_other_architectures(void **state)

@@ -83,11 +83,42 @@ static void test_state_space_factors(void **state)
     arena_free(arena);
 }
 
+#define GRANITE                                                                          \
+    "{\"model_type\": \"granitemoehybrid\", \"vocab_size\": 40, \"hidden_size\": 32, "   \
+    "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, " \
+    "\"intermediate_size\": 100, \"shared_intermediate_size\": 44, \"mamba_n_heads\": 4"
+
+static void test_state_space_in_some_layers(void **state)
+{
+    struct arena *arena = arena_new();
+    struct model_config c =
+        parsed(GRANITE ", \"layer_types\": [\"attention\", \"mamba\"]}", arena);
+
+    (void)state;
+    assert_true(!model_config_scans(&c, 0) && model_config_scans(&c, 1));
+    assert_true(model_config_has(&c, MODULE_Q, 0) && !model_config_has(&c, MODULE_Q, 1));
+    assert_true(!model_config_has(&c, MODULE_SKIP, 0) &&
+                model_config_has(&c, MODULE_SKIP, 1));
+    assert_true(c.ssm.norm == SCAN_NORM_AFTER_GATE && c.rotary == 0);
+    assert_true(c.experts == 8 && c.shared_size == 44);
+    assert_int_equal(model_config_scan_first(&c, 1), 0);
+    c = parsed(GRANITE ", \"layer_types\": [\"attention\", \"attention\"], "
+                       "\"num_local_experts\": 0, \"position_embedding_type\": \"rope\"}",
+               arena);
+    assert_true(c.ssm.heads == 0 && !c.linear && c.rotary == 8);
+    assert_true(c.experts == 0 && c.intermediate_size == 44);
+    assert_true(model_config_has(&c, MODULE_GATE_UP, 0));
+    assert_false(model_config_has(&c, MODULE_ROUTER, 0));
+    arena_free(arena);
+}
+
 static void test_state_space_rejects_other_values(void **state)
 {
     static const struct {
         const char *text, *error;
     } cases[] = {
+        { GRANITE ", \"layer_types\": [\"mamba\", \"conv\"]}", "mamba or attention" },
+        { GRANITE ", \"layer_types\": [\"mamba\"]}", "a list of 2 strings" },
         { SMALL ", \"mamba_n_heads\": 0}", "mamba_n_heads must be a number" },
         { SMALL ", \"mamba_n_heads\": 3}", "mamba_n_heads 3 with mamba_d_head" },
         { SMALL ", \"mamba_n_heads\": 16, \"mamba_d_head\": 32}", "1024 columns" },
@@ -124,6 +155,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_state_space_sizes),
         cmocka_unit_test(test_state_space_factors),
+        cmocka_unit_test(test_state_space_in_some_layers),
         cmocka_unit_test(test_state_space_rejects_other_values),
     };
 

@@ -85,6 +85,14 @@ static const char olmo[] =
     "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": "
     "2,\"num_key_value_heads\": 1, \"clip_qkv\": 0.5}";
 
+static const char granite_hybrid[] =
+    "{\"model_type\": \"granitemoehybrid\", \"vocab_size\": 40, \"hidden_size\": "
+    "18,\"intermediate_size\": 12, \"num_hidden_layers\": 4, \"num_attention_heads\": "
+    "2,\"num_key_value_heads\": 1, \"head_dim\": 6, \"mamba_n_heads\": 2, "
+    "\"mamba_d_state\": 6, \"num_local_experts\": 0, \"shared_intermediate_size\": 20, "
+    "\"layer_types\": [\"mamba\", \"attention\", \"mamba\", \"mamba\"], "
+    "\"initializer_range\": 0.4}";
+
 /* Attention and state space models, with adapters on both. */
 static const char falcon_h1[] =
     "{\"model_type\": \"falcon_h1\", \"vocab_size\": 40, \"hidden_size\": "

@@ -268,6 +268,8 @@ struct expert_columns {
     bool some_dense;
     /* moe_layers, or every interleave_moe_layer_step-th, have experts, or none has */
     bool listed;
+    /* there may be none: then the MLP next to them is that of the blocks */
+    bool none_is_dense;
 };
 
 /*
@@ -300,6 +302,8 @@ struct state_space_columns {
     const char *norm_key, *norm_first_key;
     size_t heads, size, groups, depth, inner;
     enum scan_norm norm;
+    const char *
+        positions_key; /* attention rotates q and k only if it says rope; NULL: it does */
     bool next_to_attention; /* every block has both, which read the same input */
     bool refused_by_peft;   /* adapters of the last layer: tuners/tuners_utils.py */
     bool factors;           /* Falcon-H1's: train/model/state_space.c */

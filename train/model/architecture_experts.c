@@ -217,16 +217,6 @@ static const enum module dbrx_order[] = {
     .size_key = "ffn_hidden_size", .p_norm_key = "moe_normalize_expert_weights", \
     .aux_key = "moe_loss_weight", .count = 4, .chosen = 1, .size = 3584,         \
     .aux_coefficient = 0.01
-#define GRANITE_EXPERTS                                            \
-    [MODULE_ROUTER] = "block_sparse_moe.router.layer",             \
-    [MODULE_EXPERT_GATE] = "block_sparse_moe.experts.*.gate_proj", \
-    [MODULE_EXPERT_UP] = "block_sparse_moe.experts.*.up_proj",     \
-    [MODULE_EXPERT_DOWN] = "block_sparse_moe.experts.*.down_proj"
-#define GRANITE_COLUMNS                                                           \
-    .count_key = "num_local_experts", .size_key = "intermediate_size",            \
-    .gate_up_tensor = "block_sparse_moe.input_linear.weight",                     \
-    .down_tensor = "block_sparse_moe.output_linear.weight", .only_tensors = true, \
-    .count = 8, .chosen = 2, .size = 11008, .aux_coefficient = 0.001
 #define GRANITE_LIKE                                                                 \
     EXPERTS_BASE, .pad_token_id = -1, .order = granite_order, .norm_eps = 1e-6,      \
                   .qkv_bias = BIASES_FROM_CONFIG, .output_bias = BIASES_FROM_CONFIG, \

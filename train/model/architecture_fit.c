@@ -41,6 +41,22 @@ static const struct config_keys *rename_size(const struct config_keys *keys,
     return out;
 }
 
+/* Without experts, the MLP next to them is that of the blocks. */
+static void drop_experts(struct architecture *out, struct arena *arena)
+{
+    struct config_keys *keys = arena_alloc(arena, sizeof(*keys));
+
+    *keys = *out->keys;
+    keys->intermediate_size = out->experts.shared_size_key;
+    out->keys = keys;
+    out->paths[MODULE_GATE_UP] = out->paths[MODULE_SHARED_GATE_UP];
+    out->paths[MODULE_DOWN] = out->paths[MODULE_SHARED_DOWN];
+    for (enum module i = 0; i < MODULES; i++)
+        if (module_is_sparse(i))
+            out->paths[i] = NULL;
+    out->experts = (struct expert_columns) { 0 };
+}
+
 const struct architecture *architecture_fit(const struct architecture *row,
                                             const json_t *root, const char *file,
                                             struct arena *arena, struct error *err)
@@ -48,7 +64,8 @@ const struct architecture *architecture_fit(const struct architecture *row,
     struct architecture *out;
 
     if (!row->qk_norms_key && !row->keeps_blocks && row->latent.kv_rank == 0 &&
-        !row->bare_qk_norms && !row->adjusts_mlp && !row->experts.correction_key)
+        !row->bare_qk_norms && !row->adjusts_mlp && !row->experts.correction_key &&
+        !row->experts.none_is_dense)
         return row;
     out = arena_alloc(arena, sizeof(*out));
     *out = *row;
@@ -59,6 +76,10 @@ const struct architecture *architecture_fit(const struct architecture *row,
         out->paths[MODULE_ROUTER_BIAS] = NULL;
     if (row->adjusts_mlp && json_object_get(root, "block_ff_dim"))
         out->keys = rename_size(row->keys, arena);
+    if (row->experts.none_is_dense &&
+        json_get_int(root, row->experts.count_key, (int64_t)row->experts.count, file,
+                     err) == 0)
+        drop_experts(out, arena);
     if (row->interleave_key)
         out->rotary_interleaved =
             json_get_bool(root, row->interleave_key, row->rotary_interleaved, file, err);

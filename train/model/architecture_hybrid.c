@@ -26,6 +26,29 @@ static const enum module falcon_h1_order[] = {
     MODULE_NORM2, MODULES
 };
 
+static const enum module granite_hybrid_order[] = { MODULE_NORM1,
+                                                    MODULE_NORM2,
+                                                    MODULE_ROUTER,
+                                                    MODULE_EXPERT_GATE,
+                                                    MODULE_EXPERT_UP,
+                                                    MODULE_EXPERT_DOWN,
+                                                    MODULE_SHARED_GATE_UP,
+                                                    MODULE_SHARED_DOWN,
+                                                    MODULE_GATE_UP,
+                                                    MODULE_DOWN,
+                                                    MODULE_DT_BIAS,
+                                                    MODULE_A_LOG,
+                                                    MODULE_SKIP,
+                                                    MODULE_CONV,
+                                                    MODULE_SCAN_IN,
+                                                    MODULE_V_NORM,
+                                                    MODULE_SCAN_OUT,
+                                                    MODULE_Q,
+                                                    MODULE_K,
+                                                    MODULE_V,
+                                                    MODULE_O,
+                                                    MODULES };
+
 #define MAMBA_PATHS                                                     \
     [MODULE_SCAN_IN] = "mamba.in_proj", [MODULE_CONV] = "mamba.conv1d", \
     [MODULE_A_LOG] = "mamba.A_log", [MODULE_DT_BIAS] = "mamba.dt_bias", \
@@ -68,6 +91,31 @@ const struct architecture hybrid_architectures[] = {
                .out_bias_key = "projectors_bias", .norm_key = "mamba_rms_norm",
                .norm_first_key = "mamba_norm_before_gate", .next_to_attention = true,
                .refused_by_peft = true, .factors = true } },
+    { .model_type = "granitemoehybrid",
+      .base = "model.",
+      .blocks = "model.layers.",
+      .ignored = llama_ignored,
+      .dropouts.attention = "attention_dropout",
+      .keys = &hybrid_keys,
+      .order = granite_hybrid_order,
+      .paths = { LLAMA_FRAME, LLAMA_QKV, LLAMA_O, LLAMA_NORM2, MAMBA_PATHS,
+                 GRANITE_EXPERTS, [MODULE_SHARED_GATE_UP] = "shared_mlp.input_linear",
+                 [MODULE_SHARED_DOWN] = "shared_mlp.output_linear" },
+      .activation = "silu",
+      .norm_eps = 1e-6,
+      .uses_padding = true,
+      .pad_token_id = -1,
+      .qkv_bias = BIASES_FROM_CONFIG,
+      .output_bias = BIASES_FROM_CONFIG,
+      .factors = { .embed = "embedding_multiplier",
+                   .scores = "attention_multiplier",
+                   .residual = "residual_multiplier",
+                   .logits = "logits_scaling" },
+      .experts = { GRANITE_COLUMNS, .shared_size_key = "shared_intermediate_size",
+                   .shared_size = 1024, .none_is_dense = true },
+      .ssm = { MAMBA_KEYS, .out_bias_key = "mamba_proj_bias",
+               .norm = SCAN_NORM_AFTER_GATE,
+               .positions_key = "position_embedding_type" } },
 };
 
 const size_t hybrid_architecture_count = TS_COUNT(hybrid_architectures);

@@ -53,6 +53,16 @@ extern const enum module llama_order[];
     [MODULE_SHARED_GATE] = "mlp.shared_experts.gate_proj", \
     [MODULE_SHARED_UP] = "mlp.shared_experts.up_proj",     \
     [MODULE_SHARED_DOWN] = "mlp.shared_experts.down_proj"
+#define GRANITE_EXPERTS                                            \
+    [MODULE_ROUTER] = "block_sparse_moe.router.layer",             \
+    [MODULE_EXPERT_GATE] = "block_sparse_moe.experts.*.gate_proj", \
+    [MODULE_EXPERT_UP] = "block_sparse_moe.experts.*.up_proj",     \
+    [MODULE_EXPERT_DOWN] = "block_sparse_moe.experts.*.down_proj"
+#define GRANITE_COLUMNS                                                           \
+    .count_key = "num_local_experts", .size_key = "intermediate_size",            \
+    .gate_up_tensor = "block_sparse_moe.input_linear.weight",                     \
+    .down_tensor = "block_sparse_moe.output_linear.weight", .only_tensors = true, \
+    .count = 8, .chosen = 2, .size = 11008, .aux_coefficient = 0.001
 #define LLAMA_PATHS LLAMA_FRAME, LLAMA_QKV, LLAMA_O, LLAMA_MLP
 /* Gemma 4: with experts or without. */
 #define GEMMA4_LIKE                                                                    \

@@ -245,6 +245,21 @@ static void read_layers(const struct source *s, struct arena *arena,
                   "each layer",
                   s->file, c->layers);
     c->linear = scans;
+    for (size_t l = 0; l < c->layers; l++)
+        if (scans[l])
+            return;
+    c->linear = NULL;
+    c->ssm = (struct state_space) { .out_factor = 1 };
+}
+
+/* Without rotation, attention has no positions. */
+static void read_positions(const struct source *s, struct model_config *c)
+{
+    const char *key = c->architecture->ssm.positions_key;
+    const char *value = key ? json_string_value(json_object_get(s->root, key)) : NULL;
+
+    if (key && !(value && strcmp(value, "rope") == 0))
+        c->rotary = 0;
 }
 
 void state_space_read(const json_t *root, const char *file, struct arena *arena,
@@ -262,6 +277,7 @@ void state_space_read(const json_t *root, const char *file, struct arena *arena,
     read_sizes(&s, out);
     if (row->factors)
         read_all_factors(&s, out);
+    read_positions(&s, out);
     if (!row->next_to_attention)
         read_layers(&s, arena, out);
 }
