@@ -105,14 +105,18 @@ static double traffic(const struct work *w)
            w->calibration->bytes_per_second;
 }
 
+static bool has_router_adapters(const struct architecture *a)
+{
+    return a->paths[MODULE_SHARED_ROUTER] || a->paths[MODULE_LINEAR_ROUTER];
+}
+
 static double overhead(const struct work *w)
 {
     double ops = FORWARD_OPS * w->passes + BACKWARD_OPS;
     double windows = (double)w->plan->gradient_accumulation_steps;
-    /* without those of latent attention, of the factor of a shared expert, and of state
-     * spaces */
+    /* without those of latent attention, of routers, and of state spaces */
     double stacks = STACKS - (model_config_is_latent(w->config) ? 0 : 2) -
-                    (w->config->architecture->paths[MODULE_SHARED_ROUTER] ? 0 : 1) -
+                    (has_router_adapters(w->config->architecture) ? 0 : 1) -
                     (w->config->ssm.heads > 0 ? 0 : 1);
 
     if (plan_adapts(w->plan))

@@ -448,6 +448,7 @@ ADAPTERS = {
     "seed_oss-dropping-lora": ("seed_oss-dropping", "all-linear", {}),
     "granite-lora": ("granite", "all-linear", {}),
     "dbrx-lora": ("dbrx", ["Wqkv", "out_proj"], {}),
+    "dbrx-lora-on-router": ("dbrx", "all-linear", {}),
     "cohere-normed-lora": ("cohere-normed", "all-linear", {}),
     "stablelm-normed-lora": ("stablelm-normed", "all-linear", {}),
     "phi-normed-lora": ("phi-normed", "all-linear", {}),

@@ -9,20 +9,35 @@
 #include "train/model/architecture_rows.h"
 
 static const bool is_linear[MODULES] = {
-    [MODULE_QKV] = true,         [MODULE_Q] = true,
-    [MODULE_K] = true,           [MODULE_V] = true,
-    [MODULE_O] = true,           [MODULE_GATE_UP] = true,
-    [MODULE_GATE] = true,        [MODULE_UP] = true,
-    [MODULE_DOWN] = true,        [MODULE_SHARED_GATE_UP] = true,
-    [MODULE_SHARED_GATE] = true, [MODULE_SHARED_UP] = true,
-    [MODULE_SHARED_DOWN] = true, [MODULE_EXPERT_GATE] = true,
-    [MODULE_EXPERT_UP] = true,   [MODULE_EXPERT_DOWN] = true,
-    [MODULE_IN_QKV] = true,      [MODULE_IN_Z] = true,
-    [MODULE_IN_B] = true,        [MODULE_IN_A] = true,
-    [MODULE_OUT] = true,         [MODULE_Q_A] = true,
-    [MODULE_KV_A] = true,        [MODULE_Q_B] = true,
-    [MODULE_KV_B] = true,        [MODULE_SHARED_ROUTER] = true,
-    [MODULE_SCAN_IN] = true,     [MODULE_SCAN_OUT] = true,
+    [MODULE_QKV] = true,
+    [MODULE_Q] = true,
+    [MODULE_K] = true,
+    [MODULE_V] = true,
+    [MODULE_O] = true,
+    [MODULE_GATE_UP] = true,
+    [MODULE_GATE] = true,
+    [MODULE_UP] = true,
+    [MODULE_DOWN] = true,
+    [MODULE_SHARED_GATE_UP] = true,
+    [MODULE_SHARED_GATE] = true,
+    [MODULE_SHARED_UP] = true,
+    [MODULE_SHARED_DOWN] = true,
+    [MODULE_EXPERT_GATE] = true,
+    [MODULE_EXPERT_UP] = true,
+    [MODULE_EXPERT_DOWN] = true,
+    [MODULE_IN_QKV] = true,
+    [MODULE_IN_Z] = true,
+    [MODULE_IN_B] = true,
+    [MODULE_IN_A] = true,
+    [MODULE_OUT] = true,
+    [MODULE_Q_A] = true,
+    [MODULE_KV_A] = true,
+    [MODULE_Q_B] = true,
+    [MODULE_KV_B] = true,
+    [MODULE_SHARED_ROUTER] = true,
+    [MODULE_SCAN_IN] = true,
+    [MODULE_SCAN_OUT] = true,
+    [MODULE_LINEAR_ROUTER] = true,
 };
 
 const struct architecture *architecture_at(size_t index)
@@ -80,8 +95,8 @@ bool module_is_sparse(enum module module)
 {
     return (module >= MODULE_EXPERT_NORM && module <= MODULE_EXPERT_SCALE) ||
            module == MODULE_EXPERT_POST || module == MODULE_SHARED_POST ||
-           module == MODULE_SHARED_ROUTER || module == MODULE_SHARED_DOWN ||
-           module_is_of_experts(module) ||
+           module == MODULE_SHARED_ROUTER || module == MODULE_LINEAR_ROUTER ||
+           module == MODULE_SHARED_DOWN || module_is_of_experts(module) ||
            (module >= MODULE_SHARED_GATE_UP && module <= MODULE_SHARED_UP);
 }
 

@@ -69,6 +69,7 @@ enum module {
     MODULE_DOWN,
     MODULE_SHARED_DOWN,
     MODULE_SHARED_ROUTER, /* the sigmoid of its output is a factor of that MLP's */
+    MODULE_LINEAR_ROUTER, /* MODULE_ROUTER of architectures where adapters fit it */
     MODULE_EXPERT_GATE,   /* one of each for each expert */
     MODULE_EXPERT_UP,
     MODULE_EXPERT_DOWN,

@@ -194,7 +194,7 @@ static const struct config_keys dbrx_keys = {
 static const char *const dbrx_ignored[] = { NULL };
 static const enum module dbrx_order[] = {
     MODULE_NORM1,       MODULE_QKV,       MODULE_Q,           MODULE_K,
-    MODULE_V,           MODULE_O,         MODULE_NORM2,       MODULE_ROUTER,
+    MODULE_V,           MODULE_O,         MODULE_NORM2,       MODULE_LINEAR_ROUTER,
     MODULE_EXPERT_GATE, MODULE_EXPERT_UP, MODULE_EXPERT_DOWN, MODULES
 };
 #define DBRX_LIKE                                                                        \
@@ -207,7 +207,8 @@ static const enum module dbrx_order[] = {
 #define DBRX_PATHS                                                                       \
     [MODULE_EMBED] = "transformer.wte", [MODULE_NORM1] = "norm_attn_norm.norm_1",        \
     [MODULE_O] = "norm_attn_norm.attn.out_proj",                                         \
-    [MODULE_NORM2] = "norm_attn_norm.norm_2", [MODULE_ROUTER] = "ffn.router.layer",      \
+    [MODULE_NORM2] = "norm_attn_norm.norm_2",                                            \
+    [MODULE_LINEAR_ROUTER] = "ffn.router.layer",                                         \
     [MODULE_EXPERT_GATE] = "ffn.experts.mlp.*.w1",                                       \
     [MODULE_EXPERT_UP] = "ffn.experts.mlp.*.v1",                                         \
     [MODULE_EXPERT_DOWN] = "ffn.experts.mlp.*.w2", [MODULE_NORM] = "transformer.norm_f", \

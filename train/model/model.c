@@ -194,7 +194,7 @@ static size_t first_trained_index(const struct model *m)
                                is_trained(&b->router_norm),
             /* what a block with experts trains is in one sublayer */
             [SUBLAYER_GATE_UP] = b->gate_up.trained || b->expert_gate_up.trained ||
-                                 b->expert_down.trained || b->router.grad.data ||
+                                 b->expert_down.trained || b->router.trained ||
                                  (b->alpha_p && b->alpha_p->trainable) ||
                                  b->shared_router.trained || branch_is_trained(b) ||
                                  (b->sparse && b->down.trained),

@@ -115,7 +115,7 @@ static const enum dropout_site lora_dropout[STACKS] = {
     [STACK_DOWN] = DROP_LORA_DOWN,
     [STACK_EXPERT_GATE_UP] = DROP_LORA_EXPERT_GATE_UP,
     [STACK_EXPERT_DOWN] = DROP_LORA_EXPERT_DOWN,
-    [STACK_SHARED_ROUTER] = DROP_LORA_SHARED_ROUTER,
+    [STACK_ROUTER] = DROP_LORA_ROUTER,
     [STACK_SCAN_OUT] = DROP_LORA_SCAN_OUT
 };
 
@@ -232,14 +232,26 @@ static void make_expert_stack(const struct model *m, size_t layer, enum module f
     stack_experts(out->lora_b, out->lora_b_count, layer, experts);
 }
 
-/* Return the router of a block; the weight is absent if the block has none. */
-static struct linear router_of(const struct model *m, size_t layer)
+/* Set up a router that can have an adapter; few outputs are no matrix of 8 bits. */
+static void make_router(const struct model *m, size_t layer, enum module module,
+                        struct linear_stack *out)
+{
+    make_stack(m, layer, module, module, out);
+    out->base[0].fp8 = out->base[0].rounds_x = false;
+}
+
+static void add_plain_router(const struct model *m, size_t layer,
+                             struct linear_stack *out)
 {
     const struct parameter *weight = model_find(m, MODULE_ROUTER, PART_WEIGHT, layer);
+    const struct parameter *bias = model_find(m, MODULE_ROUTER, PART_BIAS, layer);
+    struct linear p;
 
-    return weight
-               ? linear_of(weight, model_find(m, MODULE_ROUTER, PART_BIAS, layer), 0, 0)
-               : (struct linear) { .weight.data = NULL };
+    if (!weight)
+        return;
+    p = linear_of(weight, bias, 0, 0);
+    append_linear(out->base, &out->base_count, &p);
+    out->trained = weight->trainable || (bias && bias->trainable);
 }
 
 struct linear model_score_layer(const struct model *m)
@@ -290,7 +302,7 @@ void model_make_block(const struct model *m, size_t layer, struct block *out)
         .expert_down =
             stack_of(m, STACK_EXPERT_DOWN, BUFFER_U_EXPERT_DOWN, BUFFER_EXPERT_X),
         .sparse = c->sparse && c->sparse[layer],
-        .router = router_of(m, layer),
+        .router = stack_of(m, STACK_ROUTER, BUFFER_U_ROUTER, BUFFER_U_ROUTER),
         .router_bias = model_find(m, MODULE_ROUTER_BIAS, PART_WEIGHT, layer),
         .expert_norm = model_norm_of(m, MODULE_EXPERT_NORM, layer),
         .router_norm = model_norm_of(m, MODULE_ROUTER_SCALE, layer),
@@ -298,8 +310,7 @@ void model_make_block(const struct model *m, size_t layer, struct block *out)
         .shared_post = model_norm_of(m, MODULE_SHARED_POST, layer),
         .expert_scale = model_find(m, MODULE_EXPERT_SCALE, PART_WEIGHT, layer),
         .sinks = model_find(m, MODULE_SINKS, PART_WEIGHT, layer),
-        .shared_router = stack_of(m, STACK_SHARED_ROUTER, BUFFER_U_SHARED_ROUTER,
-                                  BUFFER_U_SHARED_ROUTER),
+        .shared_router = stack_of(m, STACK_ROUTER, BUFFER_U_ROUTER, BUFFER_U_ROUTER),
         .window = windowed ? c->sliding_window : 0,
         .chunk = c->chunked && c->chunked[layer] ? c->attention_chunk : 0,
         .scales_queries =
@@ -316,8 +327,10 @@ void model_make_block(const struct model *m, size_t layer, struct block *out)
     make_stack(m, layer, MODULE_SCAN_OUT, MODULE_SCAN_OUT, &out->scan_out);
     make_stack(m, layer, MODULE_GATE_UP, MODULE_SHARED_UP, &out->gate_up);
     make_stack(m, layer, MODULE_DOWN, MODULE_SHARED_DOWN, &out->down);
-    make_stack(m, layer, MODULE_SHARED_ROUTER, MODULE_SHARED_ROUTER, &out->shared_router);
-    out->shared_router.base[0].fp8 = false; /* one output is no matrix of 8 bits */
+    make_router(m, layer, MODULE_SHARED_ROUTER, &out->shared_router);
+    make_router(m, layer, MODULE_LINEAR_ROUTER, &out->router);
+    if (out->router.base_count == 0)
+        add_plain_router(m, layer, &out->router);
     if (out->sparse) {
         make_expert_stack(m, layer, MODULE_EXPERT_GATE, MODULE_EXPERT_UP,
                           &out->expert_gate_up);

@@ -106,10 +106,10 @@ static void experts_backward(const struct pass *pass, size_t layer, struct tenso
                                branch_gradient(pass, layer, &experts, d), dh);
     if (dh.data)
         residual_norm_backward(pass, &input, dh);
-    if (!dh.data && !b->router.grad.data && !b->expert_scale->trainable)
+    if (!dh.data && !b->router.trained && !b->expert_scale->trainable)
         return;
-    model_experts_route_backward(
-        pass, layer, norm_output(pass, &router, b->router.grad.data != NULL), dh);
+    model_experts_route_backward(pass, layer,
+                                 norm_output(pass, &router, b->router.trained), dh);
     if (dh.data)
         residual_norm_backward(pass, &router, dh);
 }

@@ -243,7 +243,11 @@ void model_experts_route(const struct pass *pass, size_t layer, struct tensor h,
     struct tensor sums = pass_buffer(pass, BUFFER_EXPERT_SUMS, 0);
     struct op_route op = experts_route(pass, layer);
 
-    linear_forward(pass, &b->router, h, op.logits, router_factor(pass, layer), 0);
+    if (b->router_norm.weight)
+        linear_forward(pass, &b->router.base[0], h, op.logits, router_factor(pass, layer),
+                       0);
+    else
+        stack_forward(pass, &b->router, layer, h, op.logits, 0);
     if (recompute)
         op.counts = NULL;
     pass->ops->route(pass->be, &op);
@@ -467,7 +471,7 @@ void model_experts_route_backward(const struct pass *pass, size_t layer, struct 
                                   struct tensor dh)
 {
     const struct block *b = &pass->model->blocks[layer];
-    const struct routing routing = { &b->router, experts_route(pass, layer),
+    const struct routing routing = { &b->router.base[0], experts_route(pass, layer),
                                      router_factor(pass, layer), false };
     const struct op_pair_scale_backward op = {
         .dweights = pass_buffer(pass, BUFFER_DPAIR_WEIGHTS, 0),
@@ -486,9 +490,10 @@ void model_experts_backward(const struct pass *pass, size_t layer, struct tensor
                             struct tensor dy, struct tensor dh)
 {
     const struct block *b = &pass->model->blocks[layer];
-    const struct routing routing = { &b->router, experts_route(pass, layer), 1, true };
+    const struct routing routing = { &b->router.base[0], experts_route(pass, layer), 1,
+                                     true };
     struct tensor dpairs = pass_pairs(pass, BUFFER_DEXPERT, 0);
-    const bool scaled = scales_inputs(pass), routes = dh.data || b->router.grad.data;
+    const bool scaled = scales_inputs(pass), routes = dh.data || b->router.trained;
     bool written = shared_backward(pass, layer, h, dy, dh);
     struct op_combine_backward op =
         scale_pairs(pass, layer, dpairs, tensor_columns(dy, 0, h.cols));
@@ -506,8 +511,10 @@ void model_experts_backward(const struct pass *pass, size_t layer, struct tensor
     op.y = dpairs; /* overwritten, but not used again */
     if (scaled && routes)
         pass->ops->combine_backward(pass->be, &op);
-    if (routes)
-        router_backward(pass, &routing, h, dh);
+    if (!routes)
+        return;
+    router_backward(pass, &routing, h, dh);
+    adapters_backward(pass, &b->router, layer, h, dlogits_of(pass, &routing.forward), dh);
 }
 
 void model_experts_expect_rows(const struct pass *pass, uint64_t rows)

@@ -69,7 +69,7 @@ enum dropout_site {
     DROP_LORA_EXPERT_DOWN = 11,
     DROPS = 12,
     /* no architecture has two of these */
-    DROP_LORA_SHARED_ROUTER = DROP_LORA_Q_B,
+    DROP_LORA_ROUTER = DROP_LORA_Q_B,
     DROP_LORA_SCAN_OUT = DROP_LORA_KV_B
 };
 
@@ -152,8 +152,7 @@ struct block {
     struct linear_stack scan_out;  /* of a state space model */
     /* of a block with experts; gate_up and down are of the MLP next to them */
     bool sparse;
-    struct linear router; /* weight absent: it has none */
-    struct linear_stack shared_router;
+    struct linear_stack router, shared_router; /* base_count 0: it has none */
     /* norms of the inputs and outputs of experts, and of the MLP next to them, if both have
      * norms of their own */
     struct norm expert_norm, router_norm, expert_post, shared_post;

@@ -37,9 +37,9 @@ static const struct {
     [STACK_EXPERT_DOWN] = { .first = MODULE_EXPERT_DOWN,
                             .last = MODULE_EXPERT_DOWN,
                             .adapters = DIM_U_EXPERT_DOWN },
-    [STACK_SHARED_ROUTER] = { .first = MODULE_SHARED_ROUTER,
-                              .last = MODULE_SHARED_ROUTER,
-                              .adapters = DIM_U_SHARED_ROUTER },
+    [STACK_ROUTER] = { .first = MODULE_SHARED_ROUTER,
+                       .last = MODULE_LINEAR_ROUTER,
+                       .adapters = DIM_U_ROUTER },
 };
 
 enum stack shapes_stack(enum module module)
@@ -294,7 +294,7 @@ static bool can_fold(const struct shapes_builder *m, enum stack stack)
     enum format frozen = shapes_stored(m->plan->precision.frozen);
 
     if (stack == STACK_EXPERT_GATE_UP || stack == STACK_EXPERT_DOWN ||
-        stack == STACK_Q_B || stack == STACK_KV_B || stack == STACK_SHARED_ROUTER ||
+        stack == STACK_Q_B || stack == STACK_KV_B || stack == STACK_ROUTER ||
         stack == STACK_SCAN_OUT)
         return false;
     if (stack == STACK_QKV && model_config_is_latent(m->config) && m->config->qkv_bias &&

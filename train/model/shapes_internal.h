@@ -123,7 +123,7 @@ enum dim {
     DIM_U_GATE_UP,
     DIM_U_EXPERT_GATE_UP,
     DIM_U_EXPERT_DOWN,
-    DIM_U_SHARED_ROUTER,
+    DIM_U_ROUTER,
     DIM_U_SCAN_OUT,
     DIM_U_DOWN, /* adapters over one input, times r */
     DIM_LORA_G, /* the widest of the adapters that are not folded */

@@ -93,7 +93,7 @@ static bool has_bias(const struct model_config *c, enum module module)
     case STACK_EXPERT_GATE_UP:
     case STACK_EXPERT_DOWN:
         return c->architecture->experts.biased;
-    case STACK_SHARED_ROUTER:
+    case STACK_ROUTER:
     case STACK_SCAN_OUT:
     case STACKS:
         break;
@@ -359,15 +359,14 @@ static void place_region(struct shapes_builder *m, enum region region)
             place_parameter(m, &m->out->parameters[i]);
 }
 
-/* Files have layers in few bits, not tensors of all experts.  GPTQ and AWQ pack eight or more
- * outputs, so not a layer with one. */
+/* Files have layers in few bits, not tensors of all experts.  GPTQ and AWQ leave routers as they are. */
 static bool is_quantized(const struct shapes_builder *m, const struct shape_parameter *p)
 {
     const struct model_config *c = m->config;
 
     if (!m->out->quantized || p->part != PART_WEIGHT || !module_is_linear(p->module) ||
         p->trainable || m->out->lora.saved[p->module] ||
-        (p->module == MODULE_SHARED_ROUTER && m->out->affine.bits > 0))
+        (shapes_stack(p->module) == STACK_ROUTER && m->out->affine.bits > 0))
         return false;
     return !(c->quantized.enabled && module_is_of_experts(p->module) &&
              c->architecture->experts.only_tensors && !c->expert_layers) &&
