@@ -224,6 +224,9 @@ bool import_v1_model(struct importing *im);
 
 bool import_torchtune(struct importing *im);
 bool import_script(struct importing *im);
+/* Import the loss of the stages dpo and kto.  Return false, with an error, for one that a
+ * job does not have. */
+bool import_script_loss(struct importing *im);
 /* Return whether the loss is one of stage dpo. */
 bool import_torchtune_is_preference(struct importing *im);
 /* Import model, method, teacher and reference.  Return false on errors. */

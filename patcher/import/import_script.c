@@ -49,6 +49,15 @@ static const struct unsupported {
     { "GRPO", "reinforcement learning" },    { "RLOO", "reinforcement learning" },
     { "OnlineDPO", "online DPO" },
     { "SentenceTransformer", "embeddings" }, { "PRM", "a reward model" },
+    { "GKD", "distillation of its own answers" },
+    { "GOLD", "distillation of its own answers" },
+    { "Distillation", "distillation of its own answers" },
+    { "MiniLLM", "distillation of its own answers" },
+    { "SDFT", "distillation of its own answers" },
+    { "SDPO", "reinforcement learning" },    { "A2PO", "reinforcement learning" },
+    { "GMPO", "reinforcement learning" },    { "NashMD", "online preferences" },
+    { "XPO", "online preferences" },         { "BCO", "the loss of BCO" },
+    { "TPO", "the loss of TPO" },
 };
 
 static const char *find_unsupported(const struct unsupported *list, size_t count,
@@ -139,8 +148,6 @@ static void import_stage(struct importing *im)
         import_remark(im, "stage",
                       "the script prepares its texts itself: use stage: pt if it trains "
                       "on plain text, without prompts and answers");
-    if (dpo && facts->trainer_class && strstr(facts->trainer_class, "ORPO"))
-        import_set(im, "pref_loss", "orpo", NULL);
 }
 
 /* A job has no limit of its own for the reward length. */
@@ -412,7 +419,7 @@ bool import_script(struct importing *im)
         return false;
     import_model_name(im);
     import_stage(im);
-    if (!import_rewards(im))
+    if (!import_script_loss(im) || !import_rewards(im))
         return false;
     import_quantization(im);
     import_precision(im);

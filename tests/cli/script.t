@@ -217,10 +217,23 @@ expect_output "of adapters" '^lora_dropout: 0.05'
 expect_output "and of the model" '^trainspool: {reward_head: score}$'
 sed 's/RewardTrainer/SFTTrainer/' reward.py >classifier.py
 expect_status "import refuses a classifier" 1 "$trainspool" import classifier.py
-for program in DPO ORPO CPO; do
-    sed "s/SFT/$program/; s/SFTTrainer/${program}Trainer/; s/loss_type=\"dft\"/beta=0.3/" sft.py >$program.py
+for program in DPO:sigmoid:sigmoid DPO:ipo:ipo DPO:hinge:hinge ORPO:x:orpo CPO:simpo:simpo; do
+    loss=${program#*:} program=${program%%:*}
+    sed "s/SFT/$program/; s/SFTTrainer/${program}Trainer/; s/loss_type=\"dft\"/beta=0.3, loss_type=\"${loss%:*}\"/" \
+        sft.py >$program.py
     expect_status "import makes a job of ${program}Trainer" 0 "$trainspool" import $program.py
+    expect_output "with its loss, ${loss#*:}" "^pref_loss: ${loss#*:}\$"
     expect_output "with its beta" '^pref_beta: 0.3$'
+done
+for loss in DPO:apo_zero CPO:sigmoid KTO:apo_zero_unpaired; do
+    sed "s/SFT/${loss%:*}/; s/SFTTrainer/${loss%:*}Trainer/; s/\"dft\"/\"${loss#*:}\"/" sft.py >loss.py
+    expect_status "another loss of ${loss%:*}Trainer is refused" 1 "$trainspool" import loss.py
+    expect_error "with its name" "the loss ${loss#*:} of ${loss%:*}Trainer is not supported"
+done
+for program in GKD BCO XPO NashMD; do
+    sed "s/SFT/$program/; s/SFTTrainer/${program}Trainer/" sft.py >other.py
+    expect_status "${program}Trainer is refused" 1 "$trainspool" import other.py
+    expect_error "with its name" "the script trains with ${program}Trainer: "
 done
 "$trainspool" import DPO.py >job.yaml 2>err
 expect_status "check accepts the job" 0 "$trainspool" check --device "A100 80GB" job.yaml
