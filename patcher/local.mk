@@ -49,6 +49,7 @@ libpatcher_a_SOURCES += %D%/import/import_data.c
 libpatcher_a_SOURCES += %D%/import/import_report.c
 libpatcher_a_SOURCES += %D%/import/import_rewards.c
 libpatcher_a_SOURCES += %D%/import/import_script.c
+libpatcher_a_SOURCES += %D%/import/import_script_left.c
 libpatcher_a_SOURCES += %D%/import/import_script_preference.c
 libpatcher_a_SOURCES += %D%/import/import_source.c
 libpatcher_a_SOURCES += %D%/import/import_torchtune.c

@@ -122,6 +122,9 @@ bool import_copy(struct importing *im, const char *from, const char *to,
                  const char *note);
 void import_copies(struct importing *im, const struct import_copy *rows, size_t count);
 void import_groups(struct importing *im, const struct import_group *rows, size_t count);
+/* The same for one entry, which need not be one of the source's. */
+void import_group_of_entry(struct importing *im, const struct entry *entry,
+                           const struct import_group *rows, size_t count);
 /* The same for the members of a map that have no outcome yet. */
 void import_groups_of(struct importing *im, const char *block,
                       const struct import_group *rows, size_t count);
@@ -227,6 +230,9 @@ bool import_script(struct importing *im);
 /* Import the loss of the stages dpo and kto.  Return false, with an error, for one that a
  * job does not have. */
 bool import_script_loss(struct importing *im);
+/* Import or list the arguments of a script that a job has no key for.  Return false on
+ * errors. */
+bool import_script_left(struct importing *im);
 /* Return whether the loss is one of stage dpo. */
 bool import_torchtune_is_preference(struct importing *im);
 /* Import model, method, teacher and reference.  Return false on errors. */

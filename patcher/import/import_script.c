@@ -21,6 +21,8 @@
 #define ONLY_TEXT \
     "; trainspool trains causal language models with sft, pt, distill, dpo, kto, grpo and rm"
 
+#define NEWEST "TRL's default in its newest version"
+
 /* ---- What is not supported ---- */
 
 /* Classes of models and trainers, by a part of their names. */
@@ -351,8 +353,18 @@ static void import_row(struct importing *im, const struct entry *entry)
     const char *name = known && known->use == KEY_RENAMED ? known->now : key;
     const char *text = entry->value->text;
 
-    if (import_has_outcome(im, entry) || node_is_null(entry->value))
+    if (import_has_outcome(im, entry))
         return;
+    if (node_is_null(entry->value) && strcmp(name, "cutoff_len") == 0) {
+        import_mark_dropped(im, key, IMPORT_DIFFERS,
+                            "None in the script: no limit; set cutoff_len to the longest "
+                            "sample that is trained");
+        return;
+    }
+    if (node_is_null(entry->value)) {
+        import_mark_dropped(im, key, IMPORT_IDLE, "None in the script");
+        return;
+    }
     if (!known || !import_has_line(name) || entry->value->kind != NODE_SCALAR) {
         import_mark_dropped(im, key, IMPORT_DIFFERS, "a job has no such setting");
         return;
@@ -373,6 +385,43 @@ static void import_clipping(struct importing *im)
         return;
     import_set(im, "max_grad_norm", "0.0", "None in the script: off");
     import_mark_carried(im, "max_grad_norm", "max_grad_norm");
+}
+
+/* TRL's limit of a sample, unless the script has its own or Unsloth, which has another. */
+static void set_length(struct importing *im, const struct profile_view *view)
+{
+    const struct profile_key *found = profile_find(view, "max_length");
+    const char *target = import_get(im, "trainspool.target");
+
+    if (!found || !found->default_value || import_find_written(im, "cutoff_len") ||
+        !text_equal(target, "trl") ||
+        !import_is_valid(im, "cutoff_len", found->default_value))
+        return;
+    import_set_default(im, "cutoff_len", found->default_value, NEWEST);
+    if (text_equal(import_value(im, "stage"), "rm"))
+        import_remark(im, "cutoff_len",
+                      "TRL leaves out pairs with a longer answer; a job truncates them");
+}
+
+/* base_config.py of TRL: bf16 unless fp16 is on. */
+static void set_precision(struct importing *im)
+{
+    const struct entry *fp16 = import_find_written(im, "fp16");
+
+    if (text_equal(import_get(im, "trainspool.target"), "trl") &&
+        !import_find_written(im, "bf16") && !(fp16 && !import_is_off(fp16->value)))
+        import_set_default(im, "bf16", "true", "TRL's default without fp16");
+}
+
+/* sft_trainer.py: of a conversation, all tokens count unless assistant_only_loss is on; of
+ * a prompt and its completion, only the completion. */
+static void remark_on_prompts(struct importing *im)
+{
+    if (text_equal(import_value(im, "stage"), "sft") &&
+        !import_value(im, "train_on_prompt"))
+        import_remark(im, "dataset",
+                      "if the samples are conversations (messages) or texts, TRL trains "
+                      "on all tokens: set train_on_prompt: true, or stage: pt for texts");
 }
 
 /* Write out the script's defaults where a job has others. */
@@ -406,9 +455,13 @@ static void import_defaults(struct importing *im)
         if (!facts->arguments_class || !value || strcmp(value, "?") == 0 ||
             import_value(im, keys[i]) || !import_is_valid(im, keys[i], value))
             continue;
-        import_set(im, keys[i], value,
-                   trl ? "TRL's default in its newest version" : "the Trainer's default");
+        import_set(im, keys[i], value, trl ? NEWEST : "the Trainer's default");
     }
+    if (!trl)
+        return;
+    set_length(im, &view);
+    set_precision(im);
+    remark_on_prompts(im);
 }
 
 bool import_script(struct importing *im)
@@ -435,6 +488,8 @@ bool import_script(struct importing *im)
             strcmp(root->entries[i].key->text, "trainspool") != 0)
             import_row(im, &root->entries[i]);
     import_method(im);
+    if (!import_script_left(im))
+        return false;
     import_defaults(im);
     return !import_failed(im);
 }

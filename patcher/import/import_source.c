@@ -311,16 +311,22 @@ static bool group_matches(const struct import_group *row, const char *key)
     return false;
 }
 
+void import_group_of_entry(struct importing *im, const struct entry *entry,
+                           const struct import_group *rows, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (group_matches(&rows[i], entry->key->text)) {
+            drop_entry(im, &rows[i], entry, "");
+            return;
+        }
+}
+
 void import_groups(struct importing *im, const struct import_group *rows, size_t count)
 {
     const struct node *root = im->source->root;
 
     for (size_t at = 0; at < root->count; at++)
-        for (size_t i = 0; i < count; i++)
-            if (group_matches(&rows[i], root->entries[at].key->text)) {
-                drop_entry(im, &rows[i], &root->entries[at], "");
-                break;
-            }
+        import_group_of_entry(im, &root->entries[at], rows, count);
 }
 
 void import_groups_of(struct importing *im, const char *block,

@@ -38,6 +38,13 @@ struct script_fault_at {
     const char *edit; /* the text that corrects it, or NULL */
 };
 
+/* An argument that is not a row of the document.  Its value is as in a row, or the text of
+ * the script if that is known only when the script runs. */
+struct script_left {
+    struct entry entry;
+    bool unread; /* the value is not known */
+};
+
 /* What rules read besides the document. */
 struct script_facts {
     const struct script_fault_at *faults; /* in the order of the text */
@@ -56,6 +63,11 @@ struct script_facts {
     /* soft_punish_cache and max_completion_len of get_soft_overlong_punishment among them,
      * or NULL */
     const char *punish_cache, *punish_length;
+    /* arguments of the trainer, of TRL's and PEFT's classes, and of the model that a job
+     * has no row for, in the order of the script */
+    const struct script_left *left;
+    size_t left_count;
+    bool quantizes;     /* the model has a quantization_config */
     bool keeps_dropout; /* disable_dropout=False among TRL's arguments */
     bool is_loop;       /* no TrainingArguments: the script has its own loop */
     bool names_model;   /* the trainer is passed a name and loads the model itself */

@@ -153,6 +153,7 @@ static void add_model(struct script_rows *to, const struct script_model *model)
         quantization = call_of(
             script, script_argument_value(script, model->load, "quantization_config", -1),
             ROLE_QUANTIZATION);
+        script->facts.quantizes = quantization;
         if (quantization)
             script_rows_take_call(to, quantization);
     }
@@ -572,6 +573,7 @@ void script_document(struct script *script)
     if (trainer) {
         add_evaluation(&to, trainer);
         note_tokenizer(script, trainer);
+        script_rows_take_call(&to, trainer);
     } else if (arguments) {
         script_rows_add_fact(&to, "eval_dataset", "given",
                              syntax_field(arguments, "function"));

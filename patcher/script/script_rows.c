@@ -146,6 +146,42 @@ static const struct syntax *editable(struct script *script,
                                                                     : value->node;
 }
 
+/* ---- What is not a row ---- */
+
+/* Remember an argument under a name, with its value or, if `unread`, its text. */
+static void leave(struct script_rows *rows, const char *name,
+                  const struct script_argument *argument, bool unread)
+{
+    struct script *script = rows->script;
+    struct script_value value = script_evaluate(script, argument->value);
+    struct node *node = unread ? NULL : value_node(script, &value, argument->value, 0);
+    size_t count = script->facts.left_count;
+
+    if (count == ROWS_MAX)
+        return;
+    if (!rows->left)
+        script->facts.left = rows->left =
+            arena_array(script->arena, ROWS_MAX, sizeof(*rows->left));
+    if (!node)
+        node = script_rows_node(script, argument->value, NODE_SCALAR,
+                                syntax_text(&script->tree, argument->value));
+    rows->left[count].entry =
+        (struct entry) { script_rows_node(script, argument->written, NODE_SCALAR, name),
+                         node, false };
+    rows->left[count].unread = unread;
+    script->facts.left_count++;
+}
+
+/* Roles whose arguments decide what is trained. */
+static bool is_reported(const struct script_class *row)
+{
+    return row->role == ROLE_ADAPTER || row->role == ROLE_QUANTIZATION ||
+           row->role == ROLE_MODEL || row->role == ROLE_TRAINER ||
+           row->role == ROLE_ARGUMENTS;
+}
+
+/* ---- Arguments ---- */
+
 static bool is_choice(const char *key)
 {
     return strcmp(key, "fp16") == 0 || strcmp(key, "bf16") == 0;
@@ -192,8 +228,11 @@ void script_rows_add_argument(struct script_rows *rows, const char *key,
         script_rows_add_fact(rows, key, "auto", argument->value); /* the script decides */
         return;
     }
-    if (!node)
+    if (!node) {
+        if (argument->name)
+            leave(rows, key, argument, true);
         return;
+    }
     name = script_rows_node(script, script_argument_keyword(argument), NODE_SCALAR, key);
     script_rows_add(rows, name, node,
                     &(struct script_item) { argument->holder, argument->written, at });
@@ -238,14 +277,34 @@ void script_rows_take(void *context, const struct script_argument *argument)
     if (take_loss(rows, argument))
         return;
     if (!key || (!rows->row->exact && rows->row->role == ROLE_ARGUMENTS &&
-                 (!known || known->use == KEY_OTHER_TOOL)))
+                 (!known || known->use == KEY_OTHER_TOOL))) {
+        if (argument->name && is_reported(rows->row))
+            leave(rows, argument->name, argument, false);
         return;
+    }
     script_rows_add_argument(rows, key, argument);
+}
+
+/* Remember each `**name` of a call whose members are not known. */
+static void leave_spreads(struct script_rows *rows, const struct syntax *call)
+{
+    const struct syntax *list = syntax_field(call, "arguments");
+    const struct syntax *at = list ? list->first : NULL;
+
+    for (; at && is_reported(rows->row); at = at->next) {
+        struct script_argument spread = { .value = at, .written = at, .holder = call };
+
+        if (at->kind == SYNTAX_DOUBLE_STAR && at->first &&
+            script_evaluate(rows->script, syntax_plain(at->first)).kind != SCRIPT_DICT)
+            leave(rows, syntax_text(&rows->script->tree, at), &spread, true);
+    }
 }
 
 void script_rows_take_call(struct script_rows *rows, const struct syntax *call)
 {
     rows->row = script_class_of(rows->script, call);
-    if (rows->row)
-        script_arguments(rows->script, call, script_rows_take, rows);
+    if (!rows->row)
+        return;
+    script_arguments(rows->script, call, script_rows_take, rows);
+    leave_spreads(rows, call);
 }

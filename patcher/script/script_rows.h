@@ -8,6 +8,7 @@ struct script_rows {
     struct script *script;
     struct node *root;
     const struct script_class *row; /* of the call whose arguments are read */
+    struct script_left *left;       /* script->facts.left, or NULL: none yet */
 };
 
 /* Start with no rows; script.items has one item per row. */
@@ -26,8 +27,9 @@ void script_rows_add_fact(struct script_rows *rows, const char *name, const char
 /* Add the row of an argument under a key. */
 void script_rows_add_argument(struct script_rows *rows, const char *key,
                               const struct script_argument *argument);
-/* Add the row of an argument of rows.row under its key there, if it has one; for
- * script_arguments and script_members. */
+/* Add the row of an argument of rows.row under its key there.  One without a key, or of a
+ * value that is not known, is added to script->facts.left.  For script_arguments and
+ * script_members. */
 void script_rows_take(void *rows, const struct script_argument *argument);
 /* The same for all arguments of a call, if the call has a class. */
 void script_rows_take_call(struct script_rows *rows, const struct syntax *call);

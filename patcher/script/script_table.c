@@ -98,6 +98,7 @@ static const struct script_key keys[] = {
     { ROLE_MODEL, "dtype", -1, "dtype" },
     { ROLE_MODEL, "device_map", -1, "device_map" },
     { ROLE_MODEL, "attn_implementation", -1, "flash_attn" },
+    { ROLE_MODEL, "max_seq_length", -1, "cutoff_len" }, /* Unsloth's */
     { ROLE_MODEL, "load_in_4bit", -1, "load_in_4bit" },
     { ROLE_MODEL, "load_in_8bit", -1, "load_in_8bit" },
     { ROLE_MODEL, "autocast_adapter_dtype", -1, "autocast_adapter_dtype" },

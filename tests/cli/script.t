@@ -191,6 +191,48 @@ expect "the script stays" cmp sft.py same.py
 expect_status "check accepts the job" 0 "$trainspool" check --device "A100 80GB" job.yaml
 expect_status "import --json lists every key" 0 "$trainspool" import --json sft.py
 expect "with its line" sh -c 'jq -e ".tool == \"Python\" and ([.keys[] | select(.key == \"cutoff_len\")][0].line == 11)" out'
+cat >left.py <<'END2'
+import sys
+import torch
+from datasets import load_dataset
+from peft import LoraConfig
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+from trl import SFTConfig, SFTTrainer
+
+data = load_dataset("json", data_files="pairs.jsonl", split="train")
+nf4 = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4")
+model = AutoModelForCausalLM.from_pretrained("models/small", quantization_config=nf4, revision="v2")
+args = SFTConfig(
+    "made",
+    learning_rate=float(sys.argv[1]),
+    max_length=None,
+    adam_beta2=options.beta2,
+    packing_strategy="wrapped",
+    completion_only_loss=False,
+    padding_free=True,
+    **more,
+)
+adapter = LoraConfig(r=options.rank, bias="none", init_lora_weights="pissa", layers_to_transform=[1, 2])
+SFTTrainer(model, args=args, train_dataset=data, peft_config=adapter, callbacks=[Stop()]).train()
+END2
+expect_status "import makes a job of a script with other arguments" 0 "$trainspool" import left.py
+expect_output "what the script computes is named at its line" '^# the script computes learning_rate (float(sys.argv.1.)): set it here$'
+expect_output "and in the list" '^# not carried over: adam_beta2 (the script computes it: options.beta2; set adam_beta2 in'
+expect_output "also of adapters" '^# the script computes lora_rank (options.rank): set it here$'
+expect_output "arguments that are not known" '^# not carried over: ..more (the script computes these'
+expect_output "no limit of TRL" 'cutoff_len (None in the script: no limit'
+expect_output "settings of TRL" '^# not carried over: .*packing_strategy (a job has no such setting)$'
+expect_output "and of PEFT" '^# not carried over: .*layers_to_transform'
+expect_output "functions" '^# not carried over: callbacks (a function in Python)$'
+expect_output "a revision" '^# not carried over: revision (download that revision)$'
+expect_output "settings without effect" 'padding_free (a setting of TRL, without effect'
+expect_output "the start of adapters" '^pissa_init: true$'
+expect_output "the tokens that count" '^train_on_prompt: true$'
+expect_output "one quantization, as in transformers" "^double_quantization: false  # BitsAndBytesConfig's default$"
+expect_output "TRL's precision" "^bf16: true  # TRL's default without fp16$"
+sed 's/bnb_4bit_quant_type/bnb_4bit_use_double_quant=True, &/; s/, max_length=None/, max_seq_length=300/' left.py >twice.py
+"$trainspool" import twice.py >job.yaml 2>err
+expect "two quantizations" grep -q '^double_quantization: true$' job.yaml
 sed 's/SFT/KTO/; s/SFTTrainer/KTOTrainer/; s/loss_type="dft"/beta=0.2, desirable_weight=1.5/' sft.py >kto.py
 expect_status "import makes a job of KTOTrainer" 0 "$trainspool" import kto.py
 expect_output "with its stage" '^stage: kto$'
@@ -216,6 +258,12 @@ expect_status "import keeps dropout that the script asks for" 0 "$trainspool" im
 expect_output "of adapters" '^lora_dropout: 0.05'
 expect_output "and of the model" '^trainspool: {reward_head: score}$'
 sed 's/RewardTrainer/SFTTrainer/' reward.py >classifier.py
+sed 's/num_labels=1/num_labels=2/' reward.py >labels.py
+expect_status "import refuses a reward model of two outputs" 1 "$trainspool" import labels.py
+expect_error "with the reason" 'labels.py:3:81: num_labels must be 1 with RewardTrainer, not 2'
+sed 's/, max_length=512//' reward.py >length.py
+expect_status "import makes a job of RewardTrainer without a length" 0 "$trainspool" import length.py
+expect_output "which has TRL's" '^cutoff_len: 1024  # TRL.s default'
 expect_status "import refuses a classifier" 1 "$trainspool" import classifier.py
 for program in DPO:sigmoid:sigmoid DPO:ipo:ipo DPO:hinge:hinge ORPO:x:orpo CPO:simpo:simpo; do
     loss=${program#*:} program=${program%%:*}
@@ -225,6 +273,10 @@ for program in DPO:sigmoid:sigmoid DPO:ipo:ipo DPO:hinge:hinge ORPO:x:orpo CPO:s
     expect_output "with its loss, ${loss#*:}" "^pref_loss: ${loss#*:}\$"
     expect_output "with its beta" '^pref_beta: 0.3$'
 done
+expect_output "TRL's weight of the answers" '^pref_ftx: 1.0  # cpo_alpha'
+sed 's/loss_type="simpo"/&, cpo_alpha=0.0/' CPO.py >paper.py
+"$trainspool" import paper.py >job.yaml 2>err
+expect "SimPO as in its paper" grep -q '^pref_ftx: 0$' job.yaml
 for loss in DPO:apo_zero CPO:sigmoid KTO:apo_zero_unpaired; do
     sed "s/SFT/${loss%:*}/; s/SFTTrainer/${loss%:*}Trainer/; s/\"dft\"/\"${loss#*:}\"/" sft.py >loss.py
     expect_status "another loss of ${loss%:*}Trainer is refused" 1 "$trainspool" import loss.py
