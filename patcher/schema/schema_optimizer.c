@@ -175,7 +175,9 @@ static const struct key rows[] = {
     TS_IGNORED("skip_nan_grad", KEY_BOOL, "true", ALWAYS_GUARDED),
     TS_REJECTED("optim_args", KEY_TEXT, NULL, NULL, "settings of other optimizers", NULL),
     TS_REJECTED("optim_target_modules", KEY_LIST, NULL, NULL,
-                "target modules of GaLore and APOLLO", NULL),
+                "target modules of GaLore and APOLLO",
+                "set use_galore: true with galore_target, or use_apollo: true with "
+                "apollo_target"),
     { TS_USED("use_galore", KEY_BOOL, "false"), .into = TS_FIELD(use_galore),
       .help =
           "update matrices by GaLore: AdamW computes its moments from gradients that are "
