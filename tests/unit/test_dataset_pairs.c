@@ -344,9 +344,10 @@ static void test_dataset_pairs_errors_have_a_position(void **state)
         { "bad.jsonl", "\n{\"instruction\": \"q\", \"output\": \"a\"}\n", STAGE_DPO, 2,
           "the record has no \"chosen\" and \"rejected\"" },
         { "bad.jsonl", "{\"prompt\": \"q\", \"chosen\": \"a\", \"rejected\": \"b\"}\n",
-          STAGE_SFT, 1, "a chosen and a rejected answer, which stage: dpo compares" },
+          STAGE_SFT, 1,
+          "a chosen and a rejected answer, which stages dpo and rm compare; use one of them" },
         { "bad.txt", "once upon a time\n", STAGE_DPO, 1,
-          "stage: dpo requires questions with a chosen and a rejected answer each" },
+          "stages dpo and rm require questions with a chosen and a rejected answer each" },
         { "bad.jsonl", "{\"prompt\": \"q\", \"chosen\": \"a\", \"rejected\": \"a\"}\n",
           STAGE_DPO, 0,
           "bad.jsonl has no record to train on: 1 record whose two answers are "
@@ -358,7 +359,7 @@ static void test_dataset_pairs_errors_have_a_position(void **state)
         { "pairs", "{\"prompt\": \"q\", \"chosen\": \"a\", \"rejected\": \"b\"}\n",
           STAGE_SFT, 0,
           "dataset_info.json: dataset pairs has two answers per question (ranking), "
-          "which stage: dpo compares" },
+          "which stages dpo and rm compare" },
         { "pairs", "{\"prompt\": \"q\", \"chosen\": \"a\", \"rejected\": \"b\"}\n",
           STAGE_PT, 0, "dataset pairs has two answers" },
         { "single", "{\"instruction\": \"q\", \"output\": \"a\"}\n", STAGE_KTO, 0,

@@ -292,7 +292,7 @@ static void test_dataset_record_pair_reports_what_was_expected(void **state)
           "error: \"prompt\" must be a string, not true; put it in quotes" },
         { "{'chosen': 'c', 'rejected': 'r'}", "~has two answers and no known question" },
         { "{'instruction': 'q', 'output': 'a'}",
-          "~no \"chosen\" and \"rejected\", the two answers that stage: dpo compares; "
+          "~no \"chosen\" and \"rejected\", the two answers that stages dpo and rm compare; "
           "use stage: sft" },
         { "{'data': [{'prompt': 'q', 'chosen': 'c', 'rejected': 'r'}]}",
           "~in the list \"data\" of this object" },
@@ -309,12 +309,13 @@ static void test_dataset_record_pair_reports_what_was_expected(void **state)
 static void test_dataset_record_pair_belongs_to_its_stage(void **state)
 {
     static const struct given cases[] = {
-        { "{'prompt': 'q', 'chosen': 'c', 'rejected': 'r'}", "stage: dpo compares" },
+        { "{'prompt': 'q', 'chosen': 'c', 'rejected': 'r'}",
+          "stages dpo and rm compare; use one" },
         { "{'conversations': [{'from': 'human', 'value': 'q'}], 'chosen': {}, "
           "'rejected': {}}",
-          "stage: dpo compares" },
+          "stages dpo and rm compare; use one" },
         { "{'messages': [" Q "], 'chosen': {}, 'rejected': {}}",
-          "the other stages require one answer" },
+          "or data with one answer to each question" },
     };
     struct dataset_source single = alpaca;
     struct conversation got = { 0 };
@@ -349,7 +350,7 @@ static void test_dataset_record_pair_belongs_to_its_stage(void **state)
             RECORD_BROKEN);
         assert_true(text_starts(err.text, "d/dataset_info.json: dataset texts has "));
         assert_non_null(
-            strstr(err.text, i == 0 ? "\"ranking\": true" : "use that stage"));
+            strstr(err.text, i == 0 ? "\"ranking\": true" : "use one of them"));
     }
     json_decref(record);
     conversation_free(&got);

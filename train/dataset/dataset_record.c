@@ -459,8 +459,8 @@ static bool ends_in_question(const struct conversation *conversation)
 static enum record_kind fail_pair(const struct reading *reading)
 {
     error_set(reading->err, ERROR_DATA,
-              "the record has a chosen and a rejected answer, which stage: dpo "
-              "compares; the other stages require one answer");
+              "the record has a chosen and a rejected answer, which stages dpo and rm "
+              "compare; use one of them, or data with one answer to each question");
     return RECORD_BROKEN;
 }
 

@@ -272,8 +272,8 @@ static enum record_kind read_detected(struct pair *pair)
     if (record_is_flat(&pair->reading))
         error_set(pair->reading.err, ERROR_DATA,
                   "the record has no \"chosen\" and \"rejected\", the two answers that "
-                  "stage: dpo compares; use stage: sft for single answers, or name "
-                  "their columns in dataset_info.json (ranking)");
+                  "stages dpo and rm compare; use stage: sft for single answers, or "
+                  "name their columns in dataset_info.json (ranking)");
     return RECORD_BROKEN;
 }
 

@@ -163,8 +163,8 @@ bool dataset_source_check(const struct dataset_source *source, enum stage stage,
             source->info, source->name, stage == STAGE_RM ? "rm" : "dpo");
     return error_set(
         err, ERROR_DATA,
-        "%s: dataset %s has two answers per question (ranking), which stage: dpo "
-        "compares; use that stage, or name a dataset of single answers",
+        "%s: dataset %s has two answers per question (ranking), which stages dpo and rm "
+        "compare; use one of them, or name a dataset of single answers",
         source->info, source->name);
 }
 

@@ -447,12 +447,12 @@ static bool add_record(struct encoder *encoder, const struct dataset_record *rec
     if (!record->is_text)
         return add_json(encoder, record, err);
     if (!is_plain(encoder))
-        return error_at(
-            err, ERROR_DATA, encoder->path, record->at,
-            "the file is plain text, which is for stage: pt; stage: %s",
-            has_pairs(encoder)
-                ? "dpo requires questions with a chosen and a rejected answer each"
-                : "sft requires questions and answers");
+        return error_at(err, ERROR_DATA, encoder->path, record->at,
+                        "the file is plain text, which is for stage: pt; %s",
+                        has_pairs(encoder)
+                            ? "stages dpo and rm require questions with a chosen and "
+                              "a rejected answer each"
+                            : "the other stages require questions and answers");
     return add_text(encoder, record->data, record->len, !encoder->source->lines,
                     &cause) ||
            fail_at(err, encoder->path, record->at, &cause);
