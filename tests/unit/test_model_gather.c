@@ -282,6 +282,13 @@ static struct gathered cases[] = {
     { .kind = { METHOD_FULL, "sgd", FORMAT_BF16, falcon_h1, 3 }, .checkpointing = true },
     { .kind = { METHOD_FULL, "sgd", FORMAT_BF16, bloom, 3 }, .checkpointing = true },
     { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, granite_hybrid, 3 } },
+    { .kind = { METHOD_FULL, "adamw_8bit", FORMAT_FP32, llama, 3 } },
+    { .kind = { METHOD_FULL, "adamw_8bit", FORMAT_BF16, llama4, 3 },
+      .checkpointing = true },
+    { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, llama4, 3 } },
+    { .kind = { METHOD_FULL, "sgd", FORMAT_BF16, hunyuan_moe, 3 },
+      .checkpointing = true },
+    { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, qwen3_next, 3 } },
 };
 
 #define CASE(name, i)                                             \
@@ -319,7 +326,14 @@ int main(int argc, char **argv)
         CASE("short convolutions", 24),
         CASE("norms of heads, 16 bits", 25),
         CASE("norms of heads", 26),
+        CASE("attention and state spaces, 16 bits", 27),
         CASE("bloom, 16 bits", 28),
+        CASE("attention or state spaces", 29),
+        CASE("moments in 8 bits", 30),
+        CASE("llama4, moments in 8 bits", 31),
+        CASE("llama4", 32),
+        CASE("hunyuan_v1_moe, 16 bits", 33),
+        CASE("linear attention", 34),
         unit_ranks_test(test_model_gather_shares_the_weights),
     };
 

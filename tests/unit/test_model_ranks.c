@@ -278,6 +278,9 @@ static struct kind others[] = {
     { METHOD_FULL, "sgd", FORMAT_FP32, bloom, 2 },
     { METHOD_FULL, "sgd", FORMAT_FP32, gemma4_moe, 2 },
     { METHOD_FULL, "sgd", FORMAT_FP32, granite_hybrid, 2 },
+    { METHOD_FULL, "sgd", FORMAT_FP32, llama4, 2 },
+    { METHOD_FULL, "sgd", FORMAT_FP32, hunyuan_moe, 2 },
+    { METHOD_FULL, "sgd", FORMAT_FP32, qwen3_next, 2 },
 };
 
 static void test_model_ranks_train_other_architectures(void **state)
@@ -569,7 +572,16 @@ int main(int argc, char **argv)
         OTHER("sharded gradients of gemma4", 17),
         OTHER("sharded gradients of apertus", 18),
         OTHER("sharded gradients of short convolutions", 19),
+        OTHER("sharded gradients of norms of heads", 20),
+        OTHER("sharded gradients of cohere", 21),
+        OTHER("sharded gradients of limits", 22),
+        OTHER("sharded gradients of state spaces", 23),
         OTHER("sharded gradients of linear biases", 24),
+        OTHER("sharded gradients of gemma4 with experts", 25),
+        OTHER("sharded gradients of attention or state spaces", 26),
+        OTHER("sharded gradients of llama4", 27),
+        OTHER("sharded gradients of hunyuan_v1_moe", 28),
+        OTHER("sharded gradients of linear attention", 29),
         unit_ranks_test(test_model_ranks_train_with_frozen_16_bit_weights),
         unit_ranks_test(test_model_ranks_match_with_adamw_and_16_bit_copies),
         unit_ranks_test(test_model_ranks_assemble_the_moments),

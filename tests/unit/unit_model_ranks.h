@@ -162,6 +162,29 @@ static const char deepseek_v3[] =
     "\"n_routed_experts\": 4, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 12, "
     "\"n_group\": 1, \"topk_group\": 1, \"first_k_dense_replace\": 2}";
 
+/* Experts in each second block, norms of heads, and blocks without positions. */
+static const char llama4[] =
+    "{\"model_type\": \"llama4_text\", \"vocab_size\": 40, \"hidden_size\": "
+    "16,\"intermediate_size\": 12, \"intermediate_size_mlp\": 28, "
+    "\"num_hidden_layers\": 4, \"num_attention_heads\": 2, \"num_key_value_heads\": 1, "
+    "\"head_dim\": 8, \"num_local_experts\": 3, \"num_experts_per_tok\": 1, "
+    "\"interleave_moe_layer_step\": 2, \"use_qk_norm\": true}";
+
+/* Norms of heads after their rotation, and an expert that all rows pass through. */
+static const char hunyuan_moe[] =
+    "{\"model_type\": \"hunyuan_v1_moe\", \"vocab_size\": 40, \"hidden_size\": "
+    "16,\"intermediate_size\": 12, \"num_hidden_layers\": 4, \"num_attention_heads\": 2, "
+    "\"num_key_value_heads\": 1, \"head_dim\": 8, \"num_experts\": 4, \"moe_topk\": 2}";
+
+/* Linear attention in three of four blocks, gated attention, and a gated expert. */
+static const char qwen3_next[] =
+    "{\"model_type\": \"qwen3_next\", \"vocab_size\": 40, \"hidden_size\": "
+    "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": 2, "
+    "\"num_key_value_heads\": 1, \"head_dim\": 8, \"linear_num_key_heads\": 2, "
+    "\"linear_num_value_heads\": 4, \"linear_key_head_dim\": 6, "
+    "\"linear_value_head_dim\": 5, \"num_experts\": 4, \"num_experts_per_tok\": 2, "
+    "\"moe_intermediate_size\": 12, \"shared_expert_intermediate_size\": 20}";
+
 /* The head alone fills a bucket. */
 static const char headed[] =
     "{\"model_type\": \"llama\", \"vocab_size\": 40, \"hidden_size\": "

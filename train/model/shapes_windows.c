@@ -58,13 +58,13 @@ static size_t trained_bytes(const struct shapes_builder *m)
 
     for (size_t i = 0; i < s->count; i++) {
         const struct shape_parameter *p = &s->parameters[i];
-        size_t end = p->at + p->rows * p->cols, bytes;
+        size_t bytes;
 
         if (!p->gathered || !p->sharded)
             continue;
         /* a block is gathered up to where the next one starts */
-        end = size_round(end, ALIGN_ELEMENTS);
-        bytes = (end - shapes_window_element(s, p->layer)) * format_info(p->copy)->bytes;
+        bytes = (s->level_starts[p->layer + 2] - shapes_window_element(s, p->layer)) *
+                format_info(p->copy)->bytes;
         most = bytes > most ? bytes : most;
     }
     return size_round(most, SHAPES_ALIGNMENT);
