@@ -26,8 +26,8 @@ struct rotation {
 
 enum { ROTATION_TERMS = 5, ROTATION_TERMS_MAX = 16 };
 
-/* Return the size of the blocks of a layer with that many inputs: one that divides them, as
- * near as possible to what is asked for. */
+/* Return the size of the blocks of a layer with that many inputs.  It divides them; it, or
+ * the number of blocks, is the divisor nearest to the requested one. */
 size_t rotation_size(const struct rotation *rotation, size_t inputs);
 /* Return d, the degree of the series: PEFT adds its last power also to 3 terms. */
 size_t rotation_degree(const struct rotation *rotation);

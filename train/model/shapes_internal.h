@@ -51,7 +51,7 @@ enum dim {
     DIM_KV,
     DIM_QKV,
     DIM_QK,    /* q and k, or all of QKV, in a separate buffer; 0: none */
-    DIM_K,     /* key heads, if they have norms; 1 if one norm is of all; times STATS */
+    DIM_K,     /* key heads, if they have norms; 1 if one norm covers all; times STATS */
     DIM_SINKS, /* query heads, if attention has sinks */
     DIM_HEADS, /* the same for query heads */
     DIM_VALUE_NORMS, /* key heads, if v has norms */
