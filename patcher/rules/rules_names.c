@@ -73,25 +73,29 @@ static void check_device(struct rule_context *context)
                    entry);
 }
 
-/* Return whether the model has the layers of the plan; targets of projections are known
- * only once they are all laid out. */
+/* Return whether the model has the layers of the plan, of the sizes that it requires;
+ * targets of projections and sizes are known only once they are all laid out. */
 static bool has_layers(const struct rule_context *context, const struct plan *plan,
                        struct error *err)
 {
     struct shapes shapes;
     struct lora lora;
 
-    if (optimizer_projects(plan))
+    if (optimizer_projects(plan) || plan->pissa_init || plan->method == METHOD_OFT)
         return shapes_make(plan, context->model, 0, 0, context->arena, &shapes, err);
     return shapes_check(plan, context->model, &lora, err);
 }
 
-/* Report an error at the entry of its key, if there is one. */
+/* Report an error at the entry of its key or, if that has its default, at the one of the
+ * method. */
 static void report_layers(struct rule_context *context, const char *key,
                           const struct error *err)
 {
     const struct proposal to = rule_proposal(context);
     const struct entry *entry = document_find(context->document, key);
+
+    if (!entry)
+        entry = document_find(context->document, "finetuning_type");
 
     if (entry)
         propose_remark(
@@ -108,6 +112,7 @@ static void report_layers(struct rule_context *context, const char *key,
 static void check_layers(struct rule_context *context)
 {
     static const char *const keys[] = { "lora_target",
+                                        "lora_rank",
                                         "oft_target",
                                         "oft_rank",
                                         "oft_block_size",

@@ -135,14 +135,16 @@ static const struct key rows[] = {
       .manual = "As in PEFT, each output of an adapted layer is divided by the norm "
                 "of its row of W + scale B A and multiplied by a trained magnitude. "
                 "DoRA takes more time and memory than plain LoRA. It is not available "
-                "with fp8 or zero_stage 3." },
+                "with fp8 or zero_stage 3, or for experts." },
     { TS_USED("pissa_init", KEY_BOOL, "false"), .into = TS_FIELD(pissa_init),
       .help = "PiSSA: initialize the adapters from the largest singular values of the "
               "weights, and train them over a base that keeps the rest",
-      .manual = "The saved adapter requires the same change to the base, which PEFT "
-                "and trainspool make when they read it. To get a plain adapter, set "
-                "pissa_convert: true. PiSSA is not available with quantization_bit or "
-                "zero_stage 3. With stage: dpo, it requires ref_model." },
+      .manual =
+          "The saved adapter requires the same change to the base, which PEFT "
+          "and trainspool make when they read it. To get a plain adapter, set "
+          "pissa_convert: true. PiSSA is not available with quantization_bit or "
+          "zero_stage 3, or for experts; lora_rank must be at most the rows and the "
+          "columns of each adapted layer. With stage: dpo, it requires ref_model." },
     { TS_USED("pissa_convert", KEY_BOOL, "false"), .into = TS_FIELD(pissa_convert),
       .help = "with pissa_init, also write a plain adapter of twice the rank, which "
               "fits the unchanged model, to pissa_converted in output_dir" },

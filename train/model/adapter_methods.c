@@ -4,23 +4,56 @@
 
 #include "train/model/adapter_methods.h"
 
+#include <string.h>
+
+#include "train/model/adapter_targets.h"
 #include "train/model/shapes.h"
 
-/* Neither method is implemented for the stacked matrices of experts. */
-static bool check_experts(const struct plan *plan, const struct lora *lora,
-                          struct error *err)
+static bool matches_experts(const struct architecture *a, const struct lora *lora,
+                            const char *name)
 {
-    for (enum module i = 0; !plan->external && i < MODULES; i++)
-        if (lora->adapted[i] && module_is_sparse(i))
-            return error_set(
-                err, ERROR_JOB,
-                "%s: adapters of experts are not supported with it; name other modules "
-                "as %s",
-                lora->rotation.on ? "finetuning_type: oft"
-                : lora->dora      ? "use_dora"
-                                  : "pissa_init",
-                lora->rotation.on ? "oft_target" : "lora_target");
-    return true;
+    for (enum module i = 0; i < MODULES; i++)
+        if (lora->adapted[i] && module_is_sparse(i) &&
+            adapter_targets_match(a, i, name, strlen(name), true))
+            return true;
+    return false;
+}
+
+/* Add the names of the adapted modules that belong to no experts. */
+static void add_others(const struct architecture *a, const struct lora *lora,
+                       struct text *out)
+{
+    for (enum module i = 0; i < MODULES; i++) {
+        const char *name = lora->adapted[i] ? architecture_leaf(a, i) : NULL;
+
+        if (name && !matches_experts(a, lora, name))
+            text_addf(out, "%s%s", out->len ? "," : ", such as ", name);
+    }
+}
+
+/* DoRA, PiSSA and OFT are not implemented for the layers of blocks with experts. */
+static bool check_experts(const struct plan *plan, const struct architecture *a,
+                          const struct lora *lora, struct error *err)
+{
+    enum module i = 0;
+    struct text others;
+
+    while (i < MODULES && !(lora->adapted[i] && module_is_sparse(i)))
+        i++;
+    if (plan->external || i == MODULES)
+        return true;
+    text_init(&others, 0);
+    add_others(a, lora, &others);
+    error_set(err, ERROR_JOB,
+              "%s: adapters of experts are not supported with it; name other modules as "
+              "%s%s",
+              lora->rotation.on ? "finetuning_type: oft"
+              : lora->dora      ? "use_dora"
+                                : "pissa_init",
+              lora->rotation.on ? "oft_target" : "lora_target",
+              others.len ? others.data : "");
+    text_clear(&others);
+    return false;
 }
 
 /* Norms read whole rows of weights, and the outputs that they scale in 16 bits or more. */
@@ -94,7 +127,7 @@ bool adapter_methods_check(const struct plan *plan, const struct model_config *c
                            const struct lora *lora, struct error *err)
 {
     if ((lora->dora || lora->pissa || lora->rotation.on) &&
-        !check_experts(plan, lora, err))
+        !check_experts(plan, config->architecture, lora, err))
         return false;
     return check_rotation(plan, config, lora, err) && check_dora(plan, lora, err) &&
            check_pissa(plan, config, lora, err);

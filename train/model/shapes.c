@@ -672,7 +672,8 @@ bool shapes_make(const struct plan *plan, const struct model_config *config,
     m.dims[DIM_BRANCH_DX] = m.dims[DIM_BRANCH] ? m.dims[DIM_POST_DX] : 0;
     m.dims[DIM_BRANCH_COPY] = m.dims[DIM_BRANCH] ? m.dims[DIM_POST_COPY] : 0;
     shapes_add_parameters(&m);
-    if (!shapes_rotation_dims(&m, err) || !shapes_check_projections(&m, err))
+    if (!shapes_rotation_dims(&m, err) || !shapes_check_pissa(&m, err) ||
+        !shapes_check_projections(&m, err))
         return false;
     use_room(&m, rows, sequences);
     lay_out_buffers(&m, rows, sequences);

@@ -7,6 +7,7 @@
 
 #include "train/model/adapter_methods.h"
 #include "train/model/optimizer_table.h"
+#include "train/model/shapes_internal.h"
 
 static bool has_submodule(const struct architecture *a, const char *name, size_t len)
 {
@@ -216,11 +217,12 @@ bool shapes_check(const struct plan *plan, const struct model_config *config,
     if (!check_base(plan, config, err) || !check_plan(plan, a, err) ||
         (plan->use_llama_pro && !plan->generation.alone && !plan->external &&
          !check_expansion(plan, config, err)) ||
-        !(only_generates(plan, config) || lora_read(plan, config, lora, err)) ||
-        !check_saved(config, lora, err) ||
-        !adapter_methods_check(plan, config, lora, err))
+        !(only_generates(plan, config) || lora_read(plan, config, lora, err)))
         return false;
     drop_absent(config, lora);
+    if (!check_saved(config, lora, err) ||
+        !adapter_methods_check(plan, config, lora, err))
+        return false;
     if (config->tied && lora->saved[MODULE_EMBED] && plan->adapter_name_or_path &&
         !plan->create_new_adapter)
         /* an adapter's file has both, but they are one parameter */
@@ -231,4 +233,29 @@ bool shapes_check(const struct plan *plan, const struct model_config *config,
                      "this model is its %s; use that name",
                      architecture_leaf(a, MODULE_HEAD),
                      architecture_leaf(a, MODULE_EMBED));
+}
+
+bool shapes_check_pissa(const struct shapes_builder *m, struct error *err)
+{
+    const struct lora *lora = &m->out->lora;
+    const struct shape_parameter *least = NULL;
+    size_t values = lora->rank;
+
+    for (size_t i = 0; lora->pissa && i < m->out->count; i++) {
+        const struct shape_parameter *p = &m->out->parameters[i];
+        size_t side = p->part == PART_LORA_A   ? p->cols
+                      : p->part == PART_LORA_B ? p->rows
+                                               : SIZE_MAX;
+
+        if (side < values) {
+            least = p;
+            values = side;
+        }
+    }
+    return !least || m->plan->external ||
+           error_set(err, ERROR_JOB,
+                     "lora_rank must be at most %zu with pissa_init, the singular values "
+                     "of %s, not %zu; or name other modules as lora_target",
+                     values, architecture_leaf(m->config->architecture, least->module),
+                     lora->rank);
 }

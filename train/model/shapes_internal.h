@@ -239,6 +239,9 @@ size_t shapes_rotation_size(const struct shape_parameter *p);
 /* shapes_rotation.c: set the dimensions of orthogonal adapters, after the parameters are
  * known; ERROR_JOB if a layer has no blocks of more than one column. */
 bool shapes_rotation_dims(struct shapes_builder *m, struct error *err);
+/* shapes_check.c: return whether all adapted layers have as many singular values as the
+ * adapters that start with them have ranks; otherwise ERROR_JOB. */
+bool shapes_check_pissa(const struct shapes_builder *m, struct error *err);
 /* shapes_moments.c: place the moments, after the trained parameters. */
 void shapes_place_moments(struct shapes_builder *m);
 /* Return whether a target of projections names a layer of the model. */
