@@ -642,6 +642,7 @@ EXTRA_DIST += %D%/differential/models.py
 EXTRA_DIST += %D%/differential/parsers.txt
 EXTRA_DIST += %D%/differential/peers.py
 EXTRA_DIST += %D%/differential/tables.py
+EXTRA_DIST += %D%/differential/targets.py
 EXTRA_DIST += %D%/differential/weights.py
 EXTRA_DIST += %D%/differential/profiles.py
 EXTRA_DIST += %D%/differential/profiles_worker.py
@@ -801,6 +802,7 @@ differential: differential-refusals
 differential: differential-saved
 differential: differential-scores
 differential: differential-tables
+differential: differential-targets
 differential: differential-text
 differential: differential-torch-state
 differential: differential-weights
@@ -825,6 +827,8 @@ differential-profiles: trainspool
 	@$(differential_run)/profiles.py --jobs $(JOBS) --seed $(SEED) ./trainspool || test $$? = 77
 differential-tables: %D%/differential/ours
 	@$(differential_run)/tables.py --seed $(SEED) %D%/differential/ours || test $$? = 77
+differential-targets: trainspool trainspool-train
+	@$(differential_run)/targets.py --seed $(SEED) ./trainspool || test $$? = 77
 differential-axolotl: trainspool
 	@$(differential_run)/axolotl_files.py --jobs $(JOBS) --seed $(SEED) ./trainspool || test $$? = 77
 differential-recipes: trainspool
@@ -837,6 +841,7 @@ differential-recipes: trainspool
 	differential-saved \
 	differential-scores \
 	differential-tables \
+	differential-targets \
 	differential-text \
 	differential-torch-state \
 	differential-weights

@@ -272,6 +272,7 @@ def starcoder2(rng):
 
 def nemotron(rng):
     values = phi(rng)
+    values.pop("qk_layernorm")
     values["norm_eps"] = values.pop("layer_norm_eps")
     values["head_dim"] = rng.choice([8, 16])
     for key in ("attention_bias", "mlp_bias"):
@@ -492,6 +493,8 @@ def olmoe(rng):
 def phimoe(rng):
     values = with_experts(rng, "num_local_experts")
     values.pop("head_dim", None)
+    if values.get("rope_parameters", {}).get("rope_type") != "default":
+        values.pop("rope_parameters", None) # transformers requires mscales of all others
     return values | {"num_experts_per_tok": 2, "attention_bias": rng.random() < 0.5, "lm_head_bias": rng.random() < 0.5,
                      "router_jitter_noise": rng.choice([0.01, 0.3]), "pad_token_id": None}
 
@@ -522,6 +525,7 @@ def granite_moe_shared(rng):
 
 def qwen_moe(rng):
     values = olmoe(rng)
+    values.pop("clip_qkv", None)
     values["moe_intermediate_size"] = rng.choice([8, 20])
     if rng.random() < 0.4:
         values["decoder_sparse_step"] = 2
@@ -559,7 +563,7 @@ def llama4(rng):
 
 def glm_moe(rng):
     values = olmoe(rng) | {"num_key_value_heads": rng.choice([2, 4]), "head_dim": rng.choice([4, 8])}
-    for name in ("num_experts", "num_local_experts"):
+    for name in ("num_experts", "num_local_experts", "clip_qkv"):
         values.pop(name, None)
     groups = rng.choice([1, 2, 4])
     values |= {"moe_intermediate_size": rng.choice([8, 20]), "n_routed_experts": 8, "n_group": groups,

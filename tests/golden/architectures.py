@@ -435,7 +435,8 @@ ADAPTERS = {
     "falcon_h1-lora-on-some": ("falcon_h1-norm-first", ["in_proj", "o_proj", "gate_proj"], {}),
     "gemma4-lora": ("gemma4", "all-linear", {}),
     "gemma4_moe-lora": ("gemma4_moe", ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj",
-                                       "down_proj"], {}), # not router.proj
+                                       "down_proj"], {}),
+    "gemma4_moe-lora-on-router": ("gemma4_moe", "all-linear", {}),
     "gemma2-lora": ("gemma2", "all-linear", {}),
     "qwen3_5-lora": ("qwen3_5", "all-linear", {}),
     "qwen3_5-lora-on-some": ("qwen3_5", ["in_proj_qkv", "out_proj", "q_proj"], {}),
@@ -479,6 +480,7 @@ ADAPTERS = {
     "youtu-lora": ("youtu", "all-linear", {}),
     "hunyuan_v1_moe-lora": ("hunyuan_v1_moe", ["q_proj", "v_proj", "gate_proj", "up_proj",
                                                "down_proj"], {}),
+    "hunyuan_v1_moe-lora-on-router": ("hunyuan_v1_moe", ["o_proj", "wg"], {}),
     "gpt_oss-lora": ("gpt_oss", "all-linear", {}),
     "ernie4_5_moe-lora": ("ernie4_5_moe", "all-linear", {}),
     "lfm2_moe-lora": ("lfm2_moe", ["in_proj", "out_proj", "q_proj", "w1", "w2", "w3"], {}),

@@ -45,16 +45,27 @@ static const struct config_keys llama4_keys = {
 
 /* Of the modules of a block, in transformers 5.24; the matrices of all experts are two
  * parameters there, gate and up and down. */
-static const enum module experts_order[] = { MODULE_Q,           MODULE_K,
-                                             MODULE_V,           MODULE_O,
-                                             MODULE_Q_NORM,      MODULE_K_NORM,
-                                             MODULE_ROUTER,      MODULE_EXPERT_GATE,
-                                             MODULE_EXPERT_UP,   MODULE_EXPERT_DOWN,
-                                             MODULE_SHARED_GATE, MODULE_SHARED_UP,
-                                             MODULE_SHARED_DOWN, MODULE_SHARED_ROUTER,
-                                             MODULE_GATE,        MODULE_UP,
-                                             MODULE_DOWN,        MODULE_NORM1,
-                                             MODULE_NORM2,       MODULES };
+static const enum module experts_order[] = { MODULE_Q,
+                                             MODULE_K,
+                                             MODULE_V,
+                                             MODULE_O,
+                                             MODULE_Q_NORM,
+                                             MODULE_K_NORM,
+                                             MODULE_ROUTER,
+                                             MODULE_LINEAR_ROUTER,
+                                             MODULE_EXPERT_GATE,
+                                             MODULE_EXPERT_UP,
+                                             MODULE_EXPERT_DOWN,
+                                             MODULE_SHARED_GATE,
+                                             MODULE_SHARED_UP,
+                                             MODULE_SHARED_DOWN,
+                                             MODULE_SHARED_ROUTER,
+                                             MODULE_GATE,
+                                             MODULE_UP,
+                                             MODULE_DOWN,
+                                             MODULE_NORM1,
+                                             MODULE_NORM2,
+                                             MODULES };
 /* Parameters of a class come before its modules. */
 static const enum module gpt_oss_order[] = {
     MODULE_SINKS,       MODULE_Q,      MODULE_K,           MODULE_V,
@@ -591,7 +602,7 @@ const struct architecture expert_architectures[] = {
       .paths = { LLAMA_FRAME, LLAMA_QKV, LLAMA_O,
                  LLAMA_NORM2, [MODULE_Q_NORM] = "self_attn.query_layernorm",
                  [MODULE_K_NORM] = "self_attn.key_layernorm",
-                 [MODULE_ROUTER] = "mlp.gate.wg",
+                 [MODULE_LINEAR_ROUTER] = "mlp.gate.wg",
                  [MODULE_EXPERT_GATE] = "mlp.experts.*.gate_proj",
                  [MODULE_EXPERT_UP] = "mlp.experts.*.up_proj",
                  [MODULE_EXPERT_DOWN] = "mlp.experts.*.down_proj",

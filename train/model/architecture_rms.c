@@ -111,7 +111,7 @@ static const enum module gemma4_order[] = { MODULE_Q,
                                             MODULE_POST2,
                                             MODULE_ROUTER_SCALE,
                                             MODULE_EXPERT_SCALE,
-                                            MODULE_ROUTER,
+                                            MODULE_LINEAR_ROUTER,
                                             MODULE_EXPERT_GATE,
                                             MODULE_EXPERT_UP,
                                             MODULE_EXPERT_DOWN,
@@ -121,16 +121,16 @@ static const enum module gemma4_order[] = { MODULE_Q,
                                             MODULES };
 
 /* With experts, the MLP is the one that all rows pass through. */
-#define GEMMA4_EXPERTS                                                          \
-    [MODULE_SHARED_GATE] = "mlp.gate_proj", [MODULE_SHARED_UP] = "mlp.up_proj", \
-    [MODULE_SHARED_DOWN] = "mlp.down_proj", [MODULE_ROUTER] = "router.proj",    \
-    [MODULE_ROUTER_SCALE] = "router.scale",                                     \
-    [MODULE_EXPERT_SCALE] = "router.per_expert_scale",                          \
-    [MODULE_EXPERT_GATE] = "experts.*.gate_proj",                               \
-    [MODULE_EXPERT_UP] = "experts.*.up_proj",                                   \
-    [MODULE_EXPERT_DOWN] = "experts.*.down_proj",                               \
-    [MODULE_EXPERT_NORM] = "pre_feedforward_layernorm_2",                       \
-    [MODULE_SHARED_POST] = "post_feedforward_layernorm_1",                      \
+#define GEMMA4_EXPERTS                                                              \
+    [MODULE_SHARED_GATE] = "mlp.gate_proj", [MODULE_SHARED_UP] = "mlp.up_proj",     \
+    [MODULE_SHARED_DOWN] = "mlp.down_proj", [MODULE_LINEAR_ROUTER] = "router.proj", \
+    [MODULE_ROUTER_SCALE] = "router.scale",                                         \
+    [MODULE_EXPERT_SCALE] = "router.per_expert_scale",                              \
+    [MODULE_EXPERT_GATE] = "experts.*.gate_proj",                                   \
+    [MODULE_EXPERT_UP] = "experts.*.up_proj",                                       \
+    [MODULE_EXPERT_DOWN] = "experts.*.down_proj",                                   \
+    [MODULE_EXPERT_NORM] = "pre_feedforward_layernorm_2",                           \
+    [MODULE_SHARED_POST] = "post_feedforward_layernorm_1",                          \
     [MODULE_EXPERT_POST] = "post_feedforward_layernorm_2"
 
 /* Sources: transformers/models/NAME/configuration_NAME.py and modeling_NAME.py. */

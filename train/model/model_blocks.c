@@ -4,6 +4,7 @@
 #include "train/model/model.h"
 
 #include <assert.h>
+#include <math.h>
 
 #include "train/model/model_dora.h"
 #include "train/model/model_internal.h"
@@ -197,7 +198,8 @@ static struct linear_stack stack_of(const struct model *m, enum stack stack,
 
     return (struct linear_stack) { .folded = folded,
                                    .u_after_y = u_after_y,
-                                   .u = u_after_y ? y : separate };
+                                   .u = u_after_y ? y : separate,
+                                   .factor = 1 };
 }
 
 /* Make layers of the first expert stacks of those of all. */
@@ -331,6 +333,8 @@ void model_make_block(const struct model *m, size_t layer, struct block *out)
     make_router(m, layer, MODULE_LINEAR_ROUTER, &out->router);
     if (out->router.base_count == 0)
         add_plain_router(m, layer, &out->router);
+    if (out->router_norm.weight)
+        out->router.factor = 1 / sqrtf((float)c->hidden_size);
     if (out->sparse) {
         make_expert_stack(m, layer, MODULE_EXPERT_GATE, MODULE_EXPERT_UP,
                           &out->expert_gate_up);

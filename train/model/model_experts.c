@@ -17,8 +17,6 @@
 
 #include "train/model/model.h"
 
-#include <math.h>
-
 #include "train/model/expert_config.h"
 #include "train/model/model_internal.h"
 
@@ -227,14 +225,6 @@ static struct tensor shared_out(const struct pass *pass, size_t layer)
                       : whole;
 }
 
-/* Return what multiplies the router's output, if its input has a norm of its own. */
-static float router_factor(const struct pass *pass, size_t layer)
-{
-    return pass->model->blocks[layer].router_norm.weight
-               ? 1 / sqrtf((float)pass->model->config->hidden_size)
-               : 1;
-}
-
 /* A block that is computed again is not counted again. */
 void model_experts_route(const struct pass *pass, size_t layer, struct tensor h,
                          bool recompute)
@@ -243,11 +233,7 @@ void model_experts_route(const struct pass *pass, size_t layer, struct tensor h,
     struct tensor sums = pass_buffer(pass, BUFFER_EXPERT_SUMS, 0);
     struct op_route op = experts_route(pass, layer);
 
-    if (b->router_norm.weight)
-        linear_forward(pass, &b->router.base[0], h, op.logits, router_factor(pass, layer),
-                       0);
-    else
-        stack_forward(pass, &b->router, layer, h, op.logits, 0);
+    stack_forward(pass, &b->router, layer, h, op.logits, 0);
     if (recompute)
         op.counts = NULL;
     pass->ops->route(pass->be, &op);
@@ -337,18 +323,19 @@ static struct tensor dlogits_of(const struct pass *pass, const struct op_route *
 
 /* A router with the operands of its forward pass. */
 struct routing {
-    const struct linear *router;
+    const struct linear_stack *router;
     struct op_route forward;
-    float factor;
+    size_t layer;
     bool adds; /* other layers wrote the gradient of its input */
 };
 
-/* From the gradient of the weights to those of a router and of its input. */
+/* From the gradient of the weights to those of a router, of its adapter, and of its input. */
 static void router_backward(const struct pass *pass, const struct routing *r,
                             struct tensor h, struct tensor dh)
 {
     const struct model *m = pass->model;
     const struct op_route *forward = &r->forward;
+    const struct linear_stack *router = r->router;
     struct tensor logits = forward->logits;
     bool balances = forward->counts != NULL;
     const struct op_route_backward op = {
@@ -362,12 +349,13 @@ static void router_backward(const struct pass *pass, const struct routing *r,
     };
 
     if (forward->kind == ROUTE_SPARSEMIXER) /* other blocks have overwritten them */
-        linear_forward(pass, r->router, h, logits, r->factor, 0);
+        linear_forward(pass, &router->base[0], h, logits, router->factor, 0);
     pass->ops->route_backward(pass->be, &op);
-    linear_weight_gradient(pass, r->router, h, op.dlogits, r->factor, false);
+    linear_weight_gradient(pass, &router->base[0], h, op.dlogits, router->factor, false);
     if (dh.data)
-        linear_input_gradient(pass, r->router, op.dlogits, dh, r->factor,
+        linear_input_gradient(pass, &router->base[0], op.dlogits, dh, router->factor,
                               r->adds ? 1 : 0);
+    adapters_backward(pass, router, r->layer, h, op.dlogits, dh);
 }
 
 /* Return whether it wrote dh. */
@@ -376,8 +364,8 @@ static bool shared_backward(const struct pass *pass, size_t layer, struct tensor
 {
     const struct block *b = &pass->model->blocks[layer];
     struct tensor own = shared_out(pass, layer);
-    const struct routing routing = { &b->shared_router.base[0], shared_route(pass, layer),
-                                     1, true };
+    const struct routing routing = { &b->shared_router, shared_route(pass, layer), layer,
+                                     true };
     struct op_combine_backward op = { .dy = own,
                                       .dout = tensor_columns(dy, 0, h.cols),
                                       .y = own,
@@ -397,11 +385,8 @@ static bool shared_backward(const struct pass *pass, size_t layer, struct tensor
     if (goes_on)
         stack_backward(pass, &b->gate_up, layer, h,
                        pass_buffer(pass, BUFFER_GATE_UP, layer), dh);
-    if (own.data && (dh.data || b->shared_router.trained)) {
+    if (own.data && (dh.data || b->shared_router.trained))
         router_backward(pass, &routing, h, dh);
-        adapters_backward(pass, &b->shared_router, layer, h,
-                          dlogits_of(pass, &routing.forward), dh);
-    }
     return dh.data != NULL;
 }
 
@@ -471,8 +456,8 @@ void model_experts_route_backward(const struct pass *pass, size_t layer, struct 
                                   struct tensor dh)
 {
     const struct block *b = &pass->model->blocks[layer];
-    const struct routing routing = { &b->router.base[0], experts_route(pass, layer),
-                                     router_factor(pass, layer), false };
+    const struct routing routing = { &b->router, experts_route(pass, layer), layer,
+                                     false };
     const struct op_pair_scale_backward op = {
         .dweights = pass_buffer(pass, BUFFER_DPAIR_WEIGHTS, 0),
         .dscales = b->expert_scale->grad,
@@ -490,7 +475,7 @@ void model_experts_backward(const struct pass *pass, size_t layer, struct tensor
                             struct tensor dy, struct tensor dh)
 {
     const struct block *b = &pass->model->blocks[layer];
-    const struct routing routing = { &b->router.base[0], experts_route(pass, layer), 1,
+    const struct routing routing = { &b->router, experts_route(pass, layer), layer,
                                      true };
     struct tensor dpairs = pass_pairs(pass, BUFFER_DEXPERT, 0);
     const bool scaled = scales_inputs(pass), routes = dh.data || b->router.trained;
@@ -511,10 +496,8 @@ void model_experts_backward(const struct pass *pass, size_t layer, struct tensor
     op.y = dpairs; /* overwritten, but not used again */
     if (scaled && routes)
         pass->ops->combine_backward(pass->be, &op);
-    if (!routes)
-        return;
-    router_backward(pass, &routing, h, dh);
-    adapters_backward(pass, &b->router, layer, h, dlogits_of(pass, &routing.forward), dh);
+    if (routes)
+        router_backward(pass, &routing, h, dh);
 }
 
 void model_experts_expect_rows(const struct pass *pass, uint64_t rows)

@@ -134,6 +134,7 @@ struct linear_stack {
     enum buffer u;
     uint32_t dropout_stream;
     bool trained; /* a weight, bias or adapter is trained */
+    float factor; /* of y: 1, but for routers whose input has a norm of its own */
 };
 
 /* Both NULL: the architecture has no such norm. */

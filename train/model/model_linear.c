@@ -99,12 +99,13 @@ void stack_recompute(const struct pass *pass, const struct linear_stack *l, size
         lora_a_forward(pass, l, x, pass_u(pass, l, layer));
 }
 
-/* y = beta y + x W^T + b + scale u B^T; y may have more columns */
+/* y = beta y + factor (x W^T + b + scale u B^T), a factor other than 1 without b; y may have
+ * more columns */
 void stack_forward(const struct pass *pass, const struct linear_stack *l, size_t layer,
                    struct tensor x, struct tensor y, float beta)
 {
     struct tensor u = pass_u(pass, l, layer);
-    float scale = (float)pass->model->shapes.lora.scale;
+    float scale = l->factor * (float)pass->model->shapes.lora.scale;
 
     if (l->dora_count > 0 && !pass->skip_adapters) {
         dora_forward(pass, l, layer, x, y, beta);
@@ -119,7 +120,7 @@ void stack_forward(const struct pass *pass, const struct linear_stack *l, size_t
         linear_forward(pass, &l->fused, x, y, 1, 0);
     } else {
         for (size_t i = 0; i < l->base_count; i++)
-            linear_forward(pass, &l->base[i], x, y, 1, beta);
+            linear_forward(pass, &l->base[i], x, y, l->factor, beta);
     }
     if (pass->skip_adapters)
         return;
@@ -212,7 +213,7 @@ void lora_input_gradient(const struct pass *pass, const struct linear_stack *l,
 void lora_b_backward(const struct pass *pass, const struct linear_stack *l,
                      struct tensor u, struct tensor dy)
 {
-    float scale = (float)pass->model->shapes.lora.scale;
+    float scale = l->factor * (float)pass->model->shapes.lora.scale;
     struct tensor g = adapter_gradient(pass, l, dy);
 
     for (size_t i = 0; i < l->lora_b_count; i++)
