@@ -67,12 +67,12 @@ struct jitter {
     struct tensor x;
     struct random_key key;
     uint64_t base;
-    float size; /* divided by 2^31 */
+    float size, second; /* of both factors, divided by 2^31; second 0: there is one */
 };
 
-static float jitter_factor(const struct jitter *jitter, uint32_t bits)
+static float jitter_factor(float size, uint32_t bits)
 {
-    return 1 + jitter->size * (float)(int32_t)(bits ^ 0x80000000u);
+    return 1 + size * (float)(int32_t)(bits ^ 0x80000000u);
 }
 
 /* Multiply a row whose element 0 has the index `index`. */
@@ -90,8 +90,8 @@ static void jitter_row(const struct jitter *jitter, void *x, uint64_t index)
 
         random_fill(&jitter->key, at / 4, bits);
         for (size_t i = 0; i < end - first; i++)
-            factors[i] = jitter_factor(jitter, bits[skip + 2 * i]) *
-                         jitter_factor(jitter, bits[skip + 2 * i + 1]);
+            factors[i] = jitter_factor(jitter->size, bits[skip + 2 * i]) *
+                         jitter_factor(jitter->second, bits[skip + 2 * i + 1]);
         for (size_t i = first; i < end; i += LANES) {
             size_t count = vec_count(i, end);
 
@@ -120,6 +120,7 @@ void CPU_OP(jitter)(struct backend *be, const struct op_jitter *op)
         .key = { op->seed, RANDOM_NOISE, op->stream },
         .base = *op->rows * *op->draw * op->x.cols,
         .size = op->size * 0x1p-31f,
+        .second = op->twice ? op->size * 0x1p-31f : 0,
     };
 
     cpu_backend_run(be, size_divide_up(op->x.rows, cpu_task_rows(op->x.cols)),

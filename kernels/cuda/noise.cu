@@ -69,7 +69,7 @@ template <typename X> struct jitter_cells {
     uint64_t seed, cols;
     const uint64_t *draw, *rows;
     uint32_t stream;
-    float size;
+    float size, second; /* second 0: there is one factor */
 
     template <int n> struct input {
         pack<X, n> x;
@@ -80,7 +80,7 @@ template <typename X> struct jitter_cells {
         in.x = *(const pack<X, n> *)x.at(row, col);
     }
 
-    __device__ float part(uint32_t bits) const
+    static __device__ float part(float size, uint32_t bits)
     {
         return 1 + size * ((float)(int32_t)(bits ^ 0x80000000u) * 0x1p-31f);
     }
@@ -90,7 +90,8 @@ template <typename X> struct jitter_cells {
     {
         uint4 four = random_block(seed, RANDOM_NOISE, stream, index / 2);
 
-        return index % 2 == 0 ? part(four.x) * part(four.y) : part(four.z) * part(four.w);
+        return index % 2 == 0 ? part(size, four.x) * part(second, four.y)
+                              : part(size, four.z) * part(second, four.w);
     }
 
     template <int n>
@@ -109,8 +110,10 @@ template <typename X> struct jitter_cells {
 template <typename X>
 static cudaError_t jitter(const struct cuda_launch *to, const struct op_jitter *op)
 {
-    jitter_cells<X> cells = { view_of<X>(op->x), op->seed,   op->x.cols, op->draw,
-                              op->rows,          op->stream, op->size };
+    jitter_cells<X> cells = { view_of<X>(op->x), op->seed,
+                              op->x.cols,        op->draw,
+                              op->rows,          op->stream,
+                              op->size,          op->twice ? op->size : 0 };
 
     return elementwise_launch<1, 1>(to, cells, op->x.rows, op->x.cols);
 }

@@ -252,6 +252,7 @@ CASES |= {
     "mixtral": ("mixtral", dict(MIXTRAL, sliding_window=5)),
     "mixtral-balanced": ("mixtral", dict(MIXTRAL, output_router_logits=True,
                                          router_aux_loss_coef=0.3)),
+    "mixtral-jittered": ("mixtral", dict(MIXTRAL, router_jitter_noise=0.3)),
     "minimax_m2": ("minimax_m2", dict(
         LLAMA, head_dim=8, num_local_experts=6, num_experts_per_tok=3, pad_token_id=None, rotary_dim=4,
         rope_theta=100.0)),
@@ -331,6 +332,7 @@ CASES |= {
     "dbrx-balanced": ("dbrx", dict(
         DBRX, output_router_logits=True, pad_token_id=5, ffn_config=dict(
             DBRX["ffn_config"], moe_loss_weight=0.3, moe_normalize_expert_weights=None))),
+    "dbrx-jittered": ("dbrx", dict(DBRX, ffn_config=dict(DBRX["ffn_config"], moe_jitter_eps=0.2))),
     "deepseek_v2": ("deepseek_v2", dict(
         DEEPSEEK, num_hidden_layers=3, first_k_dense_replace=1, topk_method="group_limited_greedy",
         n_group=4, topk_group=2, n_shared_experts=2, routed_scaling_factor=1.5, mlp_bias=True)),
@@ -633,14 +635,16 @@ class Dropout:
 
 
 class Mixer:
-    """Replacement of the random numbers of Phi-3.5-MoE with those of kernels/ops_experts.h
+    """Replacement of the random numbers of mixtures of experts with those of kernels/ops_experts.h
     (op_route) and kernels/ops_noise.h (op_jitter), for the first micro-batch of a run with seed 42.
-    Each layer draws factors of its rows twice, then for both of its experts what is added to each
-    logit, and whether the weight is reduced, of which transformers draws the second again."""
+    Each layer draws factors of its rows; that of Phi-3.5-MoE draws them twice, then for both of its
+    experts what is added to each logit, and whether the weight is reduced, of which transformers
+    draws the second again."""
     RANDOM_ROUTING, RANDOM_NOISE, SEED = 8, 9, 42
 
-    def __init__(self, row):
+    def __init__(self, row, model_type):
         self.row, self.jitters, self.choices = row, 0, 0
+        self.draws = 2 if model_type == "phimoe" else 1 # of factors
 
     def __enter__(self):
         self.real = torch.Tensor.uniform_, torch.Tensor.exponential_, torch.rand_like
@@ -657,7 +661,7 @@ class Mixer:
         return numpy.take_along_axis(words, (index % 4)[..., None], -1)[..., 0]
 
     def jitter(self, x, low, high):
-        layer, second = divmod(self.jitters, 2)
+        layer, second = divmod(self.jitters, self.draws)
         self.jitters += 1
         rows, cols = x.shape[-2:]
         index = 2 * (numpy.arange(rows * cols) + self.row * cols) + second
@@ -697,10 +701,10 @@ def loss_of(model, batch):
     row, total, logits = 0, 0, []
     balances = getattr(model.config, "output_router_logits", False)
     dropout = torch.nn.functional.dropout = Dropout(model)
-    mixes = model.config.model_type == "phimoe"
+    mixes = model.config.model_type in ("phimoe", "mixtral", "minimax_m2", "dbrx")
     for ids in batch:
         dropout.start_sequence(row)
-        with Mixer(row) if mixes else contextlib.nullcontext():
+        with Mixer(row, model.config.model_type) if mixes else contextlib.nullcontext():
             out = model(input_ids=torch.tensor([ids]), labels=torch.tensor([ids]))
         loss = out.loss
         if balances: # the loss of one sequence

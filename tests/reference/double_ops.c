@@ -497,7 +497,7 @@ void double_jitter(struct backend *be, const struct op_jitter *op)
     double *x = take(be, op->x);
     uint64_t first = 2 * *op->draw * *op->rows * op->x.cols;
 
-    for (size_t i = 0; i < 2 * numbers_of(op->x); i++)
+    for (size_t i = 0; i < 2 * numbers_of(op->x); i += op->twice ? 1 : 2)
         x[i / 2] *=
             1 +
             (double)op->size *

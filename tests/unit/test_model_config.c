@@ -740,8 +740,8 @@ static void test_model_config_rejects(void **state)
         { "{\"model_type\": \"cohere2\", " SIZES ", \"use_qk_norm\": true}",
           "use_qk_norm is not supported" },
         { "{\"model_type\": \"dbrx\", " DBRX
-          ", \"ffn_config\": {\"ffn_hidden_size\": 20, \"moe_jitter_eps\": 0.01}}",
-          "moe_jitter_eps is not supported; set it to 0" },
+          ", \"ffn_config\": {\"ffn_hidden_size\": 20, \"moe_jitter_eps\": 1}}",
+          "moe_jitter_eps must be a number from 0 to below 1, not 1" },
         { "{\"model_type\": \"dbrx\", " DBRX
           ", \"ffn_config\": {\"ffn_hidden_size\": 20, \"moe_normalize_expert_weights\": 2}}",
           "moe_normalize_expert_weights must be 1 or null" },

@@ -219,6 +219,8 @@ struct expert_columns {
      * multiplied by noise: router_jitter_noise, whose default this is, and
      * input_jitter_noise.  0: neither is supported */
     double mixer_jitter;
+    const char
+        *jitter_key; /* the size of noise in training that inputs are multiplied by */
     /* n_group and topk_group limit the choice to the experts of some groups, by the sum of
      * the two highest scores of each */
     bool groups;

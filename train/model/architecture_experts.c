@@ -224,11 +224,11 @@ static const enum module dbrx_order[] = {
     [MODULE_EXPERT_UP] = "ffn.experts.mlp.*.v1",                                         \
     [MODULE_EXPERT_DOWN] = "ffn.experts.mlp.*.w2", [MODULE_NORM] = "transformer.norm_f", \
     [MODULE_HEAD] = "lm_head"
-#define DBRX_COLUMNS                                                             \
-    .count_key = "moe_num_experts", .chosen_key = "moe_top_k",                   \
-    .size_key = "ffn_hidden_size", .p_norm_key = "moe_normalize_expert_weights", \
-    .aux_key = "moe_loss_weight", .count = 4, .chosen = 1, .size = 3584,         \
-    .aux_coefficient = 0.01
+#define DBRX_COLUMNS                                                            \
+    .count_key = "moe_num_experts", .chosen_key = "moe_top_k",                  \
+    .jitter_key = "moe_jitter_eps", .size_key = "ffn_hidden_size",              \
+    .p_norm_key = "moe_normalize_expert_weights", .aux_key = "moe_loss_weight", \
+    .count = 4, .chosen = 1, .size = 3584, .aux_coefficient = 0.01
 #define GRANITE_LIKE                                                                 \
     EXPERTS_BASE, .pad_token_id = -1, .order = granite_order, .norm_eps = 1e-6,      \
                   .qkv_bias = BIASES_FROM_CONFIG, .output_bias = BIASES_FROM_CONFIG, \
@@ -256,6 +256,7 @@ const struct architecture expert_architectures[] = {
       .windows = WINDOWS_ALL,
       .theta = 1e6,
       .experts = { .count_key = "num_local_experts",
+                   .jitter_key = "router_jitter_noise",
                    .size_key = "intermediate_size",
                    .count = 8,
                    .chosen = 2,
@@ -276,6 +277,7 @@ const struct architecture expert_architectures[] = {
       .rotary_dim_divides = true,
       .theta = 5e6,
       .experts = { .count_key = "num_local_experts",
+                   .jitter_key = "router_jitter_noise",
                    .size_key = "intermediate_size",
                    .count = 256,
                    .chosen = 8,

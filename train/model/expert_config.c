@@ -302,10 +302,12 @@ static void check(const struct reader *r, const struct model_config *c)
 {
     static const char *const off[] = { "router_jitter_noise", "input_jitter_noise",
                                        "moe_jitter_eps" };
-    const size_t count = c->architecture->experts.mixer_jitter > 0 ? 0 : TS_COUNT(off);
+    const struct expert_columns *row = &c->architecture->experts;
+    const size_t count = row->mixer_jitter > 0 ? 0 : TS_COUNT(off);
 
     for (size_t i = 0; i < count; i++)
-        if (json_number_value(json_object_get(r->root, off[i])) > 0)
+        if (!(row->jitter_key && strcmp(row->jitter_key, off[i]) == 0) &&
+            json_number_value(json_object_get(r->root, off[i])) > 0)
             error_set(r->err, ERROR_DATA, "%s: %s is not supported; set it to 0", r->file,
                       off[i]);
     if (c->architecture->experts.some_dense &&
@@ -403,6 +405,8 @@ void expert_config_read(const json_t *root, const char *file, struct arena *aren
         read_groups(&r, out);
     if (row->mixer_jitter > 0)
         read_mixer(&r, row, out);
+    else if (row->jitter_key)
+        out->input_jitter = read_jitter(&r, row->jitter_key, 0);
     if (row->limit > 0)
         read_clamp(&r, row, out);
     if (json_get_bool(root, "output_router_logits", false, file, err))

@@ -50,8 +50,8 @@ struct model_config {
     size_t sparse_layers;    /* that have */
     bool normalizes_experts; /* the weights of those of a row have the sum 1 */
     double expert_scale;     /* factor of these weights */
-    /* sparsemixer: of op_route, and of op_jitter in training */
-    double router_jitter, input_jitter;
+    double router_jitter;    /* sparsemixer: of op_route */
+    double input_jitter; /* of op_jitter in training, which sparsemixer applies twice */
     double clamp_alpha, clamp_limit; /* of op_clamped; 0: the activation is another */
     /* groups of experts, and those of which they are chosen for a row; 0: no groups */
     size_t expert_groups, expert_groups_kept;

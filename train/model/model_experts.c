@@ -33,20 +33,30 @@ static int32_t *ids(const struct pass *pass, enum buffer buffer, size_t layer)
     return pass_buffer(pass, buffer, layer).data;
 }
 
-/* Return whether this pass draws the experts of rows and the noise of their inputs. */
+static bool is_mixer(const struct pass *pass)
+{
+    return pass->model->config->architecture->experts.mixer_jitter > 0;
+}
+
+/* Return whether this pass draws the noise of the inputs, and the experts of rows. */
+static bool pass_draws(const struct pass *pass)
+{
+    return pass->training && !pass->second;
+}
+
 static bool pass_samples_experts(const struct pass *pass)
 {
-    return pass->training && !pass->second &&
-           pass->model->config->architecture->experts.mixer_jitter > 0;
+    return pass_draws(pass) && is_mixer(pass);
 }
 
 void model_experts_jitter(const struct pass *pass, size_t layer, struct tensor x)
 {
     const struct model *m = pass->model;
 
-    if (pass_samples_experts(pass) && m->config->input_jitter > 0)
+    if (pass_draws(pass) && m->config->input_jitter > 0)
         pass->ops->jitter(pass->be,
                           &(struct op_jitter) { .x = x,
+                                                .twice = is_mixer(pass),
                                                 .size = (float)m->config->input_jitter,
                                                 .seed = (uint64_t)m->plan->seed,
                                                 .stream = (uint32_t)layer + 1,
