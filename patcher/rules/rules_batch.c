@@ -101,8 +101,8 @@ static void rule_cutoff_beyond_positions(struct rule_context *context)
     if (rule_entry(context, "rope_scaling") &&
         !(context->model && context->model->rotary == 0))
         return; /* it extends the positions */
-    if (context->model && context->model->rope.kind == ROPE_DYNAMIC)
-        return; /* its angles adapt to longer samples */
+    if (context->model && model_config_positions(context->model) == SIZE_MAX)
+        return;
     most =
         context->model ? (int64_t)context->model->max_positions : read_positions(context);
     if (most > 0 && plan->stage == STAGE_GRPO && !plan->external)

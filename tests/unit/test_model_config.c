@@ -394,6 +394,7 @@ static void test_model_config_bloom(void **state)
     assert_true(c.hidden_size == 32 && c.layers == 3 && c.heads == 2);
     assert_true(c.intermediate_size == 128 && c.max_positions == 2048 && c.tied);
     assert_true(c.alibi == 8 && c.rotary == 0 && c.qkv_bias && c.padding == -1);
+    assert_true(model_config_positions(&c) == SIZE_MAX);
 }
 
 static void test_model_config_exaone(void **state)

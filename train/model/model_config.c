@@ -674,7 +674,9 @@ size_t model_config_rotary(const struct model_config *config, size_t layer)
 
 size_t model_config_positions(const struct model_config *config)
 {
-    return config->rope.kind == ROPE_DYNAMIC ? SIZE_MAX : config->max_positions;
+    bool adapts = config->rope.kind == ROPE_DYNAMIC || config->alibi > 0;
+
+    return adapts ? SIZE_MAX : config->max_positions;
 }
 
 bool model_config_check_positions(const struct model_config *config, size_t positions,

@@ -297,7 +297,7 @@ static inline size_t linear_attention_columns(const struct linear_attention *del
 }
 
 /* Return the positions that the model is meant for; SIZE_MAX: its angles adapt to any
- * length. */
+ * length, or biases of scores replace positions. */
 size_t model_config_positions(const struct model_config *config);
 /* Return whether the model has learned embeddings for this many positions or needs none.
  * Otherwise ERROR_DATA with the remedy. */
