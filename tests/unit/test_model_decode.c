@@ -124,6 +124,52 @@ static const char deepseek_text[] =
     "\"n_group\": 4, \"topk_group\": 2, \"first_k_dense_replace\": 1, "
     "\"max_position_embeddings\": 64, \"initializer_range\": 0.2}";
 
+/* Linear biases of attention, for a number of heads that is no power of two. */
+static const char bloom_text[] =
+    "{\"model_type\": \"bloom\", \"vocab_size\": 97, \"hidden_size\": 48, \"n_layer\": 3, "
+    "\"n_head\": 6, \"initializer_range\": 0.2}";
+
+/* Attention within chunks, and without rotation every other layer, where queries are scaled
+ * by their positions. */
+static const char llama4_text[] =
+    "{\"model_type\": \"llama4_text\", \"vocab_size\": 97, \"hidden_size\": "
+    "48,\"intermediate_size\": 24, \"intermediate_size_mlp\": 80, \"num_hidden_layers\": 4, "
+    "\"num_attention_heads\": 4,\"num_key_value_heads\": 2, \"head_dim\": 16, "
+    "\"num_local_experts\": 3, \"num_experts_per_tok\": 1, \"interleave_moe_layer_step\": 2, "
+    "\"no_rope_layer_interval\": 2, \"attention_chunk_size\": 9, \"floor_scale\": 4, "
+    "\"attn_scale\": 0.5, \"max_position_embeddings\": 64, \"initializer_range\": 0.2}";
+
+/* Queries are scaled after their rotation. */
+static const char ministral3_text[] =
+    "{\"model_type\": \"ministral3\", \"vocab_size\": 97, \"hidden_size\": "
+    "48,\"intermediate_size\": 80, \"num_hidden_layers\": 2, \"num_attention_heads\": "
+    "4,\"num_key_value_heads\": 2, \"head_dim\": 16, \"max_position_embeddings\": 64, "
+    "\"rope_parameters\": {\"rope_type\": \"yarn\", \"rope_theta\": 10000.0, \"factor\": 4.0, "
+    "\"original_max_position_embeddings\": 8, \"llama_4_scaling_beta\": 0.5}, "
+    "\"initializer_range\": 0.2}";
+
+/* The activation has learned slopes. */
+static const char apertus_text[] =
+    "{\"model_type\": \"apertus\", \"vocab_size\": 97, \"hidden_size\": "
+    "48,\"intermediate_size\": 80, \"num_hidden_layers\": 2, \"num_attention_heads\": "
+    "4,\"num_key_value_heads\": 2, \"max_position_embeddings\": 64, "
+    "\"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 10000.0}, "
+    "\"initializer_range\": 0.2}";
+
+/* LayerNorm of q and k by head, which part of their columns is rotated after. */
+static const char stablelm_text[] =
+    "{\"model_type\": \"stablelm\", \"vocab_size\": 97, \"hidden_size\": "
+    "48,\"intermediate_size\": 80, \"num_hidden_layers\": 2, \"num_attention_heads\": "
+    "4,\"num_key_value_heads\": 2, \"qk_layernorm\": true, \"partial_rotary_factor\": 0.5, "
+    "\"max_position_embeddings\": 64, \"initializer_range\": 0.2}";
+
+/* Queries, keys and values have a limit. */
+static const char dbrx_text[] =
+    "{\"model_type\": \"dbrx\", \"vocab_size\": 97, \"d_model\": 48, \"n_layers\": 2, "
+    "\"n_heads\": 4, \"max_seq_len\": 64, \"attn_config\": {\"kv_n_heads\": 2, "
+    "\"clip_qkv\": 0.5}, \"ffn_config\": {\"ffn_hidden_size\": 40, \"moe_num_experts\": 4, "
+    "\"moe_top_k\": 2}, \"initializer_range\": 0.2}";
+
 /* Learned positions. */
 static const char gpt2_text[] =
     "{\"model_type\": \"gpt2\", \"vocab_size\": 97, \"n_embd\": 48, \"n_layer\": "
@@ -239,10 +285,11 @@ static void check_generation(struct unit_model *u, double near)
 static void test_generation_matches_the_forward_pass(void **state)
 {
     static const char *const texts[] = {
-        config_text,    windowed_text,      qwen3_text,      gemma2_text,
-        gemma3_text,    gemma4_text,        gemma4_moe_text, gpt2_text,
-        qwen3_5_text,   qwen3_next_text,    deepseek_text,   lfm2_text,
-        falcon_h1_text, granite_hybrid_text
+        config_text,     windowed_text,       qwen3_text,      gemma2_text,
+        gemma3_text,     gemma4_text,         gemma4_moe_text, gpt2_text,
+        qwen3_5_text,    qwen3_next_text,     deepseek_text,   lfm2_text,
+        falcon_h1_text,  granite_hybrid_text, bloom_text,      llama4_text,
+        ministral3_text, apertus_text,        stablelm_text,   dbrx_text
     };
 
     (void)state;
@@ -323,17 +370,17 @@ static void test_generation_matches_the_forward_pass_of_published_models(void **
         skip();
 }
 
-/* Folded adapters widen the rows of q, k and v; recomputed blocks share their buffers. */
-static void test_generation_matches_the_forward_pass_while_adapters_train(void **state)
+/* Generate with random adapters of a kind. */
+static void check_adapters(enum method method)
 {
     struct plan plan = generation_plan();
     struct unit_model u;
     struct parameter *p;
     struct error err = { 0 };
 
-    (void)state;
     plan.train_from_scratch = false;
-    plan.method = METHOD_LORA;
+    plan.method = method;
+    plan.oft_block_size = 12; /* 172 inputs have blocks of another size */
     plan.gradient_checkpointing = true;
     u = unit_model_shared("data/stories260K/hf");
     plan.model_name_or_path = u.plan.model_name_or_path;
@@ -352,6 +399,15 @@ static void test_generation_matches_the_forward_pass_while_adapters_train(void *
     unit_must(u.be->ops->sync(u.be, &err), &err);
     check_generation(&u, 2e-4);
     unit_model_stop(&u);
+}
+
+/* Folded adapters widen the rows of q, k and v, and rotations are those of the last whole
+ * forward pass; recomputed blocks share their buffers. */
+static void test_generation_matches_the_forward_pass_while_adapters_train(void **state)
+{
+    (void)state;
+    check_adapters(METHOD_LORA);
+    check_adapters(METHOD_OFT);
 }
 
 /* Bits do not depend on the slot, the other slots or the threads. */
