@@ -189,7 +189,7 @@ static void test_model_gather_changes_no_bit(void **state)
 
     unit_ranks_fork(&ranks, RANKS);
     if (g->kind.method == METHOD_LORA || g->second)
-        base = base_new();
+        base = base_new(llama);
     whole = run_stage(g, &ranks, base, 2);
     sharded = run_stage(g, &ranks, base, 3);
     same = memcmp(&whole, &sharded, sizeof(whole)) == 0;

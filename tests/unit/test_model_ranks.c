@@ -135,20 +135,28 @@ static bool copies_follow(struct unit_model *u)
 static void check_like_one(const struct kind *kind, double tolerance)
 {
     struct unit_ranks ranks, alone = { .group = { .rank = 0, .ranks = 1 } };
+    struct plan plan = plan_of(kind, RANKS), plan_alone = plan_of(kind, 1);
     struct unit_model u, one;
+    char *base = NULL;
     bool agree, follow;
     struct norms norms, norms_alone;
 
     unit_ranks_fork(&ranks, RANKS);
-    start(&u, kind, &ranks);
+    if (plan_adapts(&plan))
+        plan.model_name_or_path = plan_alone.model_name_or_path = base =
+            base_new(model_of(kind));
+    start_plan(&u, model_of(kind), plan, &ranks);
     norms = train_steps(&u, &ranks);
     agree = ranks_agree(&u, &ranks);
     follow = copies_follow(&u);
-    if (ranks.group.rank > 0)
+    if (ranks.group.rank > 0) {
+        if (base)
+            unit_dir_free(base);
         _exit(!agree || !follow);
+    }
     unit_ranks_join(&ranks);
     assert_true(agree && follow);
-    start(&one, kind, &alone);
+    start_plan(&one, model_of(kind), plan_alone, &alone);
     norms_alone = train_steps(&one, &alone);
     if (strcmp(kind->optimizer, "sgd") == 0) {
         unit_assert_near("norm of a short window", norms.of_short, norms_alone.of_short,
@@ -158,6 +166,8 @@ static void check_like_one(const struct kind *kind, double tolerance)
     same_weights(&u, &one, tolerance);
     unit_model_stop(&u);
     unit_model_stop(&one);
+    if (base)
+        unit_dir_free(base);
 }
 
 /*
@@ -295,6 +305,9 @@ static struct kind others[] = {
     { METHOD_FULL, "sgd", FORMAT_FP32, llama4, 2 },
     { METHOD_FULL, "sgd", FORMAT_FP32, hunyuan_moe, 2 },
     { METHOD_FULL, "sgd", FORMAT_FP32, qwen3_next, 2 },
+    { METHOD_OFT, "sgd", FORMAT_FP32, llama, 1 },
+    { METHOD_OFT, "sgd", FORMAT_FP32, phi3, 1 },
+    { METHOD_OFT, "sgd", FORMAT_FP32, gpt_neox, 2 },
 };
 
 static void test_model_ranks_train_other_architectures(void **state)
@@ -596,6 +609,9 @@ int main(int argc, char **argv)
         OTHER("sharded gradients of llama4", 27),
         OTHER("sharded gradients of hunyuan_v1_moe", 28),
         OTHER("sharded gradients of linear attention", 29),
+        OTHER("rotations", 30),
+        OTHER("rotations of joined layers", 31),
+        OTHER("sharded gradients of rotations", 32),
         unit_ranks_test(test_model_ranks_train_with_frozen_16_bit_weights),
         unit_ranks_test(test_model_ranks_match_with_adamw_and_16_bit_copies),
         unit_ranks_test(test_model_ranks_assemble_the_moments),

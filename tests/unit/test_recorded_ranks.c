@@ -188,7 +188,7 @@ static void test_recorded_ranks_replay_between_reductions(void **state)
     if (!unit_ranks_ops->begin)
         skip();
     unit_ranks_fork(&ranks, RANKS);
-    base = base_new();
+    base = base_new(llama);
     ok = run_recorded(r, &ranks, base, true, &played);
     setenv("TRAINSPOOL_NO_GRAPHS", "1", 1);
     ok = run_recorded(r, &ranks, base, false, &issued) && ok;

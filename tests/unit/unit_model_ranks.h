@@ -207,8 +207,9 @@ static inline struct plan plan_of(const struct kind *kind, size_t ranks)
 {
     struct plan plan = unit_plan(NULL);
 
-    plan.train_from_scratch = kind->method != METHOD_LORA;
     plan.method = kind->method;
+    plan.train_from_scratch = !plan_adapts(&plan);
+    plan.oft_block_size = 5; /* which 16 inputs have as 4 */
     plan.optimizer = optimizer_find(kind->optimizer);
     plan.precision.compute = kind->compute;
     plan.precision.max_grad_norm = 0.05;
@@ -328,7 +329,7 @@ static inline uint64_t hash_of_trained(struct unit_model *u, size_t index)
 }
 
 /* The base of an adapter: the same in each rank, because it has one seed. */
-static inline char *base_new(void)
+static inline char *base_new(const char *config)
 {
     struct plan plan = unit_plan("");
     char *dir = unit_dir_new();
@@ -336,7 +337,7 @@ static inline char *base_new(void)
     struct error err = { 0 };
 
     plan.train_from_scratch = true;
-    u = unit_model_text(llama, plan);
+    u = unit_model_text(config, plan);
     unit_model_start(&u, ROWS, 1, 1);
     unit_must(model_save(u.model, dir, &err), &err);
     unit_model_stop(&u);
