@@ -807,6 +807,9 @@ def parts_in_files(kind, name, tensor):
     stem, _, leaf = name.rpartition(".")
     if kind == "dbrx" and leaf in ("w1", "v1", "w2"): # four experts
         return {f"{stem}.{e}.{leaf}.weight": part for e, part in enumerate(tensor.chunk(4))}
+    if kind == "llama4_text" and leaf in ("gate_up_proj", "down_proj") and tensor.dim() == 3: # in columns
+        parts = zip(("gate_projs", "up_projs"), tensor.chunk(2, dim=2)) if leaf == "gate_up_proj" else [("down_projs", tensor)]
+        return {f"{stem}.{n}.{e}.weight": part for n, whole in parts for e, part in enumerate(whole)}
     if leaf == "gate_up_proj":
         return {f"{stem}.{e}.{n}.weight": half for e, pair in enumerate(zip(*tensor.chunk(2, dim=1)))
                 for n, half in zip(names, pair)}
