@@ -85,7 +85,7 @@ def main():
                "batch": batch, "lr": architectures.LR, "weight_decay": architectures.DECAY,
                "scales": all_scales(),
                "models": [{"name": "mxfp4", "config": config, "offset": 0, "tensors": shapes,
-                           "bytes": {n: {"shape": list(t.shape), "hex": t.numpy().tobytes().hex()}
+                           "bytes": {n: {"dtype": "U8", "shape": list(t.shape), "hex": t.numpy().tobytes().hex()}
                                      for n, t in codes.items()},
                            "norms": experts, "logits": logits,
                            "losses": [rounded(loss.detach())]}]},

@@ -3,28 +3,10 @@
 #include "config.h"
 
 #define GOLDEN_FILE "tests/golden/mxfp4.json"
-#include "tests/unit/unit_architectures.h"
-
-#include <sys/stat.h>
+#include "tests/unit/unit_packed.h"
 
 #include "precision/packed.h"
 #include "train/model/weights.h"
-
-static unsigned char *unhex(const json_t *text, size_t *count)
-{
-    const char *hex = json_string_value(text);
-    unsigned char *out;
-
-    *count = strlen(hex) / 2;
-    out = memory_alloc(*count);
-    for (size_t i = 0; i < *count; i++) {
-        unsigned byte;
-
-        assert_int_equal(sscanf(hex + 2 * i, "%2x", &byte), 1);
-        out[i] = (unsigned char)byte;
-    }
-    return out;
-}
 
 static void test_mxfp4_values_are_those_of_every_scale(void **state)
 {
@@ -62,132 +44,23 @@ static void test_mxfp4_values_are_those_of_every_scale(void **state)
     free(rounded);
 }
 
-/* ---- Files ---- */
-
-static bool read_bytes(const void *context, size_t index, void *to, struct error *err)
-{
-    size_t count;
-    unsigned char *bytes = unhex(context, &count);
-
-    (void)index;
-    (void)err;
-    memcpy(to, bytes, count);
-    free(bytes);
-    return true;
-}
-
-/* Write the blocks and scales, except one. */
-static void put_bytes(const json_t *one, const char *dir, const char *file,
-                      const char *without)
-{
-    json_t *all = json_object_get(one, "bytes"), *tensor;
-    struct tensor_source sources[16];
-    char *path = path_join(dir, file);
-    struct error err = { 0 };
-    size_t count = 0;
-    const char *name;
-
-    json_object_foreach(all, name, tensor)
-    {
-        const json_t *shape = json_object_get(tensor, "shape");
-
-        if (without && strcmp(name, without) == 0)
-            continue;
-        sources[count] =
-            (struct tensor_source) { .name = name,
-                                     .dtype = "U8",
-                                     .rank = json_array_size(shape),
-                                     .read = read_bytes,
-                                     .context = json_object_get(tensor, "hex") };
-        for (size_t i = 0; i < sources[count].rank; i++)
-            sources[count].shape[i] = shape_of(shape, i);
-        count++;
-    }
-    unit_must(safetensors_write(path, sources, count, &err), &err);
-    free(path);
-}
-
-static void add_to_map(json_t *map, json_t *tensors, const char *file,
-                       const char *without)
-{
-    const char *name;
-    json_t *value;
-
-    json_object_foreach(tensors, name, value) if (!without || strcmp(name, without) != 0)
-        json_object_set_new(map, name, json_string(file));
-}
-
-/* Two files: as published, and the bytes. */
-static char *mxfp4_folder(const json_t *one, const char *without)
-{
-    static const char first[] = "model-00000-of-00001.safetensors",
-                      second[] = "model-00001-of-00001.safetensors";
-    char *dir = unit_dir_new();
-    json_t *index = json_object(), *map = json_object();
-
-    put_json(json_object_get(one, "config"), dir, "config.json");
-    put_tensors(one, dir, first, NULL);
-    put_bytes(one, dir, second, without);
-    add_to_map(map, json_object_get(one, "tensors"), first, NULL);
-    add_to_map(map, json_object_get(one, "bytes"), second, without);
-    json_object_set_new(index, "weight_map", map);
-    put_json(index, dir, "model.safetensors.index.json");
-    json_decref(index);
-    return dir;
-}
-
-static void check_logits(struct unit_model *u, const json_t *one)
-{
-    size_t vocabulary = u->config.vocab_size;
-    float *logits = memory_alloc(batch.sequences * vocabulary * sizeof(*logits));
-    struct error err = { 0 };
-
-    unit_must(model_logits(u->model, &batch, logits, &err), &err);
-    for (size_t i = 0; i < batch.sequences; i++)
-        for (size_t v = 0; v < vocabulary; v++) {
-            const json_t *row = json_array_get(json_object_get(one, "logits"), i);
-            double want = json_number_value(json_array_get(row, v));
-
-            if (!(fabs((double)logits[i * vocabulary + v] - want) <=
-                  CLOSE * (1 + fabs(want))))
-                fail_msg("logit %zu of sequence %zu is %.8g, expected %.8g", v, i,
-                         (double)logits[i * vocabulary + v], want);
-        }
-    free(logits);
-}
-
-static bool is_nested(const char *dir)
-{
-    char *path = path_join(dir, "config.json");
-    struct error err = { 0 };
-    json_t *root = json_read_file(path, (size_t)1 << 20, &err);
-    bool found;
-
-    unit_must(root != NULL, &err);
-    found = json_object_get(root, "quantization_config") != NULL;
-    json_decref(root);
-    free(path);
-    return found;
-}
-
 static void test_mxfp4_model_is_the_dequantized_one(void **state)
 {
     const json_t *one = find_case("models", "mxfp4");
-    double loss = json_number_value(json_array_get(json_object_get(one, "losses"), 0));
-    char *dir = mxfp4_folder(one, NULL), *to = unit_dir_new();
+    char *dir = packed_folder(one, NULL), *to = unit_dir_new();
     struct unit_model u = open_folder(dir);
     struct error err = { 0 };
 
     (void)state;
-    assert_true(u.config.packed.enabled && is_nested(dir));
+    assert_true(u.config.packed.enabled && is_quantized(dir));
     assert_false(u.config.quantized.enabled);
     unit_must(weights_check(dir, &u.config, &err), &err);
     start(&u);
     check_logits(&u, one);
-    unit_assert_near("loss", unit_train(&u, &batch), loss, 2e-6);
+    unit_assert_near("loss", unit_train(&u, &batch), loss_of(one), 2e-6);
     unit_must(model_save(u.model, to, &err), &err);
     unit_model_stop(&u);
-    assert_false(is_nested(to));
+    assert_false(is_quantized(to));
     u = open_folder(to);
     assert_false(u.config.packed.enabled);
     start(&u);
@@ -201,18 +74,14 @@ static void test_mxfp4_model_is_the_dequantized_one(void **state)
 static void test_mxfp4_base_of_an_adapter_is_exported_in_bf16(void **state)
 {
     const json_t *one = find_case("models", "mxfp4");
-    char *dir = mxfp4_folder(one, NULL), *to = unit_dir_new();
-    struct unit_model u = open_folder(dir);
+    char *dir = packed_folder(one, NULL), *to = unit_dir_new();
+    struct unit_model u = open_adapter(dir);
     const struct stored_tensor *t;
     struct safetensors *set;
     struct error err = { 0 };
     char *path;
 
     (void)state;
-    u.plan.method = METHOD_LORA;
-    u.plan.lora_target = "all";
-    u.plan.lora_rank = 2;
-    u.plan.lora_alpha = 4;
     u.plan.export_dir = to;
     start(&u);
     check_logits(&u, one);
@@ -238,22 +107,17 @@ static void test_mxfp4_base_of_an_adapter_is_exported_in_bf16(void **state)
 static void test_mxfp4_base_can_be_kept_in_nf4(void **state)
 {
     const json_t *one = find_case("models", "mxfp4");
-    double loss = json_number_value(json_array_get(json_object_get(one, "losses"), 0));
-    char *dir = mxfp4_folder(one, NULL);
-    struct unit_model u = open_folder(dir);
+    char *dir = packed_folder(one, NULL);
+    struct unit_model u = open_adapter(dir);
     double first;
 
     (void)state;
-    u.plan.method = METHOD_LORA;
-    u.plan.lora_target = "all";
-    u.plan.lora_rank = 2;
-    u.plan.lora_alpha = 4;
     u.plan.learning_rate = 0.01;
     u.plan.quantization_bit = 4;
     start(&u);
     first = unit_train(&u, &batch);
-    unit_assert_near("loss", first, loss, 0.05);
-    assert_true(first != loss);
+    unit_assert_near("loss", first, loss_of(one), 0.05);
+    assert_true(first != loss_of(one));
     for (int64_t i = 1; i <= 5; i++) {
         unit_train(&u, &batch);
         unit_step(&u, i);
@@ -263,10 +127,15 @@ static void test_mxfp4_base_can_be_kept_in_nf4(void **state)
     unit_dir_free(dir);
 }
 
+static bool without_scales(struct tensor_source *s)
+{
+    return strcmp(s->name, "model.layers.1.mlp.experts.down_proj_scales") != 0;
+}
+
 static void test_mxfp4_without_scales_is_rejected(void **state)
 {
     const json_t *one = find_case("models", "mxfp4");
-    char *dir = mxfp4_folder(one, "model.layers.1.mlp.experts.down_proj_scales");
+    char *dir = packed_folder(one, without_scales);
     struct unit_model u = open_folder(dir);
     struct error err = { 0 };
 
