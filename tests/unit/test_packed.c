@@ -171,6 +171,16 @@ static bool without_scales(struct tensor_source *s)
     return !text_starts(s->name, "model.layers.1.mlp.up_proj.weight_");
 }
 
+/* Codes instead of scales, which have scales themselves. */
+static bool with_codes_of_codes(struct tensor_source *s)
+{
+    if (strcmp(s->name, "model.layers.0.mlp.up_proj.weight") == 0)
+        s->name = "model.layers.1.mlp.up_proj.qscale_weight";
+    if (strcmp(s->name, "model.layers.0.mlp.up_proj.weight_scale_inv") == 0)
+        s->name = "model.layers.1.mlp.up_proj.qscale_weight_scale_inv";
+    return without_scales(s);
+}
+
 static bool with_turned_scales(struct tensor_source *s)
 {
     size_t rows = s->shape[0];
@@ -213,6 +223,8 @@ static void test_other_tensors_are_rejected(void **state)
         { "fp8-blocks", with_turned_scales,
           "are F32 with 6 elements, which are not those" },
         { "fp8-blocks", with_one_more_dimension, "has 3 dimensions in F8_E4M3" },
+        { "fp8-blocks", with_codes_of_codes,
+          "model.layers.1.mlp.up_proj.weight is F8_E4M3, and its scales are missing" },
         { "compressed-nvfp4", without_global_scale, "its scales are missing" },
         { "compressed-nvfp4", with_integers, "are U8 with 96 elements" },
     };

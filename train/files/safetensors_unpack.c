@@ -28,7 +28,7 @@ struct binding {
 };
 
 /* Return the tensor NAME of the stem and an ending, or NULL; it is no tensor of its own
- * any more. */
+ * any more.  Codes are no scales. */
 static const struct stored_tensor *take(const struct binding *b, const char *ending)
 {
     const struct stored_tensor *found;
@@ -38,8 +38,9 @@ static const struct stored_tensor *take(const struct binding *b, const char *end
     text_addf(&name, "%s%s", b->stem, ending);
     found = safetensors_find(b->set, name.data);
     text_clear(&name);
-    if (found)
-        b->used[found - b->set->tensors] = true;
+    if (!found || found->packed)
+        return NULL;
+    b->used[found - b->set->tensors] = true;
     return found;
 }
 
