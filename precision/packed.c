@@ -63,7 +63,7 @@ static void read_e2m1(const uint8_t *codes, size_t first, size_t end, float scal
 void packed_read(const struct packed *p, size_t row, float *out)
 {
     const size_t scales = (p->cols + p->block_cols - 1) / p->block_cols;
-    const size_t at = row * (p->step > 0 ? p->step : 1);
+    const size_t at = p->first + row * (p->step > 0 ? p->step : 1);
     const size_t bytes = p->code == PACKED_E2M1 ? p->cols / 2 : p->cols;
     const uint8_t *codes = (const uint8_t *)p->codes + at * bytes;
     float values[256];

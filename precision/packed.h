@@ -38,7 +38,8 @@ struct packed {
     size_t cols;                /* elements of a row */
     /* shape of a block; those at the ends of rows and columns may be smaller */
     size_t block_rows, block_cols;
-    size_t step;  /* row i of the matrix is row i * step of the codes and scales */
+    /* row i of the matrix is row first + i * step of the codes and scales; step 0: 1 */
+    size_t first, step;
     float factor; /* of all scales */
     bool divides; /* by the factor */
 };

@@ -44,11 +44,13 @@ static unsigned sum_part(const struct stored_tensor *t)
     unsigned sum = 0;
 
     if (t->packed) {
-        float *row = malloc((t->shape[1] + 1) * sizeof(*row));
+        const size_t cols = t->packed->cols;
+        const size_t rows = t->bytes / format_info(t->format)->bytes / cols;
+        float *row = malloc(cols * sizeof(*row));
 
-        if (!row)
+        if (!row || t->shape[t->rank - 1] != cols)
             abort();
-        for (size_t i = 0; i < t->shape[0]; i++) {
+        for (size_t i = 0; i < rows; i++) {
             packed_read(t->packed, i, row);
             sum += row[0] > 0;
         }
@@ -62,37 +64,39 @@ static unsigned sum_part(const struct stored_tensor *t)
     return sum;
 }
 
+static unsigned sum_parts(const struct safetensors *set)
+{
+    unsigned sum = 0;
+
+    for (size_t i = 0; i < safetensors_count(set); i++)
+        sum += sum_part(safetensors_at(set, i));
+    return sum;
+}
+
+static unsigned sum_experts(struct safetensors *set, bool transposed)
+{
+    const struct safetensors_parts parts = { .experts = 2,
+                                             .transposed = transposed,
+                                             .interleaved = true,
+                                             .count = matrices_of,
+                                             .name = number };
+    struct error err = { 0 };
+    size_t count;
+
+    return safetensors_split(set, &parts, &count, &err) ? sum_parts(set) : 0;
+}
+
+/* As a model's files are read: experts are divided after weights are unpacked. */
 static unsigned sum_unpacked(struct safetensors *set)
 {
     const struct safetensors_packing how = { .format = FORMAT_BF16,
                                              .block_rows = 2,
                                              .block_cols = 3 };
     struct error err = { 0 };
-    unsigned sum = 0;
 
     if (!safetensors_unpack(set, &how, &err))
         return 0;
-    for (size_t i = 0; i < safetensors_count(set); i++)
-        sum += sum_part(safetensors_at(set, i));
-    return sum;
-}
-
-static unsigned sum_experts(struct safetensors *set)
-{
-    const struct safetensors_parts parts = { .experts = 2,
-                                             .transposed = true,
-                                             .interleaved = true,
-                                             .count = matrices_of,
-                                             .name = number };
-    struct error err = { 0 };
-    unsigned sum = 0;
-    size_t count;
-
-    if (!safetensors_split(set, &parts, &count, &err))
-        return 0;
-    for (size_t i = 0; i < safetensors_count(set); i++)
-        sum += sum_part(safetensors_at(set, i));
-    return sum;
+    return sum_parts(set) + sum_experts(set, false);
 }
 
 /* Move the data to memory of its own: AddressSanitizer does not see reads after the end of
@@ -134,7 +138,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         sum += sum_bytes(tensor);
     }
     if (set)
-        sum += sum_experts(set);
+        sum += sum_experts(set, true);
     safetensors_close(set);
     set = open_copied(name, &err);
     if (set)

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Make fp8.json: tiny models whose weights are in FP8 and NVFP4, for tests/unit/test_packed_model.c: the
+"""Make fp8.json: tiny models whose weights are in FP8 and NVFP4, for tests/unit/test_packed.c: the
 tensors of their files, and the logits and the loss that transformers computes from them in float32.
 
     python3 tests/golden/fp8.py [SITE] >tests/golden/fp8.json       (on a CPU)
 
 "fp8" cases are dequantized by transformers as it loads them; the others by compressed-tensors, which is
-in the folder SITE, or by the formula of NVIDIA's Model Optimizer below.  "codes" has what torch makes of
+in the folder SITE, or by the formula of NVIDIA's Model Optimizer below.  Experts in one tensor ("joined")
+are dequantized by that formula.  "codes" has what torch makes of
 every byte in float8_e4m3fn, and "blocks" a matrix whose last blocks are smaller, by expanding its scales.
 """
 import json
@@ -23,6 +24,8 @@ from architectures import LLAMA, elements, hashed, rounded, tokens
 sys.path[:0] = sys.argv[1:2]
 SIZES = dict(LLAMA, hidden_size=32, intermediate_size=48, head_dim=8)
 EXPERTS = dict(SIZES, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, norm_topk_prob=True)
+# two matrices of 24 rows each, of which one ends inside of a block
+JOINED = dict(EXPERTS, moe_intermediate_size=24)
 E4M3 = torch.float8_e4m3fn
 E2M1 = torch.tensor([0, .5, 1, 1.5, 2, 3, 4, 6, -0., -.5, -1, -1.5, -2, -3, -4, -6])
 
@@ -43,7 +46,8 @@ def scales_of(name, shape, size, dtype=torch.float32):
 
 
 def blocks_of(shape, rows, cols):
-    return (-(-shape[0] // rows), -(-shape[1] // cols))
+    """Return the shape of the scales; that of the experts may precede rows and columns."""
+    return (*shape[:-2], -(-shape[-2] // rows), -(-shape[-1] // cols))
 
 
 def fp8(name, shape, ending, dims, dtype=torch.float32):
@@ -72,6 +76,11 @@ def of_exponents(name, shape):
 
 def of_rows(name, shape):
     return fp8(name, shape, "_scale", (shape[0], 1), torch.float32)
+
+
+def of_expert_rows(name, shape):
+    """As llm-compressor writes them: a scale for each row of each expert."""
+    return fp8(name, shape, "_scale", (*shape[:-1], 1), torch.bfloat16)
 
 
 def of_one(name, shape):
@@ -119,6 +128,11 @@ MODELS = {
                     dict(SKIPPED, weight_block_size=[16, 16],
                          modules_to_not_convert=["lm_head", "model.layers.0.mlp.gate",
                                                  "model.layers.1.mlp.gate"]), of_blocks(16, 16)),
+    "fp8-joined-experts": (transformers.Qwen3MoeConfig, JOINED, dict(SKIPPED, weight_block_size=[16, 16]),
+                           of_blocks(16, 16)),
+    "compressed-joined-experts": (transformers.GraniteMoeConfig, dict(SIZES, num_local_experts=4),
+                                  compressed("float-quantized", FLOAT8 | {"strategy": "channel"}),
+                                  of_expert_rows),
     "compressed-rows": (transformers.LlamaConfig, SIZES,
                         compressed("float-quantized", FLOAT8 | {"strategy": "channel"}), of_rows),
     "compressed-tensor": (transformers.LlamaConfig, SIZES,
@@ -136,8 +150,22 @@ MODELS = {
 
 
 def is_packed(name, tensor):
+    """The weights of experts in one tensor, and matrices."""
+    if tensor.dim() == 3:
+        return "experts" in name or "_linear" in name
     return tensor.dim() == 2 and name.endswith(".weight") and "layers" in name and \
-        not name.endswith("mlp.gate.weight")
+        not name.endswith(("gate.weight", "router.layer.weight"))
+
+
+def joined(tensors):
+    """Return tensors with the matrices of all experts in one, as transformers 5 has them in memory."""
+    def stack(stem, part):
+        return torch.stack([out.pop(f"{stem}{i}.{part}_proj.weight") for i in range(JOINED["num_experts"])])
+    out, first = dict(tensors), "0.gate_proj.weight"
+    for stem in [key.removesuffix(first) for key in tensors if key.endswith(".experts." + first)]:
+        out[stem + "gate_up_proj"] = torch.cat([stack(stem, "gate"), stack(stem, "up")], 1)
+        out[stem + "down_proj"] = stack(stem, "down")
+    return out
 
 
 def folder_of(folder, name):
@@ -146,7 +174,8 @@ def folder_of(folder, name):
     transformers.AutoModelForCausalLM.from_config(config).save_pretrained(folder)
     path = os.path.join(folder, "model.safetensors")
     tensors, shapes, packed = {}, {}, {}
-    for key, tensor in load_file(path).items():
+    whole = load_file(path)
+    for key, tensor in (joined(whole) if "joined" in name else whole).items():
         if is_packed(key, tensor):
             packed |= pack(key, tuple(tensor.shape))
             continue
@@ -176,10 +205,18 @@ def by_compressed_tensors(quantization, packed, key):
                       global_scale=packed[f"{key}_global_scale"])
 
 
+def whole_of(scales, shape):
+    """Return a scale for each element of tensors in blocks of 16 x 16, or with a scale for each row, or one."""
+    if scales.dim() < 2 or scales.shape[-2:] == (shape[-2], 1):
+        return scales
+    return scales.repeat_interleave(16, -2)[..., :shape[-2], :].repeat_interleave(16, -1)[..., :shape[-1]]
+
+
 def by_formula(packed, key):
-    codes, scales = packed[key], packed[f"{key}_scale"].float()
+    codes = packed[key]
+    scales = packed[f"{key}_scale_inv" if f"{key}_scale_inv" in packed else f"{key}_scale"].float()
     if codes.dtype == E4M3:
-        return codes.float() * scales
+        return codes.float() * whole_of(scales, codes.shape)
     both = torch.stack([codes & 15, codes >> 4], -1).reshape(codes.shape[0], -1)
     scales = (scales * packed[f"{key}_scale_2"]).repeat_interleave(16, 1)
     return E2M1[both.long()] * scales
@@ -188,15 +225,15 @@ def by_formula(packed, key):
 def load(folder, name, tensors, packed):
     """Return the model with dequantized weights, in float32."""
     quantization = MODELS[name][2]
-    if quantization["quant_method"] == "fp8":
+    formula = "joined" in name or quantization["quant_method"] == "modelopt"
+    if quantization["quant_method"] == "fp8" and not formula:
         return transformers.AutoModelForCausalLM.from_pretrained(
             folder, dtype=torch.float32, attn_implementation="eager",
             quantization_config=transformers.FineGrainedFP8Config(
                 **{k: v for k, v in quantization.items() if k != "quant_method"}, dequantize=True))
-    keys = {k.replace("_packed", "") for k in packed if k.endswith((".weight", ".weight_packed"))}
+    keys = {k.replace("_packed", "") for k in packed if k.endswith(("weight", "weight_packed", "_proj"))}
     for key in keys:
-        tensors[key] = by_compressed_tensors(quantization, packed, key) \
-            if quantization["quant_method"] == "compressed-tensors" else by_formula(packed, key)
+        tensors[key] = by_formula(packed, key) if formula else by_compressed_tensors(quantization, packed, key)
         tensors[key] = tensors[key].float()
     save_file(tensors, os.path.join(folder, "model.safetensors"), {"format": "pt"})
     path = os.path.join(folder, "config.json")
@@ -223,10 +260,8 @@ def case_of(name, batch):
         model = load(folder, name, dict(tensors), packed)
     logits = architectures.logits_of(model, batch)
     loss = architectures.loss_of(model.train(), batch)
-    key = "model.layers.0.self_attn.q_proj.weight"
-    norm = dict(model.named_parameters())[key].double().norm()
     return {"name": name, "config": config, "offset": 0, "tensors": shapes,
-            "bytes": {n: stored(t) for n, t in packed.items()}, "norm": rounded(norm.detach()),
+            "bytes": {n: stored(t) for n, t in packed.items()},
             "logits": logits, "losses": [rounded(loss.detach())]}
 
 

@@ -171,6 +171,26 @@ static bool without_scales(struct tensor_source *s)
     return !text_starts(s->name, "model.layers.1.mlp.up_proj.weight_");
 }
 
+/* 3072 codes and 16 scales of down_proj, as 8 matrices whose last blocks have 8 rows. */
+static bool with_smaller_blocks_of_experts(struct tensor_source *s)
+{
+    static const char codes[] = "model.layers.1.mlp.experts.down_proj";
+    static const size_t of_codes[] = { 8, 24, 16 }, of_scales[] = { 8, 2, 1 };
+
+    if (text_starts(s->name, codes))
+        memcpy(s->shape, s->name[strlen(codes)] ? of_scales : of_codes, sizeof(of_codes));
+    return true;
+}
+
+static bool with_scales_of_other_experts(struct tensor_source *s)
+{
+    if (strcmp(s->name, "model.layers.1.mlp.experts.down_proj_scale_inv") == 0) {
+        s->shape[0] = 2;
+        s->shape[1] = 4;
+    }
+    return true;
+}
+
 /* Codes instead of scales, which have scales themselves. */
 static bool with_codes_of_codes(struct tensor_source *s)
 {
@@ -192,10 +212,12 @@ static bool with_turned_scales(struct tensor_source *s)
     return true;
 }
 
-static bool with_one_more_dimension(struct tensor_source *s)
+static bool with_more_dimensions(struct tensor_source *s)
 {
-    if (strcmp(s->name, "model.layers.1.mlp.up_proj.weight") == 0)
+    if (strcmp(s->name, "model.layers.1.mlp.up_proj.weight") == 0) {
         s->shape[s->rank++] = 1;
+        s->shape[s->rank++] = 1;
+    }
     return true;
 }
 
@@ -222,9 +244,13 @@ static void test_other_tensors_are_rejected(void **state)
           "model.layers.1.mlp.up_proj.weight is F8_E4M3, and its scales are missing" },
         { "fp8-blocks", with_turned_scales,
           "are F32 with 6 elements, which are not those" },
-        { "fp8-blocks", with_one_more_dimension, "has 3 dimensions in F8_E4M3" },
+        { "fp8-blocks", with_more_dimensions, "has 4 dimensions in F8_E4M3" },
         { "fp8-blocks", with_codes_of_codes,
           "model.layers.1.mlp.up_proj.weight is F8_E4M3, and its scales are missing" },
+        { "fp8-joined-experts", with_smaller_blocks_of_experts,
+          "are F32 with 16 elements, which are not those" },
+        { "fp8-joined-experts", with_scales_of_other_experts,
+          "are F32 with 16 elements, which are not those" },
         { "compressed-nvfp4", without_global_scale, "its scales are missing" },
         { "compressed-nvfp4", with_integers, "are U8 with 96 elements" },
     };
@@ -240,6 +266,73 @@ static void test_other_tensors_are_rejected(void **state)
         unit_dir_free(dir);
         arena_free(u.arena);
     }
+}
+
+static size_t one_of(const void *context, const char *name)
+{
+    (void)context;
+    return name[0] == 'a';
+}
+
+static void number(const void *context, const char *tensor, size_t index,
+                   struct text *out)
+{
+    (void)context;
+    text_addf(out, "%s.%zu", tensor, index);
+}
+
+static bool read_zeros(const void *context, size_t index, void *to, struct error *err)
+{
+    (void)index;
+    (void)err;
+    memset(to, 0, *(const size_t *)context);
+    return true;
+}
+
+/* Divide a tensor of two experts in FP8, with one scale. */
+static bool splits(const char *name, size_t rank, bool transposed, struct error *err)
+{
+    const struct safetensors_packing packing = { .format = FORMAT_BF16 };
+    const struct safetensors_parts parts = {
+        .experts = 2, .transposed = transposed, .count = one_of, .name = number
+    };
+    size_t bytes[2] = { rank == 3 ? 2 * 3 * 4 : 2 * 3, sizeof(float) }, count;
+    char scale[32], *dir = unit_dir_new(), *path = path_join(dir, "model.safetensors");
+    struct tensor_source sources[] = {
+        { .name = name,
+          .dtype = "F8_E4M3",
+          .rank = rank,
+          .shape = { 2, 3, 4 },
+          .read = read_zeros,
+          .context = &bytes[0] },
+        { .name = scale, .dtype = "F32", .read = read_zeros, .context = &bytes[1] },
+    };
+    struct safetensors *set;
+    bool ok;
+
+    snprintf(scale, sizeof(scale), "%s_scale", name);
+    unit_must(safetensors_write(path, sources, 2, err), err);
+    set = safetensors_open(dir, "model", false, err);
+    unit_must(set && safetensors_unpack(set, &packing, err), err);
+    ok = safetensors_split(set, &parts, &count, err);
+    if (ok)
+        assert_int_equal(safetensors_count(set), 2);
+    safetensors_close(set);
+    free(path);
+    unit_dir_free(dir);
+    return ok;
+}
+
+static void test_experts_in_fp8_are_rows(void **state)
+{
+    struct error err = { 0 }, transposed = { 0 }, bias = { 0 };
+
+    (void)state;
+    unit_must(splits("a", 3, false, &err), &err);
+    assert_false(splits("a", 3, true, &transposed));
+    assert_non_null(strstr(transposed.text, "a is transposed, which is not supported"));
+    assert_false(splits("a_bias", 2, false, &bias));
+    assert_non_null(strstr(bias.text, "a_bias is a bias, which is not supported"));
 }
 
 static bool parse(const char *text, struct packed_config *out, struct error *err)
@@ -325,6 +418,7 @@ int main(void)
         cmocka_unit_test(test_packed_base_of_an_adapter_is_exported_in_its_dtype),
         cmocka_unit_test(test_packed_base_can_be_kept_in_nf4),
         cmocka_unit_test(test_other_tensors_are_rejected),
+        cmocka_unit_test(test_experts_in_fp8_are_rows),
         cmocka_unit_test(test_config_is_read),
         cmocka_unit_test(test_other_configs_are_rejected),
     };

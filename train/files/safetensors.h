@@ -25,8 +25,8 @@ struct stored_tensor {
     /* in such data from a row of the matrix to its next one there are this many rows of
      * the tensor; 0: 1 */
     size_t step;
-    /* NULL, or a matrix in few bits: then there are no `data`, and format and bytes are
-     * those of its values when they are read */
+    /* NULL, or a matrix in few bits, whose rows are all dimensions but the last: then there
+     * are no `data`, and format and bytes are those of its values when they are read */
     const struct packed *packed;
     const char *file; /* the file of the set that has it */
 };
@@ -86,6 +86,10 @@ bool safetensors_split(struct safetensors *set, const struct safetensors_parts *
  *     NAME.weight_packed   U8 (rows, columns / 2), or .weight of this shape
  *     NAME.weight_scale    F8_E4M3 (rows, columns / 16), each times .weight_scale_2, or
  *                          divided by .weight_global_scale, of one F32
+ *
+ * FP8 may have the matrices of all experts in one tensor, also without .weight: codes
+ * (experts, rows, columns), and scales of so many dimensions or fewer, the first of them
+ * that of the experts.  It stays one; safetensors_split divides it.
  *
  * Tensors with the scales of inputs, keys and values are removed.  Sources: transformers
  * 5.24, integrations/finegrained_fp8.py and quantizers/quantizer_finegrained_fp8.py;

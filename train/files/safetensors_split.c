@@ -80,40 +80,50 @@ static void set_bias(struct safetensors *set, const struct whole *w, size_t inde
     part->step = w->parts->interleaved ? w->each : 1;
 }
 
-/* The same of matrices in MXFP4, whose blocks are along the rows. */
+/* Give a part the rows of codes that belong to it. */
 static void set_packed(struct safetensors *set, const struct whole *w, size_t index,
-                       struct stored_tensor *part)
+                       const struct packed *whole, struct stored_tensor *part)
 {
-    const struct stored_tensor *from = &w->from;
-    const size_t all_rows = from->shape[1], blocks = from->shape[2];
-    const size_t rows = all_rows / w->each, apart = w->parts->interleaved ? 1 : rows;
-    const size_t at = (index / w->each * all_rows + index % w->each * apart) * blocks;
+    const size_t all_rows = w->from.shape[1], rows = all_rows / w->each;
+    const size_t apart = w->parts->interleaved ? 1 : rows;
     struct packed *packed = arena_alloc(set->arena, sizeof(*packed));
 
-    *packed = (struct packed) { .code = PACKED_E2M1,
-                                .scale = SCALE_E8M0,
-                                .codes = byte_at(from, at * MXFP4_BYTES),
-                                .scales = byte_at(w->scales, at),
-                                .cols = blocks * MXFP4_BLOCK,
-                                .block_rows = 1,
-                                .block_cols = MXFP4_BLOCK,
-                                .step = w->parts->interleaved ? w->each : 1,
-                                .factor = 1 };
-    new_shape(set, rows, blocks * MXFP4_BLOCK, part);
+    *packed = *whole;
+    packed->first = index / w->each * all_rows + index % w->each * apart;
+    packed->step = w->parts->interleaved ? w->each : 1;
+    new_shape(set, rows, packed->cols, part);
     part->rank = 2;
+    part->bytes = rows * packed->cols * format_info(part->format)->bytes;
+    part->packed = packed;
+}
+
+/* The same of matrices in MXFP4, whose blocks are along the rows. */
+static void set_blocks(struct safetensors *set, const struct whole *w, size_t index,
+                       struct stored_tensor *part)
+{
+    const struct packed whole = { .code = PACKED_E2M1,
+                                  .scale = SCALE_E8M0,
+                                  .codes = w->from.data,
+                                  .scales = w->scales->data,
+                                  .cols = w->from.shape[2] * MXFP4_BLOCK,
+                                  .block_rows = 1,
+                                  .block_cols = MXFP4_BLOCK,
+                                  .factor = 1 };
+
     part->format = FORMAT_BF16;
     part->dtype = "BF16";
-    part->bytes = rows * blocks * MXFP4_BLOCK * sizeof(uint16_t);
     part->data = NULL;
-    part->packed = packed;
+    set_packed(set, w, index, &whole, part);
 }
 
 static void set_part(struct safetensors *set, const struct whole *w, size_t index,
                      struct stored_tensor *part)
 {
     *part = w->from;
-    if (is_blocks(&w->from))
-        set_packed(set, w, index, part);
+    if (w->from.packed)
+        set_packed(set, w, index, w->from.packed, part);
+    else if (is_blocks(&w->from))
+        set_blocks(set, w, index, part);
     else if (is_bias(&w->from))
         set_bias(set, w, index, part);
     else
@@ -169,6 +179,12 @@ static bool check(const struct whole *w, struct error *err)
                          turned || rank == 2 ? ""
                          : rank == 4         ? ", .., 16"
                                              : ", ..");
+    if (from->packed && (turned || is_bias(from)))
+        return error_set(
+            err, ERROR_DATA,
+            "%s: %s is %s, which is not supported in FP8; use the model that "
+            "it was made from, or a copy of it, in 16 bits",
+            from->file, from->name, turned ? "transposed" : "a bias");
     return !is_blocks(from) || check_packed(w, err);
 }
 

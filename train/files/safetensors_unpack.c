@@ -17,13 +17,13 @@
 static const char other_files[] =
     "use the model that it was made from, or a copy of it, in 16 bits";
 
-/* A matrix while it is bound to its scales. */
+/* A matrix, or one for each expert, while it is bound to its scales. */
 struct binding {
     struct safetensors *set;
     const struct safetensors_packing *how;
     struct stored_tensor *codes;
     const char *stem; /* the codes' name without an ending of theirs */
-    size_t rows, cols;
+    size_t count, rows, cols;
     bool *used; /* tensors that are part of a matrix */
 };
 
@@ -67,16 +67,37 @@ static bool find_scale_type(const struct stored_tensor *t, enum packed_scale *ty
     return false;
 }
 
-static bool is_grid(const struct stored_tensor *t, size_t rows, size_t cols)
-{
-    return rows > 0 && cols > 0 &&
-           ((t->rank == 2 && t->shape[0] == rows && t->shape[1] == cols) ||
-            (t->rank == 1 && t->shape[0] == rows && cols == 1));
-}
-
 static size_t blocks_of(size_t count, size_t block)
 {
     return (count + block - 1) / block;
+}
+
+/* A grid of scales: rows of all matrices, one after another. */
+struct grid {
+    size_t rows, cols;
+};
+
+/* Columns may be missing, if there is one, and so may rows, if that is true of them too. */
+static bool find_grid(const struct binding *b, const struct stored_tensor *scales,
+                      struct grid *out)
+{
+    const size_t dims = b->codes->rank;
+
+    if (scales->rank < 1 || scales->rank > dims || elements_of(scales) == 0 ||
+        (dims == 3 && scales->shape[0] != b->count))
+        return false;
+    out->cols = scales->rank == dims ? scales->shape[dims - 1] : 1;
+    out->rows = elements_of(scales) / out->cols;
+    return true;
+}
+
+/* Return whether there is a scale for each block; a block does not belong to two matrices. */
+static bool fits(const struct binding *b, const struct grid *grid, size_t block_rows,
+                 size_t block_cols)
+{
+    return block_rows > 0 && block_cols > 0 &&
+           grid->rows == b->count * blocks_of(b->rows, block_rows) &&
+           grid->cols == blocks_of(b->cols, block_cols);
 }
 
 /* Find the shape of blocks.  transformers divides the shape of the matrix by that of the
@@ -85,25 +106,21 @@ static size_t blocks_of(size_t count, size_t block)
 static bool find_blocks(const struct binding *b, const struct stored_tensor *scales,
                         struct packed *packed)
 {
-    const size_t rows = b->how->block_rows, cols = b->how->block_cols;
+    struct grid grid;
 
-    packed->block_rows = b->rows;
+    packed->block_rows = b->count * b->rows;
     packed->block_cols = b->cols;
     if (elements_of(scales) == 1)
         return true;
-    if (rows > 0 && cols > 0 &&
-        is_grid(scales, blocks_of(b->rows, rows), blocks_of(b->cols, cols))) {
-        packed->block_rows = rows;
-        packed->block_cols = cols;
-        return true;
-    }
-    if (scales->rank < 1 || scales->rank > 2 || elements_of(scales) == 0)
+    if (!find_grid(b, scales, &grid))
         return false;
-    packed->block_rows = b->rows / scales->shape[0];
-    packed->block_cols = scales->rank == 2 ? b->cols / scales->shape[1] : b->cols;
-    return packed->block_rows > 0 && packed->block_cols > 0 &&
-           is_grid(scales, blocks_of(b->rows, packed->block_rows),
-                   blocks_of(b->cols, packed->block_cols)) &&
+    packed->block_rows = b->how->block_rows;
+    packed->block_cols = b->how->block_cols;
+    if (fits(b, &grid, packed->block_rows, packed->block_cols))
+        return b->count == 1 || b->rows % packed->block_rows == 0;
+    packed->block_rows = b->count * b->rows / grid.rows;
+    packed->block_cols = b->cols / grid.cols;
+    return fits(b, &grid, packed->block_rows, packed->block_cols) &&
            b->rows % packed->block_rows == 0 && b->cols % packed->block_cols == 0;
 }
 
@@ -113,8 +130,8 @@ static bool report_shapes(const struct binding *b, const struct stored_tensor *s
     return error_set(err, ERROR_DATA,
                      "%s: the scales %s of %s with %zu rows and %zu columns are %s with "
                      "%zu elements, which are not those of blocks; %s",
-                     scales->file, scales->name, b->codes->name, b->rows, b->cols,
-                     scales->dtype, elements_of(scales), other_files);
+                     scales->file, scales->name, b->codes->name, b->count * b->rows,
+                     b->cols, scales->dtype, elements_of(scales), other_files);
 }
 
 static bool report_missing(const struct binding *b, struct error *err)
@@ -125,40 +142,44 @@ static bool report_missing(const struct binding *b, struct error *err)
                      b->codes->file, b->codes->name, b->codes->dtype, b->stem, b->stem);
 }
 
-/* Make the tensor of codes that of the matrix. */
+/* Make the tensor of codes that of the values. */
 static void set_matrix(const struct binding *b, const struct packed *packed)
 {
     struct arena *arena = b->set->arena;
     struct packed *kept = arena_alloc(arena, sizeof(*kept));
-    size_t *shape = arena_array(arena, 2, sizeof(*shape));
     struct stored_tensor *t = b->codes;
+    size_t *shape = arena_array(arena, t->rank, sizeof(*shape));
     size_t item = format_info(b->how->format)->bytes;
 
     *kept = *packed;
     kept->codes = t->data;
     kept->cols = b->cols;
-    shape[0] = b->rows;
-    shape[1] = b->cols;
+    memcpy(shape, t->shape, t->rank * sizeof(*shape));
+    shape[t->rank - 1] = b->cols;
     t->shape = shape;
     t->format = b->how->format;
     t->dtype = format_info(t->format)->safetensors;
-    t->bytes = b->rows * b->cols * item;
+    t->bytes = b->count * b->rows * b->cols * item;
     t->data = NULL;
     t->packed = kept;
 }
 
-static bool check_matrix(struct binding *b, size_t to_byte, struct error *err)
+/* A third dimension, before the others, is that of experts; `most`: 2 or 3. */
+static bool check_matrix(struct binding *b, size_t to_byte, size_t most,
+                         struct error *err)
 {
     const struct stored_tensor *t = b->codes;
 
-    if (t->rank == 2 && t->bytes > 0 && t->bytes <= SIZE_MAX / 16) {
-        b->rows = t->shape[0];
-        b->cols = t->shape[1] * to_byte;
+    if (t->rank >= 2 && t->rank <= most && t->bytes > 0 && t->bytes <= SIZE_MAX / 16) {
+        b->count = t->rank == 3 ? t->shape[0] : 1;
+        b->rows = t->shape[t->rank - 2];
+        b->cols = t->shape[t->rank - 1] * to_byte;
         return true;
     }
     return error_set(err, ERROR_DATA,
-                     "%s: %s has %zu dimensions in %s; only matrices are supported; %s",
-                     t->file, t->name, t->rank, t->dtype, other_files);
+                     "%s: %s has %zu dimensions in %s; only matrices%s are supported; %s",
+                     t->file, t->name, t->rank, t->dtype,
+                     most > 2 ? ", or those of all experts," : "", other_files);
 }
 
 /* ---- FP8 ---- */
@@ -185,7 +206,7 @@ static bool bind_fp8(struct binding *b, struct error *err)
     struct packed packed = { .code = PACKED_E4M3, .factor = 1 };
     const struct stored_tensor *scales;
 
-    if (!check_matrix(b, 1, err))
+    if (!check_matrix(b, 1, 3, err))
         return false;
     scales = take_scales(b);
     if (!scales)
@@ -203,13 +224,14 @@ static bool bind_fp8(struct binding *b, struct error *err)
 static bool bind_nvfp4(struct binding *b, struct error *err)
 {
     const struct stored_tensor *scales, *factor, *divisor;
+    struct grid grid;
     struct packed packed = { .code = PACKED_E2M1,
                              .scale = SCALE_E4M3,
                              .block_rows = 1,
                              .block_cols = NVFP4_BLOCK,
                              .factor = 1 };
 
-    if (!check_matrix(b, 2, err))
+    if (!check_matrix(b, 2, 2, err))
         return false;
     scales = take(b, "_scale");
     factor = take(b, "_scale_2");
@@ -217,7 +239,7 @@ static bool bind_nvfp4(struct binding *b, struct error *err)
     if (!scales || (!factor && !divisor))
         return report_missing(b, err);
     if (strcmp(scales->dtype, "F8_E4M3") != 0 || b->cols % NVFP4_BLOCK != 0 ||
-        !is_grid(scales, b->rows, b->cols / NVFP4_BLOCK))
+        !find_grid(b, scales, &grid) || !fits(b, &grid, 1, NVFP4_BLOCK))
         return report_shapes(b, scales, err);
     packed.divides = divisor != NULL;
     factor = factor ? factor : divisor;
@@ -235,11 +257,11 @@ static bool bind_nvfp4(struct binding *b, struct error *err)
 /* Return whether a tensor has scales of activations, which are not used in training. */
 static bool is_of_activations(const char *name)
 {
-    static const char *const endings[] = {
-        ".activation_scale", ".input_scale", ".input_global_scale",
-        ".output_scale",     ".qscale_act",  ".q_scale",
-        ".k_scale",          ".v_scale"
-    };
+    static const char *const endings[] = { ".activation_scale", ".input_scale",
+                                           ".input_scale_ub",   ".input_global_scale",
+                                           ".output_scale",     ".qscale_act",
+                                           ".q_scale",          ".k_scale",
+                                           ".v_scale" };
 
     for (size_t i = 0; i < TS_COUNT(endings); i++)
         if (text_ends(name, endings[i]))

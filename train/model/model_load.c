@@ -137,14 +137,14 @@ static bool read_packed(const struct matrix_layout *layout, const struct stored_
                          t->file, t->name);
     for (size_t i = 0; i < rows->count; i++)
         packed_read(t->packed, row_order_in_file(&layout->order, rows->first + i),
-                    rows->values + i * t->shape[1]);
+                    rows->values + i * layout->cols);
     return true;
 }
 
 bool model_unpack(const struct stored_tensor *t, void *to, struct error *err)
 {
-    size_t rows = t->shape[0], cols = t->shape[1];
-    size_t bytes = cols * format_info(t->format)->bytes;
+    size_t cols = t->packed->cols, bytes = cols * format_info(t->format)->bytes;
+    size_t rows = t->bytes / bytes;
     float *values = malloc(cols * sizeof(*values));
 
     if (!values)

@@ -339,9 +339,9 @@ static bool report_missing(const struct checked *c, const struct shape_parameter
                      a->experts.up_tensor ? tensor_end(&a->experts, p->module)
                      : p->module == MODULE_EXPERT_DOWN ? a->experts.down_tensor
                                                        : a->experts.gate_up_tensor,
-                     p->part == PART_BIAS        ? "_bias"
-                     : c->config->packed.enabled ? "_blocks"
-                                                 : "");
+                     p->part == PART_BIAS                             ? "_bias"
+                     : c->config->packed.enabled && a->experts.biased ? "_blocks"
+                                                                      : "");
 }
 
 /* Compare the tensors of a matrix in the formats of GPTQ and AWQ.  A layer that the files
