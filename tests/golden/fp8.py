@@ -23,6 +23,7 @@ from architectures import LLAMA, elements, hashed, rounded, tokens
 
 sys.path[:0] = sys.argv[1:2]
 SIZES = dict(LLAMA, hidden_size=32, intermediate_size=48, head_dim=8)
+OF_32 = dict(SIZES, intermediate_size=64)
 EXPERTS = dict(SIZES, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, norm_topk_prob=True)
 # two matrices of 24 rows each, of which one ends inside of a block
 JOINED = dict(EXPERTS, moe_intermediate_size=24)
@@ -72,6 +73,22 @@ def of_exponents(name, shape):
     exponents = [int(118 + 2 * x) for x in hashed(name + " scales", count)]
     return {name: codes_of(name, shape).view(E4M3),
             name + "_scale_inv": torch.tensor(exponents, dtype=torch.uint8).reshape(dims)}
+
+
+def exponents_of(name, shape):
+    """Return scales in E8M0 of 32 elements of a row each."""
+    dims = (shape[0], shape[1] // 32)
+    return torch.tensor([int(118 + 2 * x) for x in hashed(name + " scales", torch.Size(dims).numel())],
+                        dtype=torch.uint8).reshape(dims)
+
+
+def of_mx8(ending):
+    return lambda name, shape: {name: codes_of(name, shape).view(E4M3), name + ending: exponents_of(name, shape)}
+
+
+def of_mx4(name, shape):
+    return {f"{name}_packed": codes_of(name, (shape[0], shape[1] // 2)),
+            f"{name}_scale": exponents_of(name, shape) + 8}
 
 
 def of_rows(name, shape):
@@ -141,6 +158,15 @@ MODELS = {
                          compressed("nvfp4-pack-quantized",
                                     {"num_bits": 4, "type": "float", "symmetric": True, "dynamic": False,
                                      "strategy": "tensor_group", "group_size": 16}), of_packed),
+    "fp8-mx": (transformers.LlamaConfig, OF_32,
+               dict(SKIPPED, quant_method="mxfp8", weight_block_size=[1, 32], scale_fmt="ue8m0"),
+               of_mx8("_scale_inv")),
+    "compressed-mxfp8": (transformers.LlamaConfig, OF_32,
+                         compressed("mxfp8-quantized", FLOAT8 | {"strategy": "group", "group_size": 32}),
+                         of_mx8("_scale")),
+    "compressed-mxfp4": (transformers.LlamaConfig, OF_32,
+                         compressed("mxfp4-pack-quantized", FLOAT8 | {"num_bits": 4, "strategy": "group",
+                                                                      "group_size": 32}), of_mx4),
     "modelopt-fp8": (transformers.LlamaConfig, SIZES,
                      {"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["lm_head"]}, of_one),
     "modelopt-nvfp4": (transformers.LlamaConfig, SIZES,
@@ -193,16 +219,20 @@ def folder_of(folder, name):
 
 def by_compressed_tensors(quantization, packed, key):
     """In float32; its own decompressor makes the same of NVFP4 in bfloat16."""
+    from compressed_tensors.compressors.mx_utils import decompress_mx_scale
     from compressed_tensors.compressors.nvfp4.helpers import unpack_fp4_from_uint8
     from compressed_tensors.quantization import QuantizationScheme
     from compressed_tensors.quantization.lifecycle.forward import dequantize
     scheme = QuantizationScheme(**quantization["config_groups"]["group_0"])
+    scales = packed[f"{key}_scale"]
+    if scales.dtype == torch.uint8:
+        scales = decompress_mx_scale(scales)
     if key in packed:
-        return dequantize(packed[key], packed[f"{key}_scale"], args=scheme.weights, dtype=torch.float32)
+        return dequantize(packed[key], scales.float(), args=scheme.weights, dtype=torch.float32)
     codes = packed[f"{key}_packed"]
     return dequantize(unpack_fp4_from_uint8(codes, codes.shape[0], codes.shape[1] * 2, torch.float32),
-                      packed[f"{key}_scale"].float(), args=scheme.weights, dtype=torch.float32,
-                      global_scale=packed[f"{key}_global_scale"])
+                      scales.float(), args=scheme.weights, dtype=torch.float32,
+                      global_scale=packed.get(f"{key}_global_scale"))
 
 
 def whole_of(scales, shape):
@@ -226,7 +256,7 @@ def load(folder, name, tensors, packed):
     """Return the model with dequantized weights, in float32."""
     quantization = MODELS[name][2]
     formula = "joined" in name or quantization["quant_method"] == "modelopt"
-    if quantization["quant_method"] == "fp8" and not formula:
+    if quantization["quant_method"] in ("fp8", "mxfp8") and not formula:
         return transformers.AutoModelForCausalLM.from_pretrained(
             folder, dtype=torch.float32, attn_implementation="eager",
             quantization_config=transformers.FineGrainedFP8Config(

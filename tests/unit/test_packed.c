@@ -1,4 +1,4 @@
-/* tests/unit/test_packed.c - a model whose weights are in FP8 or NVFP4 is the model that
+/* tests/unit/test_packed.c - a model whose weights are in FP8, NVFP4 or MXFP4 is the model that
  * transformers, compressed-tensors or Model Optimizer dequantizes (tests/golden/fp8.py), and
  * is saved without quantization_config. */
 #include "config.h"
@@ -373,6 +373,59 @@ static void test_config_is_read(void **state)
                     &is, &err),
               &err);
     assert_true(is.enabled && is.block_rows == 128 && is.block_cols == 64);
+    unit_must(parse(OF("compressed-tensors",
+                       ", \"format\": \"mixed-precision\", \"config_groups\": {\"a\": "
+                       "{\"format\": \"nvfp4-pack-quantized\"}, \"b\": {\"format\": "
+                       "\"float-quantized\", \"weights\": {\"block_structure\": "
+                       "\"128x32\"}}, \"c\": {\"format\": null}}"),
+                    &is, &err),
+              &err);
+    assert_true(is.enabled && is.block_rows == 128 && is.block_cols == 32);
+    unit_must(parse(OF("mxfp8", ", \"weight_block_size\": [1, 32]"), &is, &err), &err);
+    assert_true(is.enabled && is.block_rows == 1 && is.block_cols == 32);
+    unit_must(parse(OF("fbgemm_fp8", ", \"activation_scale_ub\": 1200.0"), &is, &err),
+              &err);
+    assert_true(is.enabled && is.block_rows == 0);
+}
+
+/* Such folders were published without quantization_config. */
+static void test_file_of_model_optimizer_is_read(void **state)
+{
+    static const struct {
+        const char *text, *said;
+    } rows[] = {
+        { "{\"producer\": {\"name\": \"modelopt\"}, \"quantization\": {\"quant_algo\": "
+          "\"FP8\", \"kv_cache_quant_algo\": \"FP8\", \"exclude_modules\": [\"lm_head\"]}}",
+          NULL },
+        { "{\"quantization\": {\"quant_algo\": \"W4A8_AWQ\"}}",
+          "quant_algo \"W4A8_AWQ\"" },
+        { "{\"quantization\": ", "invalid JSON" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(rows); i++) {
+        const json_t *one = find_case("models", "modelopt-fp8");
+        char *dir = packed_folder(one, NULL),
+             *path = path_join(dir, "hf_quant_config.json");
+        json_t *config = json_deep_copy(json_object_get(one, "config"));
+        struct model_config parsed;
+        struct arena *arena = arena_new();
+        struct error err = { 0 };
+        bool ok;
+
+        json_object_del(config, "quantization_config");
+        put_json(config, dir, "config.json");
+        unit_must(file_replace(path, rows[i].text, strlen(rows[i].text), 0666, &err),
+                  &err);
+        ok = model_config_read(dir, arena, &parsed, &err);
+        if (rows[i].said ? ok || !strstr(err.text, rows[i].said) : !ok)
+            fail_msg("%zu: %s", i, err.text);
+        assert_int_equal(ok, parsed.packed.enabled && weights_check(dir, &parsed, &err));
+        json_decref(config);
+        arena_free(arena);
+        free(path);
+        unit_dir_free(dir);
+    }
 }
 
 static void test_other_configs_are_rejected(void **state)
@@ -387,6 +440,23 @@ static void test_other_configs_are_rejected(void **state)
         { OF("fp8", ", \"expert_dtype\": \"fp4\""), "expert_dtype \"fp4\"" },
         { OF("fp8", ", \"scale_fmt\": 3"), "scale_fmt of this type" },
         { OF("compressed-tensors", ""), "requires a format" },
+        { OF("compressed-tensors",
+             ", \"format\": \"mixed-precision\", \"config_groups\": "
+             "{\"a\": {\"format\": \"pack-quantized\"}}"),
+          "only float-quantized, naive-quantized, nvfp4-pack-quantized, " },
+        { OF("compressed-tensors",
+             ", \"format\": \"float-quantized\", \"config_groups\": {\"a\": {\"weights\": "
+             "{\"block_structure\": [128, 128]}}, \"b\": {\"weights\": "
+             "{\"block_structure\": [128, 64]}}}"),
+          "block_structure [128, 64] is not that of the groups before" },
+        { OF("compressed-tensors",
+             ", \"format\": \"float-quantized\", \"config_groups\": {\"a\": {\"weights\": "
+             "{\"block_structure\": \"128x\"}}}"),
+          "block_structure must be" },
+        { OF("compressed-tensors",
+             ", \"format\": \"float-quantized\", \"config_groups\": {\"a\": {\"weights\": "
+             "{\"block_structure\": \"128x128x2\"}}}"),
+          "block_structure must be" },
         { OF("compressed-tensors", ", \"format\": \"int-quantized\""), "int-quantized" },
         { OF("compressed-tensors", ", \"format\": \"pack-quantized\""),
           "pack-quantized" },
@@ -420,6 +490,7 @@ int main(void)
         cmocka_unit_test(test_other_tensors_are_rejected),
         cmocka_unit_test(test_experts_in_fp8_are_rows),
         cmocka_unit_test(test_config_is_read),
+        cmocka_unit_test(test_file_of_model_optimizer_is_read),
         cmocka_unit_test(test_other_configs_are_rejected),
     };
 

@@ -75,8 +75,8 @@ struct safetensors_parts {
 bool safetensors_split(struct safetensors *set, const struct safetensors_parts *parts,
                        size_t *split_count, struct error *err);
 /*
- * Replace weights in FP8 and NVFP4 by the matrices that they stand for, in a set that holds
- * nothing else of their names: `format` is the one that their values get.
+ * Replace weights in FP8, NVFP4 and MXFP4 by the matrices that they stand for, in a set
+ * that holds nothing else of their names: `format` is the one that their values get.
  *
  *     NAME.weight          F8_E4M3 (rows, columns), and one of
  *     NAME.weight_scale_inv, .weight_scale, .scale, .qscale_weight
@@ -84,8 +84,9 @@ bool safetensors_split(struct safetensors *set, const struct safetensors_parts *
  *                          rows and `block_cols` columns; or of another number of blocks,
  *                          all of the same shape.  F32, F16, BF16, or E8M0 (U8, F8_E8M0)
  *     NAME.weight_packed   U8 (rows, columns / 2), or .weight of this shape
- *     NAME.weight_scale    F8_E4M3 (rows, columns / 16), each times .weight_scale_2, or
- *                          divided by .weight_global_scale, of one F32
+ *     NAME.weight_scale    NVFP4: F8_E4M3 (rows, columns / 16), each times .weight_scale_2,
+ *                          or divided by .weight_global_scale, of one F32.
+ *                          MXFP4: E8M0 (rows, columns / 32)
  *
  * FP8 may have the matrices of all experts in one tensor, also without .weight: codes
  * (experts, rows, columns), and scales of so many dimensions or fewer, the first of them

@@ -1,5 +1,5 @@
-/* train/files/safetensors_unpack.c - weights of a set in FP8 and NVFP4, with their scales,
- * as matrices of the values that they stand for. */
+/* train/files/safetensors_unpack.c - weights of a set in FP8, NVFP4 and MXFP4, with their
+ * scales, as matrices of the values that they stand for. */
 #include "config.h"
 
 #include "train/files/safetensors.h"
@@ -134,12 +134,14 @@ static bool report_shapes(const struct binding *b, const struct stored_tensor *s
                      b->cols, scales->dtype, elements_of(scales), other_files);
 }
 
-static bool report_missing(const struct binding *b, struct error *err)
+static bool report_missing(const struct binding *b, const char *ending, const char *other,
+                           struct error *err)
 {
     return error_set(err, ERROR_DATA,
-                     "%s: %s is %s, and its scales are missing: there is no %s_scale_inv "
-                     "and no %s_scale; fetch the model again",
-                     b->codes->file, b->codes->name, b->codes->dtype, b->stem, b->stem);
+                     "%s: %s is %s, and its scales are missing: there is no %s%s and no "
+                     "%s%s; fetch the model again",
+                     b->codes->file, b->codes->name, b->codes->dtype, b->stem, ending,
+                     b->stem, other);
 }
 
 /* Make the tensor of codes that of the values. */
@@ -210,7 +212,7 @@ static bool bind_fp8(struct binding *b, struct error *err)
         return false;
     scales = take_scales(b);
     if (!scales)
-        return report_missing(b, err);
+        return report_missing(b, "_scale_inv", "_scale", err);
     if (!find_scale_type(scales, &packed.scale) || packed.scale == SCALE_E4M3 ||
         !find_blocks(b, scales, &packed))
         return report_shapes(b, scales, err);
@@ -219,35 +221,46 @@ static bool bind_fp8(struct binding *b, struct error *err)
     return true;
 }
 
-/* ---- NVFP4 ---- */
+/* ---- NVFP4 and MXFP4 ---- */
 
-static bool bind_nvfp4(struct binding *b, struct error *err)
+/* Read the factor that all scales of NVFP4 are multiplied or divided by. */
+static bool take_factor(const struct binding *b, struct packed *packed, struct error *err)
 {
-    const struct stored_tensor *scales, *factor, *divisor;
+    const struct stored_tensor *factor = take(b, "_scale_2");
+
+    packed->divides = !factor;
+    if (!factor)
+        factor = take(b, "_global_scale");
+    if (!factor)
+        return report_missing(b, "_scale_2", "_global_scale", err);
+    if (strcmp(factor->dtype, "F32") != 0 || elements_of(factor) != 1)
+        return report_shapes(b, factor, err);
+    if (factor->data)
+        memcpy(&packed->factor, factor->data, sizeof(packed->factor));
+    return true;
+}
+
+static bool bind_fp4(struct binding *b, struct error *err)
+{
+    struct packed packed = { .code = PACKED_E2M1, .block_rows = 1, .factor = 1 };
+    const struct stored_tensor *scales;
     struct grid grid;
-    struct packed packed = { .code = PACKED_E2M1,
-                             .scale = SCALE_E4M3,
-                             .block_rows = 1,
-                             .block_cols = NVFP4_BLOCK,
-                             .factor = 1 };
 
     if (!check_matrix(b, 2, 2, err))
         return false;
     scales = take(b, "_scale");
-    factor = take(b, "_scale_2");
-    divisor = factor ? NULL : take(b, "_global_scale");
-    if (!scales || (!factor && !divisor))
-        return report_missing(b, err);
-    if (strcmp(scales->dtype, "F8_E4M3") != 0 || b->cols % NVFP4_BLOCK != 0 ||
-        !find_grid(b, scales, &grid) || !fits(b, &grid, 1, NVFP4_BLOCK))
+    if (!scales)
+        return report_missing(b, "_scale", "_scale_2", err);
+    if (!find_scale_type(scales, &packed.scale))
         return report_shapes(b, scales, err);
-    packed.divides = divisor != NULL;
-    factor = factor ? factor : divisor;
-    if (strcmp(factor->dtype, "F32") != 0 || elements_of(factor) != 1)
-        return report_shapes(b, factor, err);
+    packed.block_cols = packed.scale == SCALE_E8M0 ? MXFP4_BLOCK : NVFP4_BLOCK;
+    if ((packed.scale != SCALE_E8M0 && packed.scale != SCALE_E4M3) ||
+        b->cols % packed.block_cols != 0 || !find_grid(b, scales, &grid) ||
+        !fits(b, &grid, 1, packed.block_cols))
+        return report_shapes(b, scales, err);
+    if (packed.scale == SCALE_E4M3 && !take_factor(b, &packed, err))
+        return false;
     packed.scales = scales->data;
-    if (factor->data)
-        memcpy(&packed.factor, factor->data, sizeof(packed.factor));
     set_matrix(b, &packed);
     return true;
 }
@@ -287,7 +300,7 @@ static bool bind(struct binding *b, struct error *err)
         return true;
     if (text_ends(name, WEIGHT PACKED))
         b->stem = arena_copy(b->set->arena, name, strlen(name) - strlen(PACKED));
-    return !text_ends(b->stem, WEIGHT) || bind_nvfp4(b, err);
+    return !text_ends(b->stem, WEIGHT) || bind_fp4(b, err);
 }
 
 bool safetensors_unpack(struct safetensors *set, const struct safetensors_packing *how,

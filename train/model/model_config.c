@@ -635,6 +635,8 @@ bool model_config_read(const char *dir, struct arena *arena, struct model_config
     text_init(&text, CONFIG_BYTES_MAX);
     ok = file_read(name, CONFIG_BYTES_MAX, &text, NULL, err) &&
          model_config_parse(text.data, text.len, name, arena, out, err);
+    if (ok && !out->packed.enabled && !out->quantized.enabled)
+        ok = packed_config_read_folder(dir, &out->packed, err);
     out->expert_layers = ok && weights_have_expert_layers(dir, out);
     text_clear(&text);
     free(name);

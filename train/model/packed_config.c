@@ -6,9 +6,15 @@
 #include "train/model/packed_config.h"
 
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/size.h"
+#include "base/text.h"
+
+#define FILE_BYTES_MAX ((size_t)1 << 20)
 
 static const char remedy[] =
     "use the model that it was made from, or a copy of it, in 16 bits";
@@ -21,38 +27,55 @@ struct source {
 };
 
 /* Return whether a key that may be missing or null has one of the values. */
-static bool check_value(const struct source *from, const char *key,
+static bool check_value(const struct source *from, const json_t *object, const char *key,
                         const char *const *values)
 {
-    const json_t *value = json_object_get(from->config, key);
+    const json_t *value = json_object_get(object, key);
     const char *text = json_string_value(value);
+    struct text list;
 
     if (!value || json_is_null(value))
         return true;
     for (size_t i = 0; text && values[i]; i++)
         if (strcmp(text, values[i]) == 0)
             return true;
-    return error_set(
-        from->err, ERROR_DATA, "%s: %s %s%.64s%s is not supported, only %s%s%s; %s",
-        from->file, key, text ? "\"" : "", text ? text : "of this type", text ? "\"" : "",
-        values[0], values[1] ? " and " : "", values[1] ? values[1] : "", remedy);
+    text_init(&list, 0);
+    for (size_t i = 0; values[i]; i++)
+        text_addf(&list, "%s%s", i == 0 ? "" : values[i + 1] ? ", " : " and ", values[i]);
+    error_set(from->err, ERROR_DATA, "%s: %s %s%.64s%s is not supported, only %s; %s",
+              from->file, key, text ? "\"" : "", text ? text : "of this type",
+              text ? "\"" : "", list.data, remedy);
+    text_clear(&list);
+    return false;
 }
 
-/* Read [rows, columns] of a block; null or missing: the shapes of tensors say. */
-static bool read_block(const struct source *from, const json_t *list, const char *key)
+/* Read [rows, columns] of a block, or "ROWSxCOLUMNS" as compressed-tensors accepts; null or
+ * missing: the shapes of tensors say. */
+static bool read_block(const struct source *from, const json_t *value, const char *key)
 {
-    json_int_t rows = json_integer_value(json_array_get(list, 0));
-    json_int_t cols = json_integer_value(json_array_get(list, 1));
+    struct packed_config *out = from->out;
+    long long rows = json_integer_value(json_array_get(value, 0));
+    long long cols = json_integer_value(json_array_get(value, 1));
+    int end = 0;
 
-    if (!list || json_is_null(list))
+    if (!value || json_is_null(value))
         return true;
-    if (json_array_size(list) != 2 || rows < 1 || cols < 1 || rows > INT32_MAX ||
-        cols > INT32_MAX)
+    if (json_is_string(value) &&
+        sscanf(json_string_value(value), "%9lldx%9lld%n", &rows, &cols, &end) == 2 &&
+        json_string_value(value)[end] != 0)
+        rows = 0;
+    if ((json_is_array(value) && json_array_size(value) != 2) || rows < 1 || cols < 1 ||
+        rows > INT32_MAX || cols > INT32_MAX)
         return error_set(from->err, ERROR_DATA,
                          "%s: %s must be a list of two sizes, 1 or more, or null",
                          from->file, key);
-    from->out->block_rows = (size_t)rows;
-    from->out->block_cols = (size_t)cols;
+    if (out->block_rows > 0 &&
+        (out->block_rows != (size_t)rows || out->block_cols != (size_t)cols))
+        return error_set(from->err, ERROR_DATA,
+                         "%s: %s [%lld, %lld] is not that of the groups before; %s",
+                         from->file, key, rows, cols, remedy);
+    out->block_rows = (size_t)rows;
+    out->block_cols = (size_t)cols;
     return true;
 }
 
@@ -66,9 +89,9 @@ static bool read_fp8(const struct source *from)
 
     if (!json_object_get(from->config, key))
         from->out->block_rows = from->out->block_cols = 128;
-    return check_value(from, "activation_scheme", schemes) &&
-           check_value(from, "scale_fmt", scales) &&
-           check_value(from, "expert_dtype", experts) &&
+    return check_value(from, from->config, "activation_scheme", schemes) &&
+           check_value(from, from->config, "scale_fmt", scales) &&
+           check_value(from, from->config, "expert_dtype", experts) &&
            read_block(from, json_object_get(from->config, key), key);
 }
 
@@ -84,8 +107,8 @@ static bool check_sparsity(const struct source *from)
                      from->file, format, remedy);
 }
 
-/* The groups may have blocks of different shapes only if the shapes of tensors say so. */
-static bool read_groups(const struct source *from)
+/* Weights of a group may have a format of their own. */
+static bool read_groups(const struct source *from, const char *const *formats)
 {
     json_t *groups = json_object_get(from->config, "config_groups"), *group;
     const char *name;
@@ -93,36 +116,45 @@ static bool read_groups(const struct source *from)
     json_object_foreach(groups, name, group)
     {
         const json_t *weights = json_object_get(group, "weights");
-        const json_t *block = json_object_get(weights, "block_structure");
 
         (void)name;
-        if (json_is_array(block) && !read_block(from, block, "block_structure"))
+        if (!check_value(from, group, "format", formats) ||
+            !read_block(from, json_object_get(weights, "block_structure"),
+                        "block_structure"))
             return false;
     }
     return true;
 }
 
+/* Of naive-quantized, only FP8 is read: I8 is refused with the tensor's name. */
 static bool read_compressed(const struct source *from)
 {
-    static const char *const formats[] = { "float-quantized", "nvfp4-pack-quantized",
+    static const char *const formats[] = { "float-quantized",
+                                           "naive-quantized",
+                                           "nvfp4-pack-quantized",
+                                           "mxfp4-pack-quantized",
+                                           "mxfp8-quantized",
+                                           "mixed-precision",
                                            NULL };
 
     if (!json_object_get(from->config, "format"))
         return error_set(from->err, ERROR_DATA,
-                         "%s: compressed-tensors requires a format: %s or %s; %s",
-                         from->file, formats[0], formats[1], remedy);
-    return check_value(from, "format", formats) && check_sparsity(from) &&
-           read_groups(from);
+                         "%s: compressed-tensors requires a format, such as %s or %s; %s",
+                         from->file, formats[0], formats[2], remedy);
+    return check_value(from, from->config, "format", formats) && check_sparsity(from) &&
+           read_groups(from, formats);
 }
 
 static bool read_modelopt(const struct source *from)
 {
-    static const char *const algorithms[] = { "FP8", "NVFP4", NULL };
+    static const char *const algorithms[] = { "FP8", "FP8_PER_CHANNEL_PER_TOKEN", "MXFP8",
+                                              "NVFP4", NULL };
 
-    return check_value(from, "quant_algo", algorithms);
+    return check_value(from, from->config, "quant_algo", algorithms);
 }
 
-static bool read_mxfp4(const struct source *from)
+/* Nothing says more than the tensors. */
+static bool read_tensors(const struct source *from)
 {
     (void)from;
     return true;
@@ -136,9 +168,11 @@ bool packed_config_read(const json_t *root, const char *file, bool mxfp4,
         bool (*read)(const struct source *from);
     } methods[] = {
         { "fp8", read_fp8 },
+        { "mxfp8", read_fp8 },
+        { "fbgemm_fp8", read_tensors },
         { "compressed-tensors", read_compressed },
         { "modelopt", read_modelopt },
-        { "mxfp4", read_mxfp4 }, /* last: of experts */
+        { "mxfp4", read_tensors }, /* last: of experts */
     };
     struct error local = { 0 };
     const struct source from = { json_object_get(root, "quantization_config"), file, out,
@@ -150,4 +184,19 @@ bool packed_config_read(const json_t *root, const char *file, bool mxfp4,
         if (strcmp(method, methods[i].name) == 0)
             out->enabled = methods[i].read(&from);
     return local.code == ERROR_NONE || error_set(err, local.code, "%s", local.text);
+}
+
+bool packed_config_read_folder(const char *dir, struct packed_config *out,
+                               struct error *err)
+{
+    char *name = path_join(dir, "hf_quant_config.json");
+    json_t *root = file_exists(name) ? json_read_file(name, FILE_BYTES_MAX, err) : NULL;
+    const struct source from = { json_object_get(root, "quantization"), name, out, err };
+    bool ok = root || !file_exists(name);
+
+    if (json_is_object(from.config))
+        ok = out->enabled = read_modelopt(&from);
+    json_decref(root);
+    free(name);
+    return ok;
 }

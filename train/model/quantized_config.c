@@ -52,7 +52,8 @@ static bool read_method(const json_t *from, const char *file, enum quantizer *by
     return error_set(
         err, ERROR_DATA,
         "%s: quant_method %s%.64s%s is not supported, only gptq, awq, fp8, "
-        "compressed-tensors, modelopt, and bitsandbytes in 4 bits (load_in_4bit); %s",
+        "mxfp8, fbgemm_fp8, compressed-tensors, modelopt, and bitsandbytes in 4 bits "
+        "(load_in_4bit); %s",
         file, method ? "\"" : "", method ? method : "(none)", method ? "\"" : "", remedy);
 }
 
