@@ -322,6 +322,7 @@ fuzz_tests += %D%/fuzz/fuzz_dataset
 fuzz_tests += %D%/fuzz/fuzz_diff
 fuzz_tests += %D%/fuzz/fuzz_document
 fuzz_tests += %D%/fuzz/fuzz_edits
+fuzz_tests += %D%/fuzz/fuzz_gptq
 fuzz_tests += %D%/fuzz/fuzz_import
 fuzz_tests += %D%/fuzz/fuzz_jinja
 fuzz_tests += %D%/fuzz/fuzz_journal
@@ -726,7 +727,8 @@ include %D%/operations.mk
 include %D%/emulation/emulation.mk
 
 check_LIBRARIES += libreplay.a
-libreplay_a_SOURCES = %D%/fuzz/fuzz.c %D%/fuzz/fuzz.h %D%/fuzz/replay.c
+libreplay_a_SOURCES = %D%/fuzz/fuzz.c %D%/fuzz/fuzz.h %D%/fuzz/fuzz_tensors.h \
+	%D%/fuzz/replay.c
 test_programs += $(fuzz_tests)
 
 EXTRA_DIST += $(script_tests) $(plain_tests) %D%/tap.sh %D%/patch %D%/scripts

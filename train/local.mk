@@ -150,6 +150,7 @@ libtrain_a_SOURCES += %D%/model/architecture_fit.c %D%/model/architecture_fit.h
 libtrain_a_SOURCES += %D%/model/expert_config.c %D%/model/expert_config.h
 libtrain_a_SOURCES += %D%/model/architecture_experts.c %D%/model/model_experts.c
 libtrain_a_SOURCES += %D%/model/model_blocks.c %D%/model/shapes_check.c
+libtrain_a_SOURCES += %D%/model/gptq_matrix.c %D%/model/gptq_matrix.h
 libtrain_a_SOURCES += %D%/model/gptq_tensors.c %D%/model/gptq_tensors.h
 libtrain_a_SOURCES += %D%/model/model_branches.c
 libtrain_a_SOURCES += %D%/model/layer_rotation.c %D%/model/layer_rotation.h

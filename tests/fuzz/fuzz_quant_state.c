@@ -1,7 +1,7 @@
 /*
  * tests/fuzz/fuzz_quant_state.c - the quant_state of a 4-bit matrix is rejected with
  * ERROR_DATA or has valid sizes, a format and a finite mean.  The quantization_config in
- * a config.json is rejected or valid, too.
+ * a config.json is rejected or valid, too, also that of weights in FP8 and FP4.
  */
 #include "config.h"
 
@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "train/model/packed_config.h"
 #include "train/model/quant_state.h"
 #include "train/model/quantized_config.h"
 
@@ -29,6 +30,18 @@ static void read_state(const char *text, size_t len)
     FUZZ_HOLDS(is.dtype == FORMAT_FP32 || is.dtype == FORMAT_FP16 ||
                is.dtype == FORMAT_BF16);
     FUZZ_HOLDS(isfinite(is.absmax_mean) && (is.double_quant || is.absmax_mean == 0));
+}
+
+static void read_packed(const json_t *root)
+{
+    struct packed_config is;
+    struct error err = { 0 };
+
+    if (!packed_config_read(root, "config.json", true, &is, &err))
+        FUZZ_HOLDS(err.code == ERROR_DATA && err.text[0]);
+    else
+        FUZZ_HOLDS(is.block_rows <= INT32_MAX && is.block_cols <= INT32_MAX &&
+                   (is.block_rows > 0) == (is.block_cols > 0));
 }
 
 static void read_config(const char *text, size_t len)
@@ -52,6 +65,8 @@ static void read_config(const char *text, size_t len)
                    (is.bits >= 2 && is.bits <= is.affine.bits && is.affine.bits <= 8));
         FUZZ_HOLDS(is.affine.group <= INT32_MAX);
     }
+    if (root)
+        read_packed(root);
     json_decref(root);
     arena_free(arena);
 }

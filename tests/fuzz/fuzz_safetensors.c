@@ -4,13 +4,7 @@
 
 #include "tests/fuzz/fuzz.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include "train/files/safetensors_internal.h"
+#include "tests/fuzz/fuzz_tensors.h"
 
 static unsigned sum_bytes(const struct stored_tensor *tensor)
 {
@@ -99,35 +93,12 @@ static unsigned sum_unpacked(struct safetensors *set)
     return sum_parts(set) + sum_experts(set, false);
 }
 
-/* Move the data to memory of its own: AddressSanitizer does not see reads after the end of
- * a mapping that are in its last page. */
-static struct safetensors *open_copied(const char *name, struct error *err)
-{
-    struct safetensors *set = safetensors_open(name, NULL, false, err);
-    const char *from = set ? set->maps[0].data : NULL;
-    char *copy = set ? malloc(set->maps[0].bytes) : NULL;
-
-    if (!copy)
-        return set;
-    memcpy(copy, from, set->maps[0].bytes);
-    for (size_t i = 0; i < set->count; i++)
-        set->tensors[i].data = copy + ((const char *)set->tensors[i].data - from);
-    safetensors_keep(set, copy);
-    return set;
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
-    int fd = memfd_create("fuzz", MFD_CLOEXEC);
     struct error err = { 0 };
-    struct safetensors *set;
+    struct safetensors *set = fuzz_open_tensors(data, len, &err);
     volatile unsigned sum = 0;
-    char name[64];
 
-    if (fd < 0 || write(fd, data, len) != (ssize_t)len)
-        abort();
-    snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
-    set = open_copied(name, &err);
     if (!set && err.code == ERROR_NONE)
         abort();
     for (size_t i = 0; set && i < safetensors_count(set); i++) {
@@ -140,11 +111,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     if (set)
         sum += sum_experts(set, true);
     safetensors_close(set);
-    set = open_copied(name, &err);
+    set = fuzz_open_tensors(data, len, &err);
     if (set)
         sum += sum_unpacked(set);
     (void)sum;
     safetensors_close(set);
-    close(fd);
     return 0;
 }

@@ -1,5 +1,5 @@
 /* train/model/gptq_tensors.h - the tensors that files in the formats of GPTQ and AWQ have
- * for a matrix; their contents are described in model_gptq.c. */
+ * for a matrix; their contents are described in gptq_matrix.h. */
 #ifndef TRAIN_MODEL_GPTQ_TENSORS_H
 #define TRAIN_MODEL_GPTQ_TENSORS_H
 
