@@ -228,6 +228,7 @@ libtrain_a_SOURCES += %D%/model/singular.c %D%/model/singular.h
 libtrain_a_SOURCES += %D%/model/vocabulary_growth.c %D%/model/vocabulary_growth.h
 libtrain_a_SOURCES += %D%/model/weight_shards.c %D%/model/weight_shards.h
 libtrain_a_SOURCES += %D%/model/weights.c %D%/model/weights.h
+libtrain_a_SOURCES += %D%/model/window_config.c %D%/model/window_config.h
 
 libtrain_a_SOURCES += %D%/teacher/distillation.c %D%/teacher/distillation.h
 libtrain_a_SOURCES += %D%/teacher/teacher_logits.c %D%/teacher/teacher_logits.h
