@@ -19,12 +19,45 @@ static json_t *load(const char *data, size_t len, size_t flags, json_error_t *wh
                       why);
 }
 
-static json_t *read_any(const char *data, size_t len, bool loose, json_error_t *why)
+static json_t *load_any(const char *data, size_t len, bool loose, json_error_t *why)
 {
     json_t *value = load(data, len, 0, why);
 
     if (!value && loose && json_error_code(why) == json_error_numeric_overflow)
         value = load(data, len, JSON_DECODE_INT_AS_REAL, why);
+    return value;
+}
+
+/* Replace the infinities outside strings by a number of as many characters, so that the
+ * positions in errors stay. */
+static void replace_infinities(char *data, size_t len)
+{
+    static const char name[] = "Infinity", number[] = "1.7e+308";
+    const size_t width = sizeof(name) - 1;
+    bool inside = false;
+
+    for (size_t i = 0; i < len; i++) {
+        if (!inside && len - i >= width && memcmp(data + i, name, width) == 0)
+            memcpy(data + i, number, width);
+        else if (inside && data[i] == '\\')
+            i++;
+        else if (data[i] == '"')
+            inside = !inside;
+    }
+}
+
+static json_t *read_any(const char *data, size_t len, bool loose, json_error_t *why)
+{
+    json_t *value = load_any(data, len, loose, why);
+    struct text copy;
+
+    if (value || !loose || !memmem(data, len, "Infinity", 8))
+        return value;
+    text_init(&copy, 0);
+    text_add(&copy, data, len);
+    replace_infinities(copy.data, len);
+    value = load_any(copy.data, len, loose, why);
+    text_clear(&copy);
     return value;
 }
 
@@ -70,16 +103,26 @@ json_t *json_read_loose(const char *data, size_t len, const char *name, uint32_t
     return read_text(data, len, &(struct origin) { name, line, true }, err);
 }
 
-json_t *json_read_file(const char *name, size_t max, struct error *err)
+static json_t *read_file(const char *name, size_t max, bool loose, struct error *err)
 {
     struct text text;
     json_t *value = NULL;
 
     text_init(&text, max);
     if (file_read(name, max, &text, NULL, err))
-        value = json_read_text(text.data, text.len, name, 1, err);
+        value = read_text(text.data, text.len, &(struct origin) { name, 1, loose }, err);
     text_clear(&text);
     return value;
+}
+
+json_t *json_read_file(const char *name, size_t max, struct error *err)
+{
+    return read_file(name, max, false, err);
+}
+
+json_t *json_read_loose_file(const char *name, size_t max, struct error *err)
+{
+    return read_file(name, max, true, err);
 }
 
 json_t *json_number(double value)

@@ -14,10 +14,11 @@ json_t *json_read_text(const char *data, size_t len, const char *name, uint32_t 
                        struct error *err);
 /* The same for files of other programs, whose integers may not fit in 64 bits
  * (model_max_length in tokenizer_config.json is 10^30): if one does not, all numbers of
- * the text become reals. */
+ * the text become reals.  Infinity, as Python writes it, becomes 1.7e308. */
 json_t *json_read_loose(const char *data, size_t len, const char *name, uint32_t line,
                         struct error *err);
 json_t *json_read_file(const char *name, size_t max, struct error *err);
+json_t *json_read_loose_file(const char *name, size_t max, struct error *err);
 /* Write compact, one line, keys in insertion order; NaN and inf must have been created
  * with json_number.  Numbers have the fewest digits that read back the same.  Appends to
  * *out; returns false on overflow. */

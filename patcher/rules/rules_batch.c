@@ -52,7 +52,7 @@ static int64_t read_positions(const struct rule_context *context)
                                          "max_seq_len", "seq_length" };
     const char *dir = context->plan->model_name_or_path;
     char *name = dir ? path_join(dir, "config.json") : NULL;
-    json_t *config = name ? json_read_file(name, CONFIG_MAX, NULL) : NULL;
+    json_t *config = name ? json_read_loose_file(name, CONFIG_MAX, NULL) : NULL;
     const json_t *text = json_object_get(config, "text_config");
     int64_t positions = 0;
 

@@ -22,13 +22,8 @@
 static json_t *read_part(const char *dir, const char *base, size_t max)
 {
     char *name = dir ? path_join(dir, base) : NULL;
-    struct text text;
-    json_t *value = NULL;
+    json_t *value = name ? json_read_loose_file(name, max, NULL) : NULL;
 
-    text_init(&text, max);
-    if (name && file_read(name, max, &text, NULL, NULL))
-        value = json_read_loose(text.data, text.len, name, 1, NULL);
-    text_clear(&text);
     free(name);
     return value;
 }

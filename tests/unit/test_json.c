@@ -31,6 +31,7 @@ static void test_json_reports_the_position_of_an_error(void **state)
 static void test_json_loose_accepts_large_numbers(void **state)
 {
     const char *data = "{\"max\": 1000000000000000019884624838656, \"b\": 7}";
+    const char *words = "[-Infinity, \"Infinity \\\" Infinity\", Infinity]";
     struct error err = { 0 };
     json_t *value = json_read_loose(data, strlen(data), "x.json", 1, &err);
 
@@ -42,6 +43,14 @@ static void test_json_loose_accepts_large_numbers(void **state)
     value = json_read_loose("[7]", 3, "x.json", 1, &err);
     assert_true(json_is_integer(json_array_get(value, 0)));
     json_decref(value);
+    value = json_read_loose(words, strlen(words), "x.json", 1, &err);
+    assert_true(json_number_value(json_array_get(value, 0)) == -1.7e308);
+    assert_string_equal(json_string_value(json_array_get(value, 1)),
+                        "Infinity \" Infinity");
+    assert_true(json_number_value(json_array_get(value, 2)) == 1.7e308);
+    json_decref(value);
+    assert_null(json_read_text("[Infinity]", 10, "x.json", 1, NULL));
+    assert_null(json_read_loose("[Infinityy]", 11, "x.json", 1, NULL));
     assert_null(json_read_loose("[7", 2, "x.json", 1, &err));
     assert_int_equal(err.code, ERROR_DATA);
 }

@@ -52,6 +52,9 @@ static void test_state_space_sizes(void **state)
                arena);
     assert_true(c.ssm.size == 8 && c.ssm.norm == SCAN_NORM_BEFORE_GATE);
     assert_true(c.ssm.low == 0.25 && isinf(c.ssm.high));
+    c = parsed(SMALL ", \"mamba_n_heads\": 16, \"time_step_limit\": [0.25, Infinity]}",
+               arena);
+    assert_true(c.ssm.low == 0.25 && isinf(c.ssm.high));
     arena_free(arena);
 }
 

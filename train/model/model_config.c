@@ -475,7 +475,7 @@ bool model_config_parse(const char *data, size_t len, const char *file,
 {
     struct error local = { 0 };
     struct reader r = { .file = file, .arena = arena, .err = &local };
-    json_t *root = json_read_text(data, len, file, 1, &local);
+    json_t *root = json_read_loose(data, len, file, 1, &local);
 
     *out = (struct model_config) { .bos_token_id = -1,
                                    .padding = -1,

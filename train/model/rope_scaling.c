@@ -89,7 +89,7 @@ static void scale(json_t *root, const struct model_config *config,
 static bool scale_text(const struct plan *plan, struct arena *arena,
                        struct model_config *config, const char *file, struct error *err)
 {
-    json_t *root = json_read_text(config->text, config->text_len, file, 1, err);
+    json_t *root = json_read_loose(config->text, config->text_len, file, 1, err);
     struct place place;
     struct text text;
     double original;

@@ -5,6 +5,7 @@
 
 #include "train/model/state_space.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -94,7 +95,7 @@ static void read_limits(const struct source *s, struct state_space *out)
         error_set(s->err, ERROR_DATA, "%s: time_step_limit must be a list of two numbers",
                   s->file);
     out->low = json_number_value(low);
-    if (json_is_number(high))
+    if (json_number_value(high) <= FLT_MAX && json_is_number(high))
         out->high = json_number_value(high);
 }
 
