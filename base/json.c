@@ -369,6 +369,13 @@ bool json_get_bool(const json_t *object, const char *key, bool default_value,
     return value ? json_is_true(value) : default_value;
 }
 
+bool json_get_flag(const json_t *object, const char *key, bool default_value,
+                   const char *where, struct error *err)
+{
+    return !json_is_null(json_object_get(object, key)) &&
+           json_get_bool(object, key, default_value, where, err);
+}
+
 const char *json_get_string(const json_t *object, const char *key,
                             const char *default_value, const char *where,
                             struct error *err)

@@ -47,6 +47,9 @@ double json_get_real(const json_t *object, const char *key, double default_value
                      const char *where, struct error *err);
 bool json_get_bool(const json_t *object, const char *key, bool default_value,
                    const char *where, struct error *err);
+/* The same, but null is false, as it is in conditions of Python. */
+bool json_get_flag(const json_t *object, const char *key, bool default_value,
+                   const char *where, struct error *err);
 /* Borrowed from the object; a string that contains a NUL is an error. */
 const char *json_get_string(const json_t *object, const char *key,
                             const char *default_value, const char *where,

@@ -640,6 +640,7 @@ EXTRA_DIST += %D%/differential/differential.py
 EXTRA_DIST += %D%/differential/conversations.py
 EXTRA_DIST += %D%/differential/made.py
 EXTRA_DIST += %D%/differential/models.py
+EXTRA_DIST += %D%/differential/nulls.py
 EXTRA_DIST += %D%/differential/parsers.txt
 EXTRA_DIST += %D%/differential/peers.py
 EXTRA_DIST += %D%/differential/tables.py
@@ -798,6 +799,7 @@ JOBS = 200
 differential_run = $${PYTHON-python3} -B '$(top_srcdir)/%D%/differential'
 differential: differential-adapters
 differential: differential-axolotl
+differential: differential-nulls
 differential: differential-profiles
 differential: differential-recipes
 differential: differential-refusals
@@ -827,6 +829,8 @@ differential-scores: %D%/differential/ours
 differential-profiles: trainspool
 	@$(differential_run)/profiles.py --sample || test $$? = 77
 	@$(differential_run)/profiles.py --jobs $(JOBS) --seed $(SEED) ./trainspool || test $$? = 77
+differential-nulls: %D%/differential/ours
+	@$(differential_run)/nulls.py %D%/differential/ours || test $$? = 77
 differential-tables: %D%/differential/ours
 	@$(differential_run)/tables.py --seed $(SEED) %D%/differential/ours || test $$? = 77
 differential-targets: trainspool trainspool-train
@@ -837,6 +841,7 @@ differential-recipes: trainspool
 	@$(differential_run)/recipe_files.py --jobs $(JOBS) --seed $(SEED) ./trainspool || test $$? = 77
 .PHONY: differential-adapters \
 	differential-axolotl \
+	differential-nulls \
 	differential-profiles \
 	differential-recipes \
 	differential-refusals \

@@ -72,6 +72,39 @@ static void test_config_has_the_default_key_heads_of_its_class(void **state)
     arena_free(arena);
 }
 
+/* Settings that are true by default: transformers tests the None that null becomes. */
+static void test_config_reads_null_as_false(void **state)
+{
+    struct arena *arena = arena_new();
+    struct model_config c;
+
+    (void)state;
+    read_config("falcon", "", arena, &c);
+    assert_int_equal(c.kv_heads, 1);
+    assert_true(c.parallel);
+    read_config("falcon", ", \"multi_query\": null", arena, &c);
+    assert_int_equal(c.kv_heads, 32);
+    read_config("falcon", ", \"parallel_attn\": null", arena, &c);
+    assert_false(c.parallel);
+    read_config("deepseek_v3", "", arena, &c);
+    assert_true(c.normalizes_experts && c.architecture->rotary_interleaved);
+    read_config("deepseek_v3", ", \"norm_topk_prob\": null", arena, &c);
+    assert_false(c.normalizes_experts);
+    read_config("deepseek_v3", ", \"rope_interleave\": null", arena, &c);
+    assert_false(c.architecture->rotary_interleaved);
+    read_config("falcon_h1", "", arena, &c);
+    assert_true(c.ssm.conv_bias);
+    read_config("falcon_h1", ", \"mamba_conv_bias\": null", arena, &c);
+    assert_false(c.ssm.conv_bias);
+    read_config("falcon_h1", ", \"mamba_rms_norm\": true", arena, &c);
+    assert_int_equal(c.ssm.norm, SCAN_NORM_BEFORE_GATE);
+    read_config("falcon_h1",
+                ", \"mamba_rms_norm\": true, \"mamba_norm_before_gate\": null", arena,
+                &c);
+    assert_int_equal(c.ssm.norm, SCAN_NORM_AFTER_GATE);
+    arena_free(arena);
+}
+
 /* Hunyuan-A13B has a list with the experts of each layer. */
 static void test_config_has_one_number_of_chosen_experts(void **state)
 {
@@ -108,6 +141,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_config_has_the_default_key_heads_of_its_class),
+        cmocka_unit_test(test_config_reads_null_as_false),
         cmocka_unit_test(test_config_has_one_number_of_chosen_experts),
     };
 

@@ -242,6 +242,10 @@ static void test_json_get_applies_defaults_and_refuses_other_types(void **state)
     assert_true(json_get_bool(object, "b", false, "c.json", &err));
     assert_string_equal(json_get_string(object, "s", NULL, "c.json", &err), "text");
     assert_int_equal(json_get_int(object, "n", 3, "c.json", &err), 3);
+    assert_true(json_get_bool(object, "n", true, "c.json", &err));
+    assert_false(json_get_flag(object, "n", true, "c.json", &err));
+    assert_true(json_get_flag(object, "b", false, "c.json", &err));
+    assert_true(json_get_flag(object, "missing", true, "c.json", &err));
     assert_int_equal(json_get_int(object, "missing", 4, "c.json", &err), 4);
     assert_null(json_get_string(object, "missing", NULL, "c.json", &err));
     assert_int_equal(err.code, ERROR_NONE);

@@ -72,7 +72,7 @@ const struct architecture *architecture_fit(const struct architecture *row,
     if (row->qk_norms_key && !json_get_bool(root, row->qk_norms_key, false, file, err))
         out->paths[MODULE_Q_NORM] = out->paths[MODULE_K_NORM] = NULL;
     if (row->experts.correction_key &&
-        !json_get_bool(root, row->experts.correction_key, true, file, err))
+        !json_get_flag(root, row->experts.correction_key, true, file, err))
         out->paths[MODULE_ROUTER_BIAS] = NULL;
     if (row->adjusts_mlp && json_object_get(root, "block_ff_dim"))
         out->keys = rename_size(row->keys, arena);
@@ -82,14 +82,14 @@ const struct architecture *architecture_fit(const struct architecture *row,
         drop_experts(out, arena);
     if (row->interleave_key)
         out->rotary_interleaved =
-            json_get_bool(root, row->interleave_key, row->rotary_interleaved, file, err);
+            json_get_flag(root, row->interleave_key, row->rotary_interleaved, file, err);
     if (row->latent.kv_rank > 0 && json_is_null(json_object_get(root, "q_lora_rank")))
         out->paths[MODULE_Q_A] = out->paths[MODULE_Q_NORM] = out->paths[MODULE_Q_B] =
             NULL;
     else if (row->latent.kv_rank > 0)
         out->paths[MODULE_Q] = NULL;
     if (row->bare_qk_norms)
-        out->bare_qk_norms = json_get_bool(root, "use_qk_norm", true, file, err);
+        out->bare_qk_norms = json_get_flag(root, "use_qk_norm", true, file, err);
     if (row->keeps_blocks) {
         out->kept_first = read_blocks(root, row->keys->layers, 0, file, err);
         out->kept_end = out->kept_first + read_predictors(root, file, err);

@@ -393,7 +393,7 @@ void expert_config_read(const json_t *root, const char *file, struct arena *aren
     read_layers(&r, row, arena, out);
     out->normalizes_experts =
         row->normalize_key
-            ? json_get_bool(root, row->normalize_key, row->normalizes, file, err)
+            ? json_get_flag(root, row->normalize_key, row->normalizes, file, err)
             : row->mixer_jitter == 0 && !row->scales_inputs;
     if (row->p_norm_key)
         out->normalizes_experts = read_p_norm(&r, row->p_norm_key);

@@ -152,7 +152,7 @@ static size_t read_kv_heads(const struct reader *r, const struct architecture *r
     if (row->one_kv_head_key &&
         !(row->groups_key &&
           json_get_bool(r->root, row->groups_key, false, r->file, r->err)))
-        return json_get_bool(r->root, row->one_kv_head_key, true, r->file, r->err)
+        return json_get_flag(r->root, row->one_kv_head_key, true, r->file, r->err)
                    ? 1
                    : heads;
     if (!r->keys->kv_heads)
@@ -283,7 +283,7 @@ static void read_scores(const struct reader *r, struct model_config *out)
     if (row->factors.scores)
         out->score_scale = read_factor(r, row->factors.scores);
     if (row->unscaled_scores ||
-        !json_get_bool(r->root, "scale_attn_weights", true, r->file, r->err))
+        !json_get_flag(r->root, "scale_attn_weights", true, r->file, r->err))
         out->score_scale = 1;
     out->score_by_layer =
         json_get_bool(r->root, "scale_attn_by_inverse_layer_idx", false, r->file, r->err);
@@ -318,7 +318,7 @@ static void read_blocks(const struct reader *r, struct model_config *out)
     out->parallel = row->parallel;
     if (row->parallel_key)
         out->parallel =
-            json_get_bool(r->root, row->parallel_key, row->parallel, r->file, r->err);
+            json_get_flag(r->root, row->parallel_key, row->parallel, r->file, r->err);
     out->one_norm = out->parallel && row->one_norm;
 }
 
@@ -351,7 +351,7 @@ static bool has_biases(const struct reader *r, enum biases biases, const char *k
     key = key ? key : default_key;
     return biases == BIASES_ALWAYS ||
            (biases != BIASES_NONE &&
-            json_get_bool(r->root, key, default_value, r->file, r->err));
+            json_get_flag(r->root, key, default_value, r->file, r->err));
 }
 
 static void read_biases(const struct reader *r, struct model_config *out)

@@ -102,7 +102,7 @@ static void read_yarn(const struct rope_source *s, const json_t *from, struct ro
         out->attention_factor = yarn_scale(out->factor, 1);
     out->beta_fast = read_positive(s, from, "beta_fast", 32);
     out->beta_slow = read_positive(s, from, "beta_slow", 1);
-    out->truncate = json_get_bool(from, "truncate", true, s->file, s->err);
+    out->truncate = json_get_flag(from, "truncate", true, s->file, s->err);
     if (out->theta <= 1)
         error_set(s->err, ERROR_DATA, "%s: rope_theta must be above 1 for yarn", s->file);
 }

@@ -89,7 +89,7 @@ static size_t adjusted(const struct source *s, size_t size)
     size_t unit = read_count(s, "block_multiple_of", 256, 1, SIZE_MOST);
     double factor;
 
-    if (!json_get_bool(s->root, "block_auto_adjust_ff_dim", true, s->file, s->err))
+    if (!json_get_flag(s->root, "block_auto_adjust_ff_dim", true, s->file, s->err))
         return size;
     size = 2 * size / 3;
     if (size == 0 || json_is_null(given))

@@ -101,7 +101,7 @@ static void read_limits(const struct source *s, struct state_space *out)
 
 static bool read_flag(const struct source *s, const char *key, bool default_value)
 {
-    return key ? json_get_bool(s->root, key, default_value, s->file, s->err)
+    return key ? json_get_flag(s->root, key, default_value, s->file, s->err)
                : default_value;
 }
 
