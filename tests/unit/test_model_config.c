@@ -677,7 +677,7 @@ static void test_model_config_joins_objects(void **state)
                "\"kv_n_heads\": 2, \"rope_theta\": 500000, \"model_type\": \"\"}, "
                "\"ffn_config\": {\"ffn_hidden_size\": 20, \"moe_num_experts\": 8, "
                "\"moe_top_k\": 3, \"moe_loss_weight\": 0.05, \"ffn_act_fn\": {\"name\": "
-               "\"gelu\"}}, \"output_router_logits\": true}");
+               "\"gelu\"}}, \"output_router_logits\": true, \"clip_qkv\": null}");
 
     (void)state;
     assert_true(c.qkv_limit == 8);

@@ -15,8 +15,9 @@ json_t *nested_config_join(const json_t *root, const struct architecture *row)
         json_object_foreach(json_object_get(root, row->nested[i]), key, value)
         {
             const json_t *name = json_object_get(value, "name");
+            const json_t *own = json_object_get(out, key);
 
-            if (!json_object_get(out, key))
+            if (!own || json_is_null(own))
                 json_object_set(out, key, json_is_string(name) ? (json_t *)name : value);
         }
     return out;
