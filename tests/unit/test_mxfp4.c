@@ -6,7 +6,6 @@
 #include "tests/unit/unit_packed.h"
 
 #include "precision/packed.h"
-#include "train/model/weights.h"
 
 static void test_mxfp4_values_are_those_of_every_scale(void **state)
 {
@@ -46,28 +45,8 @@ static void test_mxfp4_values_are_those_of_every_scale(void **state)
 
 static void test_mxfp4_model_is_the_dequantized_one(void **state)
 {
-    const json_t *one = find_case("models", "mxfp4");
-    char *dir = packed_folder(one, NULL), *to = unit_dir_new();
-    struct unit_model u = open_folder(dir);
-    struct error err = { 0 };
-
     (void)state;
-    assert_true(u.config.packed.enabled && is_quantized(dir));
-    assert_false(u.config.quantized.enabled);
-    unit_must(weights_check(dir, &u.config, &err), &err);
-    start(&u);
-    check_logits(&u, one);
-    unit_assert_near("loss", unit_train(&u, &batch), loss_of(one), 2e-6);
-    unit_must(model_save(u.model, to, &err), &err);
-    unit_model_stop(&u);
-    assert_false(is_quantized(to));
-    u = open_folder(to);
-    assert_false(u.config.packed.enabled);
-    start(&u);
-    check_logits(&u, one);
-    unit_model_stop(&u);
-    unit_dir_free(dir);
-    unit_dir_free(to);
+    check_packed(find_case("models", "mxfp4"));
 }
 
 /* The merged model has the format of the values, not that of the codes. */
@@ -76,21 +55,10 @@ static void test_mxfp4_base_of_an_adapter_is_exported_in_bf16(void **state)
     const json_t *one = find_case("models", "mxfp4");
     char *dir = packed_folder(one, NULL), *to = unit_dir_new();
     struct unit_model u = open_adapter(dir);
+    struct safetensors *set = export_packed(&u, one, to);
     const struct stored_tensor *t;
-    struct safetensors *set;
-    struct error err = { 0 };
-    char *path;
 
     (void)state;
-    u.plan.export_dir = to;
-    start(&u);
-    check_logits(&u, one);
-    path = path_join(to, "out");
-    assert_int_equal(mkdir(path, 0700), 0);
-    unit_must(model_export(u.model, path, &err), &err);
-    unit_model_stop(&u);
-    set = safetensors_open(path, "model", false, &err);
-    unit_must(set != NULL, &err);
     t = safetensors_find(set, "model.layers.0.mlp.experts.gate_up_proj");
     assert_true(t && t->rank == 3 && t->format == FORMAT_BF16);
     assert_int_equal(t->shape[1], 64);
@@ -98,33 +66,14 @@ static void test_mxfp4_base_of_an_adapter_is_exported_in_bf16(void **state)
     t = safetensors_find(set, "model.layers.1.mlp.experts.gate_up_proj_bias");
     assert_true(t && t->rank == 2 && t->shape[1] == 64);
     safetensors_close(set);
-    free(path);
     unit_dir_free(dir);
     unit_dir_free(to);
 }
 
-/* Codes of NF4 are made from the dequantized values: the loss is close to theirs, and falls. */
 static void test_mxfp4_base_can_be_kept_in_nf4(void **state)
 {
-    const json_t *one = find_case("models", "mxfp4");
-    char *dir = packed_folder(one, NULL);
-    struct unit_model u = open_adapter(dir);
-    double first;
-
     (void)state;
-    u.plan.learning_rate = 0.01;
-    u.plan.quantization_bit = 4;
-    start(&u);
-    first = unit_train(&u, &batch);
-    unit_assert_near("loss", first, loss_of(one), 0.05);
-    assert_true(first != loss_of(one));
-    for (int64_t i = 1; i <= 5; i++) {
-        unit_train(&u, &batch);
-        unit_step(&u, i);
-    }
-    assert_true(unit_loss(&u, &batch) < first);
-    unit_model_stop(&u);
-    unit_dir_free(dir);
+    check_packed_in_nf4(find_case("models", "mxfp4"));
 }
 
 static bool without_scales(struct tensor_source *s)

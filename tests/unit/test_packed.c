@@ -7,7 +7,6 @@
 #include "tests/unit/unit_packed.h"
 
 #include "precision/packed.h"
-#include "train/model/weights.h"
 
 static const json_t *hex_of(const json_t *from, const char *key)
 {
@@ -82,29 +81,8 @@ static void test_packed_models_are_the_dequantized_ones(void **state)
     const json_t *models = json_object_get(golden, "models");
 
     (void)state;
-    for (size_t i = 0; i < json_array_size(models); i++) {
-        const json_t *one = json_array_get(models, i);
-        char *dir = packed_folder(one, NULL), *to = unit_dir_new();
-        struct unit_model u = open_folder(dir);
-        struct error err = { 0 };
-
-        assert_true(u.config.packed.enabled && is_quantized(dir));
-        assert_false(u.config.quantized.enabled);
-        unit_must(weights_check(dir, &u.config, &err), &err);
-        start(&u);
-        check_logits(&u, one);
-        unit_assert_near("loss", unit_train(&u, &batch), loss_of(one), 2e-6);
-        unit_must(model_save(u.model, to, &err), &err);
-        unit_model_stop(&u);
-        assert_false(is_quantized(to));
-        u = open_folder(to);
-        assert_false(u.config.packed.enabled);
-        start(&u);
-        check_logits(&u, one);
-        unit_model_stop(&u);
-        unit_dir_free(dir);
-        unit_dir_free(to);
-    }
+    for (size_t i = 0; i < json_array_size(models); i++)
+        check_packed(json_array_get(models, i));
 }
 
 /* The merged model has the format that config.json says. */
@@ -115,53 +93,23 @@ static void test_packed_base_of_an_adapter_is_exported_in_its_dtype(void **state
     struct unit_model u = open_adapter(dir);
     const struct stored_tensor *t;
     struct safetensors *set;
-    struct error err = { 0 };
-    char *path;
 
     (void)state;
     u.config.dtype = FORMAT_BF16;
-    u.plan.export_dir = to;
-    start(&u);
-    check_logits(&u, one);
-    path = path_join(to, "out");
-    assert_int_equal(mkdir(path, 0700), 0);
-    unit_must(model_export(u.model, path, &err), &err);
-    unit_model_stop(&u);
-    assert_false(is_quantized(path));
-    set = safetensors_open(path, "model", false, &err);
-    unit_must(set != NULL, &err);
+    set = export_packed(&u, one, to);
     t = safetensors_find(set, "model.layers.0.self_attn.q_proj.weight");
     assert_true(t && t->rank == 2 && t->format == FORMAT_BF16);
     assert_null(
         safetensors_find(set, "model.layers.0.self_attn.q_proj.weight_scale_inv"));
     safetensors_close(set);
-    free(path);
     unit_dir_free(dir);
     unit_dir_free(to);
 }
 
-/* Codes of NF4 are made from the dequantized values: the loss is close to theirs, and falls. */
 static void test_packed_base_can_be_kept_in_nf4(void **state)
 {
-    const json_t *one = find_case("models", "fp8-experts");
-    char *dir = packed_folder(one, NULL);
-    struct unit_model u = open_adapter(dir);
-    double first;
-
     (void)state;
-    u.plan.learning_rate = 0.01;
-    u.plan.quantization_bit = 4;
-    start(&u);
-    first = unit_train(&u, &batch);
-    unit_assert_near("loss", first, loss_of(one), 0.05);
-    assert_true(first != loss_of(one));
-    for (int64_t i = 1; i <= 5; i++) {
-        unit_train(&u, &batch);
-        unit_step(&u, i);
-    }
-    assert_true(unit_loss(&u, &batch) < first);
-    unit_model_stop(&u);
-    unit_dir_free(dir);
+    check_packed_in_nf4(find_case("models", "fp8-experts"));
 }
 
 /* ---- Errors ---- */

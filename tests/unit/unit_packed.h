@@ -9,6 +9,8 @@
 
 #include <sys/stat.h>
 
+#include "train/model/weights.h"
+
 /* Return the bytes that a string has in hexadecimal digits. */
 static unsigned char *unhex(const json_t *text, size_t *count)
 {
@@ -152,6 +154,74 @@ static struct unit_model open_adapter(const char *dir)
     u.plan.lora_rank = 2;
     u.plan.lora_alpha = 4;
     return u;
+}
+
+/* Its logits and loss are those of the case, also of what is saved, which is not quantized. */
+static void check_packed(const json_t *one)
+{
+    char *dir = packed_folder(one, NULL), *to = unit_dir_new();
+    struct unit_model u = open_folder(dir);
+    struct error err = { 0 };
+
+    assert_true(u.config.packed.enabled && is_quantized(dir));
+    assert_false(u.config.quantized.enabled);
+    unit_must(weights_check(dir, &u.config, &err), &err);
+    start(&u);
+    check_logits(&u, one);
+    unit_assert_near("loss", unit_train(&u, &batch), loss_of(one), 2e-6);
+    unit_must(model_save(u.model, to, &err), &err);
+    unit_model_stop(&u);
+    assert_false(is_quantized(to));
+    u = open_folder(to);
+    assert_false(u.config.packed.enabled);
+    start(&u);
+    check_logits(&u, one);
+    unit_model_stop(&u);
+    unit_dir_free(dir);
+    unit_dir_free(to);
+}
+
+/* Start a model with an adapter, and return the files of its export in `to`. */
+static struct safetensors *export_packed(struct unit_model *u, const json_t *one,
+                                         const char *to)
+{
+    char *path = path_join(to, "out");
+    struct error err = { 0 };
+    struct safetensors *set;
+
+    u->plan.export_dir = to;
+    start(u);
+    check_logits(u, one);
+    assert_int_equal(mkdir(path, 0700), 0);
+    unit_must(model_export(u->model, path, &err), &err);
+    unit_model_stop(u);
+    assert_false(is_quantized(path));
+    set = safetensors_open(path, "model", false, &err);
+    unit_must(set != NULL, &err);
+    free(path);
+    return set;
+}
+
+/* Codes of NF4 are made from the dequantized values: the loss is close to theirs, and falls. */
+static void check_packed_in_nf4(const json_t *one)
+{
+    char *dir = packed_folder(one, NULL);
+    struct unit_model u = open_adapter(dir);
+    double first;
+
+    u.plan.learning_rate = 0.01;
+    u.plan.quantization_bit = 4;
+    start(&u);
+    first = unit_train(&u, &batch);
+    unit_assert_near("loss", first, loss_of(one), 0.05);
+    assert_true(first != loss_of(one));
+    for (int64_t i = 1; i <= 5; i++) {
+        unit_train(&u, &batch);
+        unit_step(&u, i);
+    }
+    assert_true(unit_loss(&u, &batch) < first);
+    unit_model_stop(&u);
+    unit_dir_free(dir);
 }
 
 #endif
