@@ -371,6 +371,59 @@ static void test_architectures_learn_nothing_from_themselves(void **state)
     }
 }
 
+/* Return whether a part of the module is in a layer. */
+static bool has_part(const struct shapes *shapes, enum module module, enum part part,
+                     size_t layer)
+{
+    for (size_t i = 0; i < shapes->count; i++) {
+        const struct shape_parameter *p = &shapes->parameters[i];
+
+        if (p->module == module && p->part == part && p->layer == layer)
+            return true;
+    }
+    return false;
+}
+
+static void check_adapted(const json_t *one, enum method method, enum part part)
+{
+    const char *name = json_string_value(json_object_get(one, "name"));
+    char *text = json_dumps(json_object_get(one, "config"), 0);
+    struct unit_model u = unit_model_text(text, unit_plan(NULL));
+    struct error err = { 0 };
+    struct shapes shapes;
+
+    u.plan.method = method;
+    u.plan.lora_target = u.plan.oft_target = "all";
+    u.plan.oft_block_size = 2;
+    if (!shapes_make(&u.plan, &u.config, 8, 1, u.arena, &shapes, &err)) {
+        if (method != METHOD_OFT ||
+            !(strstr(err.text, "of experts") || strstr(err.text, "Conv1D")))
+            fail_msg("%s: %s", name, err.text);
+        shapes.count = 0;
+    }
+    for (size_t i = 0; i < shapes.count; i++) {
+        const struct shape_parameter *p = &shapes.parameters[i];
+
+        if (p->part == PART_WEIGHT && shapes.lora.adapted[p->module] &&
+            !has_part(&shapes, p->module, part, p->layer))
+            fail_msg("%s: %s has no adapter", name, p->name);
+    }
+    arena_free(u.arena);
+    free(text);
+}
+
+static void test_architectures_have_adapters_on_all_targets(void **state)
+{
+    const json_t *cases = json_object_get(golden, "models");
+
+    (void)state;
+    for (size_t i = 0; i < json_array_size(cases); i++) {
+        check_adapted(json_array_get(cases, i), METHOD_LORA, PART_LORA_A);
+        check_adapted(json_array_get(cases, i), METHOD_LORA, PART_LORA_B);
+        check_adapted(json_array_get(cases, i), METHOD_OFT, PART_OFT_R);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -382,6 +435,7 @@ int main(void)
         cmocka_unit_test(test_architectures_generate_up_to_the_last_position),
         cmocka_unit_test(test_architectures_reject_positions_beyond_the_last),
         cmocka_unit_test(test_architectures_learn_nothing_from_themselves),
+        cmocka_unit_test(test_architectures_have_adapters_on_all_targets),
     };
 
     return cmocka_run_group_tests(tests, architectures_setup, architectures_teardown);
