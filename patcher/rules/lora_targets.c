@@ -226,7 +226,7 @@ void lora_targets_check_skipped(struct rule_context *context)
     if (!entry || !plan_adapts(plan) || strcmp(names, "all") == 0 ||
         lora_config_is_pattern(names))
         return;
-    list = adapter_targets_of_job(context->model->architecture, key);
+    list = adapter_targets_of_job(context->model->architecture, plan, key);
     text_init(&skipped, 0);
     text_init(&known, 0);
     adapter_targets_add_skipped(&list, names, &skipped);

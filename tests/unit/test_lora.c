@@ -107,9 +107,9 @@ static void test_lora_skips_names_of_no_module(void **state)
     (void)state;
     for (size_t i = 0; i < TS_COUNT(cases); i++) {
         const struct model_config *config = CONFIG(cases[i].model_type);
-        struct target_list list =
-            adapter_targets_of_job(config->architecture, "lora_target");
         struct plan plan = plan_of(cases[i].target);
+        struct target_list list =
+            adapter_targets_of_job(config->architecture, &plan, "lora_target");
         struct error err = { 0 };
         struct text skipped;
         struct lora lora;
@@ -262,6 +262,30 @@ static void test_lora_names_of_architectures(void **state)
     check_names("phi3", "all",
                 "[\"qkv_proj\",\"o_proj\",\"gate_up_proj\",\"down_proj\"]");
     check_names("gpt_neox", "dense", "\"target_modules\":[\"dense\"]");
+}
+
+/* PEFT refuses LoRA, but not OFT, on the out_proj of a state space model of Falcon-H1. */
+static void test_lora_leaves_out_what_peft_refuses(void **state)
+{
+    const struct model_config *config = CONFIG("falcon_h1");
+    struct plan plan = plan_of("all");
+    struct error err = { 0 };
+    struct lora lora;
+
+    (void)state;
+    assert_true(lora_read(&plan, config, &lora, &err));
+    assert_true(lora.adapted[MODULE_SCAN_IN] && !lora.adapted[MODULE_SCAN_OUT]);
+    plan = plan_of("in_proj,out_proj");
+    assert_false(lora_read(&plan, config, &lora, &err));
+    assert_non_null(strstr(err.text, "PEFT refuses LoRA on out_proj"));
+    err = (struct error) { 0 };
+    plan.method = METHOD_OFT;
+    plan.oft_block_size = 4;
+    assert_true(lora_read(&plan, config, &lora, &err));
+    assert_true(lora.adapted[MODULE_SCAN_IN] && lora.adapted[MODULE_SCAN_OUT]);
+    plan.oft_target = plan.lora_target = "all";
+    assert_true(lora_read(&plan, config, &lora, &err));
+    assert_true(lora.adapted[MODULE_SCAN_OUT] && lora.adapted[MODULE_Q]);
 }
 
 /* modules_to_save of a file that another program wrote has PEFT's meaning. */
@@ -560,6 +584,7 @@ int main(void)
         cmocka_unit_test(test_lora_writes_ties_that_peft_knows),
         cmocka_unit_test(test_lora_names_of_experts),
         cmocka_unit_test(test_lora_names_of_architectures),
+        cmocka_unit_test(test_lora_leaves_out_what_peft_refuses),
         cmocka_unit_test(test_lora_saved_names_are_as_peft_reads_them),
         cmocka_unit_test(test_lora_reads_saved_names_as_peft),
         cmocka_unit_test(test_lora_config_round_trips),

@@ -18,24 +18,34 @@ const char *adapter_targets_names(const struct plan *plan, const char **key)
     return plan->lora_target ? plan->lora_target : "all";
 }
 
-struct target_list adapter_targets_of_job(const struct architecture *a, const char *key)
+struct target_list adapter_targets_of_job(const struct architecture *a,
+                                          const struct plan *plan, const char *key)
 {
-    return (struct target_list) {
-        .architecture = a, .key = key, .linear = true, .code = ERROR_JOB, .skips = true
-    };
+    return (struct target_list) { .architecture = a,
+                                  .key = key,
+                                  .linear = true,
+                                  .code = ERROR_JOB,
+                                  .skips = true,
+                                  .low_rank = plan->method != METHOD_OFT };
 }
 
 bool adapter_targets_can(const struct architecture *a, enum module module)
 {
     return module_is_linear(module) &&
-           !(module_is_of_experts(module) && a->experts.only_tensors) &&
-           !(module == MODULE_SCAN_OUT && a->ssm.refused_by_peft);
+           !(module_is_of_experts(module) && a->experts.only_tensors);
+}
+
+static bool is_refused(const struct target_list *list, enum module module)
+{
+    return list->low_rank && module == MODULE_SCAN_OUT &&
+           list->architecture->ssm.refused_by_peft;
 }
 
 static bool is_target(const struct target_list *list, enum module module)
 {
     return list->architecture->paths[module] && !module_is_buffer(module) &&
-           (adapter_targets_can(list->architecture, module) || !list->linear);
+           (adapter_targets_can(list->architecture, module) || !list->linear) &&
+           !is_refused(list, module);
 }
 
 /* PEFT compares modules_to_save with the end of names, not of paths: "norm" matches
@@ -123,17 +133,23 @@ bool adapter_targets_mark(const struct target_list *list, const char *name, size
 {
     bool found = false;
 
-    for (enum module i = 0; i < MODULES; i++)
-        if (is_target(list, i) &&
-            adapter_targets_match(list->architecture, i, name, len, list->linear))
+    for (enum module i = 0; i < MODULES; i++) {
+        if (!adapter_targets_match(list->architecture, i, name, len, list->linear))
+            continue;
+        if (is_refused(list, i))
+            return error_set(err, list->code,
+                             "%s: PEFT refuses LoRA on %.*s of %s; remove it", list->key,
+                             (int)len, name, list->architecture->model_type);
+        if (is_target(list, i))
             marks[i] = found = true;
+    }
     return found || reject_target(list, name, len, err);
 }
 
-void adapter_targets_all(const struct architecture *a, bool *marks)
+void adapter_targets_all(const struct target_list *list, bool *marks)
 {
     for (enum module i = 0; i < MODULES; i++)
-        marks[i] = a->paths[i] && adapter_targets_can(a, i);
+        marks[i] = is_target(list, i);
 }
 
 /* Return the next of names separated by commas, and move on; *len is 0 after the last. */

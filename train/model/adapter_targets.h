@@ -14,13 +14,15 @@ struct target_list {
     const char *file; /* of the list; NULL: the job */
     /* skip a name that no module has, as PEFT does if another one matches */
     bool skips;
+    bool low_rank; /* leave out what PEFT refuses to adapt by LoRA */
 };
 
 /* Return the targets of a job, and their key.  LLaMA-Factory 0.9.4 reads lora_target with
  * either kind of adapter, and ignores oft_target. */
 const char *adapter_targets_names(const struct plan *plan, const char **key);
 /* Return the list lora_target or oft_target of a job, without its names. */
-struct target_list adapter_targets_of_job(const struct architecture *a, const char *key);
+struct target_list adapter_targets_of_job(const struct architecture *a,
+                                          const struct plan *plan, const char *key);
 
 /* Return whether a module can have an adapter: a linear layer, but not experts that files
  * have in one tensor, which are no layers for PEFT. */
@@ -45,8 +47,8 @@ bool adapter_targets_mark_names(const struct target_list *list, const char *name
 void adapter_targets_add_skipped(const struct target_list *list, const char *names,
                                  struct text *out);
 void adapter_targets_add_known(const struct target_list *list, struct text *out);
-/* Mark every linear layer of the blocks. */
-void adapter_targets_all(const struct architecture *a, bool *marks);
+/* Mark every linear layer of the blocks that the list can have. */
+void adapter_targets_all(const struct target_list *list, bool *marks);
 /* Compute the scale; fail with `code` if no layer is adapted. */
 bool adapter_targets_finish(struct lora *out, const char *where, enum error_code code,
                             struct error *err);

@@ -308,7 +308,7 @@ struct state_space_columns {
     const char *
         positions_key; /* attention rotates q and k only if it says rope; NULL: it does */
     bool next_to_attention; /* every block has both, which read the same input */
-    bool refused_by_peft;   /* adapters of the last layer: tuners/tuners_utils.py */
+    bool refused_by_peft;   /* LoRA of the last layer: tuners/tuners_utils.py */
     bool factors;           /* Falcon-H1's: train/model/state_space.c */
 };
 

@@ -32,7 +32,7 @@ static bool read_plan(const struct plan *plan, const struct model_config *config
 {
     const struct architecture *a = config->architecture;
     const char *key, *names = adapter_targets_names(plan, &key);
-    const struct target_list adapted = adapter_targets_of_job(a, key);
+    const struct target_list adapted = adapter_targets_of_job(a, plan, key);
     const struct target_list saved = { .architecture = a,
                                        .key = "additional_target",
                                        .code = ERROR_JOB };
@@ -41,7 +41,7 @@ static bool read_plan(const struct plan *plan, const struct model_config *config
                                    : !read_low_rank(plan, out, err))
         return false;
     if (strcmp(names, "all") == 0)
-        adapter_targets_all(a, out->adapted);
+        adapter_targets_all(&adapted, out->adapted);
     else if (lora_config_is_pattern(names)
                  ? !lora_config_mark_pattern(key, names, config, out, err)
                  : !adapter_targets_mark_names(&adapted, names, out->adapted, err))
