@@ -11,10 +11,12 @@ static double deviation(const struct parameter *p)
     return norm_of(p->weight) / sqrt((double)(p->rows * p->cols));
 }
 
-/* Return whether an element of a vector is an initial one; those of linear attention are the
- * same for all norms of a model. */
-static bool is_initial(const char *name, double value, double middle)
+/* Return whether element `index` of a vector is an initial one; those of linear attention
+ * are the same for all norms of a model. */
+static bool is_initial(const char *name, size_t index, double value, double middle)
 {
+    if (text_ends(name, ".mamba.A_log"))
+        return value == (double)(float)log((double)index + 1);
     if (text_ends(name, ".A_log")) /* of a uniform value from 0.01 to 16 */
         return value >= log(0.01) - 1e-6 && value <= log(16);
     if (text_ends(name, ".dt_bias") || text_ends(name, ".D") ||
@@ -54,7 +56,7 @@ static void check_initial(const json_t *one)
             assert_true(u.config.padding < 0 ||
                         w[(size_t)u.config.padding * p->cols + j] == 0);
         for (size_t j = 0; (p->rank == 1 || norm) && j < p->rows * p->cols; j++)
-            assert_true(is_initial(p->name, (double)w[j], middle));
+            assert_true(is_initial(p->name, j, (double)w[j], middle));
         /* the deviation of n values is known to 1 / sqrt(2 n); allow 4 of that */
         for (size_t j = 0; text_ends(p->name, "_correction_bias") && j < p->cols; j++)
             assert_true(w[j] == 0);

@@ -59,6 +59,18 @@ static double initial_slope(enum module module)
     }
 }
 
+/* As transformers' _init_weights: the decays of linear attention are random, those of the
+ * heads of state space models 1, 2, 3 and so on. */
+static float initial_decay(const struct model *m, size_t index, size_t head)
+{
+    double uniform;
+
+    if (m->config->ssm.heads > 0)
+        return (float)log((double)head + 1);
+    uniform = random_uniform((uint64_t)m->plan->seed, RANDOM_INIT, (uint32_t)index, head);
+    return (float)log(0.01 + 15.99 * uniform);
+}
+
 /* As transformers' _init_weights: matrices are normal, norms one (Gemma's zero),
  * biases and the padding token's embedding zero.  GPT-2's outputs are smaller the more
  * layers there are. */
@@ -87,9 +99,7 @@ void model_init_weights(const struct model *m, size_t index, size_t first, size_
         if (module_is_of_activation(p->module))
             out[i] = (float)initial_slope(p->module);
         else if (p->module == MODULE_A_LOG)
-            out[i] =
-                (float)log(0.01 + 15.99 * random_uniform(seed, RANDOM_INIT,
-                                                         (uint32_t)index, first + i));
+            out[i] = initial_decay(m, index, first + i);
         else if ((p->rank >= 2 && !is_norm(p->module) &&
                   p->module != MODULE_ROUTER_BIAS) ||
                  is_normal(p))
