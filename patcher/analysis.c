@@ -139,16 +139,16 @@ static void withdraw_undecided(struct analysis *analysis)
 
 /* ---- The model's folder ---- */
 
-/* Return the error without the file name, which the job has.  TS713 reports a missing
+/* Return the error without the folder, which the job has.  TS713 reports a missing
  * config.json. */
 static const char *config_error(const struct analyzer *analyzer, const char *path,
                                 const struct error *err)
 {
-    char *name = path_join(path, "config.json");
+    static const char file[] = "config.json";
+    char *name = path_join(path, file);
     size_t len = strlen(name);
     bool named = strncmp(err->text, name, len) == 0 && err->text[len] == ':';
-    const char *message =
-        named ? err->text + len + strspn(err->text + len, ": ") : err->text;
+    const char *message = named ? err->text + len - strlen(file) : err->text;
 
     message = file_exists(name) ? arena_strdup(analyzer->arena, message) : NULL;
     free(name);

@@ -192,6 +192,12 @@ expect_output "the advice names the equivalent settings" '^    use stage: dpo wi
 printf '%s\n' "model_name_or_path: m" "dataset: x.json" "stage: dpo" "pref_loss: orpo" "orpo_beta: 0.1" >odds.yaml
 expect_status "the equivalent settings have no error" 0 "$trainspool" check --fail-on error odds.yaml
 
+mkdir odd
+echo '{"model_type": "llama", "hidden_size": 64, "rms_norm_eps": 1}' >odd/config.json
+printf '%s\n' "model_name_or_path: odd" "dataset: x.jsonl" >odd.yaml
+expect_status "a wrong value in config.json is an error" 1 "$trainspool" check odd.yaml
+expect_output "the message names the file and the key" 'error\[TS716\]: config.json: vocab_size must be a number from 1'
+
 # A config.json that does not match the weights.
 if has_model; then
     mkdir other
