@@ -297,7 +297,10 @@ static void check_model_files(struct rule_context *context, const char *dir)
             context, "model_name_or_path",
             arena_printf(context->arena, "cannot read the weights: %s",
                          rule_printable(context, context->weights_error)),
-            text_ends(context->weights_error, strerror(EACCES)) ? PERMIT : NULL);
+            text_ends(context->weights_error, strerror(EACCES)) ? PERMIT
+            : context->weights_absent
+                ? "the index of the weights names the file: copy or download it, too"
+                : NULL);
     if (!tokenizer_exists(dir))
         report_missing(context, "model_name_or_path",
                        arena_printf(context->arena,

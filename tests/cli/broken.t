@@ -67,6 +67,7 @@ echo '{"weight_map": {"model.norm.weight": "model-00002-of-00002.safetensors"}}'
 job part part good.jsonl
 fails 'model of two files, one of them missing' part 'model-00002-of-00002.safetensors'
 expect_status 'check reports the missing model file' 0 "$trainspool" check part.yaml
+expect_output 'check names the remedy' 'copy or download it, too'
 expect_output 'check reports it as a warning' 'warning.TS713.*model-00002-of-00002.safetensors'
 
 cp -r good offsets
