@@ -250,3 +250,32 @@ void lora_targets_check_skipped(struct rule_context *context)
     text_clear(&skipped);
     text_clear(&known);
 }
+
+/* LLaMA-Factory keeps the head of a reward model next to its value head, which reads the same
+ * states; the loss does not depend on it. */
+void lora_targets_check_unread(struct rule_context *context)
+{
+    const struct target_list list = adapter_targets_of_saved(context->model);
+    const struct entry *entry = document_find(context->document, list.key);
+    const struct proposal to = rule_proposal(context);
+    struct text unread;
+
+    if (!entry || !plan_adapts(context->plan) || !context->plan->additional_target)
+        return;
+    text_init(&unread, 0);
+    adapter_targets_add_unread(&list, context->plan->additional_target, &unread);
+    if (unread.len > 0)
+        propose_remark(
+            &to,
+            &(struct finding) {
+                .rule = "TS705",
+                .severity = SEVERITY_WARNING,
+                .message = arena_printf(
+                    context->arena,
+                    "%s: %s would not change: a reward model computes scores, not logits",
+                    list.key, rule_printable(context, unread.data)),
+                .note =
+                    "remove it; the layer that computes the scores is always trained" },
+            entry);
+    text_clear(&unread);
+}

@@ -9,5 +9,7 @@
 void lora_targets_check(struct rule_context *context);
 /* Report those that a native job skips, whose other names match. */
 void lora_targets_check_skipped(struct rule_context *context);
+/* Report modules of additional_target that nothing reads: the head of a reward model. */
+void lora_targets_check_unread(struct rule_context *context);
 
 #endif

@@ -141,6 +141,7 @@ static void check_layers(struct rule_context *context)
         return;
     if (has_layers(context, &plan, &err)) {
         lora_targets_check_skipped(context);
+        lora_targets_check_unread(context);
         return;
     }
     for (size_t i = 0; i < TS_COUNT(keys); i++)

@@ -29,6 +29,14 @@ struct target_list adapter_targets_of_job(const struct architecture *a,
                                   .low_rank = plan->method != METHOD_OFT };
 }
 
+struct target_list adapter_targets_of_saved(const struct model_config *config)
+{
+    return (struct target_list) { .architecture = config->architecture,
+                                  .key = "additional_target",
+                                  .code = ERROR_JOB,
+                                  .unread = config->scores ? config->token_head : NULL };
+}
+
 bool adapter_targets_can(const struct architecture *a, enum module module)
 {
     return module_is_linear(module) &&
@@ -93,7 +101,7 @@ static void add_name(struct text *out, const char *name, size_t len)
 void adapter_targets_add_known(const struct target_list *list, struct text *out)
 {
     for (enum module i = 0; i < MODULES; i++)
-        if (is_target(list, i)) {
+        if (is_target(list, i) && !(list->unread && i == MODULE_HEAD)) {
             bool alone[MODULES] = { false };
             const char *name;
 
@@ -128,6 +136,13 @@ static bool is_unknown(const struct architecture *a, const char *name, size_t le
     return true;
 }
 
+static bool is_unread(const struct target_list *list, const char *name, size_t len)
+{
+    size_t all = list->unread ? strlen(list->unread) : 0;
+
+    return len > 0 && len <= all && memcmp(list->unread + all - len, name, len) == 0;
+}
+
 bool adapter_targets_mark(const struct target_list *list, const char *name, size_t len,
                           bool *marks, struct error *err)
 {
@@ -143,7 +158,7 @@ bool adapter_targets_mark(const struct target_list *list, const char *name, size
         if (is_target(list, i))
             marks[i] = found = true;
     }
-    return found || reject_target(list, name, len, err);
+    return found || is_unread(list, name, len) || reject_target(list, name, len, err);
 }
 
 void adapter_targets_all(const struct target_list *list, bool *marks)
@@ -189,6 +204,17 @@ void adapter_targets_add_skipped(const struct target_list *list, const char *nam
 
     while ((name = next_name(&names, &len)), len > 0)
         if (list->skips && is_unknown(list->architecture, name, len))
+            add_name(out, name, len);
+}
+
+void adapter_targets_add_unread(const struct target_list *list, const char *names,
+                                struct text *out)
+{
+    const char *name;
+    size_t len;
+
+    while ((name = next_name(&names, &len)), len > 0)
+        if (is_unread(list, name, len))
             add_name(out, name, len);
 }
 

@@ -15,6 +15,9 @@ struct target_list {
     /* skip a name that no module has, as PEFT does if another one matches */
     bool skips;
     bool low_rank; /* leave out what PEFT refuses to adapt by LoRA */
+    /* the path of a head for tokens in a model that computes scores, which nothing reads: its
+     * names mark nothing; NULL: the model has none */
+    const char *unread;
 };
 
 /* Return the targets of a job, and their key.  LLaMA-Factory 0.9.4 reads lora_target with
@@ -23,6 +26,8 @@ const char *adapter_targets_names(const struct plan *plan, const char **key);
 /* Return the list lora_target or oft_target of a job, without its names. */
 struct target_list adapter_targets_of_job(const struct architecture *a,
                                           const struct plan *plan, const char *key);
+/* The same for additional_target. */
+struct target_list adapter_targets_of_saved(const struct model_config *config);
 
 /* Return whether a module can have an adapter: a linear layer, but not experts that files
  * have in one tensor, which are no layers for PEFT. */
@@ -43,9 +48,12 @@ bool adapter_targets_mark(const struct target_list *list, const char *name, size
 /* Mark those of names separated by commas. */
 bool adapter_targets_mark_names(const struct target_list *list, const char *names,
                                 bool *marks, struct error *err);
-/* Append the names that it skips, separated by commas, and every name that there is. */
+/* Append the names that it skips, separated by commas, those of the head that nothing reads,
+ * and every name that there is. */
 void adapter_targets_add_skipped(const struct target_list *list, const char *names,
                                  struct text *out);
+void adapter_targets_add_unread(const struct target_list *list, const char *names,
+                                struct text *out);
 void adapter_targets_add_known(const struct target_list *list, struct text *out);
 /* Mark every linear layer of the blocks that the list can have. */
 void adapter_targets_all(const struct target_list *list, bool *marks);

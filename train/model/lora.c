@@ -33,9 +33,7 @@ static bool read_plan(const struct plan *plan, const struct model_config *config
     const struct architecture *a = config->architecture;
     const char *key, *names = adapter_targets_names(plan, &key);
     const struct target_list adapted = adapter_targets_of_job(a, plan, key);
-    const struct target_list saved = { .architecture = a,
-                                       .key = "additional_target",
-                                       .code = ERROR_JOB };
+    const struct target_list saved = adapter_targets_of_saved(config);
 
     if (plan->method == METHOD_OFT ? !rotation_config_of_job(plan, &out->rotation, err)
                                    : !read_low_rank(plan, out, err))

@@ -359,7 +359,9 @@ static bool check_some(const struct reading *reading, struct error *err)
                                       true,
                                       ERROR_DATA,
                                       reading->file,
-                                      false };
+                                      false,
+                                      false,
+                                      NULL };
     const char *first = json_string_value(json_array_get(reading->targets.names, 0));
     bool marks[MODULES];
 
@@ -424,7 +426,9 @@ static bool read_saved(struct reading *reading, struct error *err)
                                       false,
                                       ERROR_DATA,
                                       reading->file,
-                                      false };
+                                      false,
+                                      false,
+                                      NULL };
     const json_t *names = json_object_get(reading->root, "modules_to_save");
 
     for (size_t i = 0; i < json_array_size(names); i++) {
