@@ -147,6 +147,12 @@ MODELS = {
                                                  "model.layers.1.mlp.gate"]), of_blocks(16, 16)),
     "fp8-joined-experts": (transformers.Qwen3MoeConfig, JOINED, dict(SKIPPED, weight_block_size=[16, 16]),
                            of_blocks(16, 16)),
+    # as published, but for the size of blocks
+    "fp8-minimax": (transformers.MiniMaxM2Config,
+                    dict(SIZES, num_local_experts=4, num_experts_per_tok=2, rotary_dim=4, pad_token_id=None),
+                    {"activation_scheme": "dynamic", "fmt": "float8_e4m3fn", "quant_method": "fp8",
+                     "weight_block_size": [16, 16],
+                     "modules_to_not_convert": ["gate", "e_score_correction_bias", "lm_head"]}, of_blocks(16, 16)),
     "compressed-joined-experts": (transformers.GraniteMoeConfig, dict(SIZES, num_local_experts=4),
                                   compressed("float-quantized", FLOAT8 | {"strategy": "channel"}),
                                   of_expert_rows),
