@@ -49,7 +49,7 @@ static double matmul_seconds(const struct work *w, const struct shape_parameter 
 
 static bool is_matmul(const struct shape_parameter *p)
 {
-    return p->rank == 2 && module_in_block(p->module);
+    return p->rank == 2 && (module_in_block(p->module) || module_is_linear(p->module));
 }
 
 static double matmuls(const struct work *w)
@@ -114,10 +114,11 @@ static double overhead(const struct work *w)
 {
     double ops = FORWARD_OPS * w->passes + BACKWARD_OPS;
     double windows = (double)w->plan->gradient_accumulation_steps;
-    /* without those of latent attention, of routers, and of state spaces */
+    /* without those of latent attention, of routers, of state spaces, and of inputs for layers */
     double stacks = STACKS - (model_config_is_latent(w->config) ? 0 : 2) -
                     (has_router_adapters(w->config->architecture) ? 0 : 1) -
-                    (w->config->ssm.heads > 0 ? 0 : 1);
+                    (w->config->ssm.heads > 0 ? 0 : 1) -
+                    (w->config->layer_inputs > 0 ? 0 : 3);
 
     if (plan_adapts(w->plan))
         ops += ADAPTER_OPS * (w->passes + 2) * stacks;

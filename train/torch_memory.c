@@ -74,8 +74,7 @@ static void count_parameter(const struct shape_parameter *p, double rank,
 
     n->all += numbers;
     n->trained += p->trainable ? numbers : 0;
-    if (p->trainable && p->part == PART_WEIGHT &&
-        (p->module == MODULE_EMBED || p->module == MODULE_POSITIONS))
+    if (p->trainable && p->part == PART_WEIGHT && module_is_table(p->module))
         n->embeddings += numbers;
     if (p->part == PART_LORA_A && p->layer == 0)
         n->adapters += (double)p->rows;

@@ -12,7 +12,7 @@ torch.set_num_threads(1)
 
 SIZES = {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_layers",
          "num_attention_heads", "num_heads", "num_key_value_heads", "max_position_embeddings",
-         "ffn_dim", "num_kv_heads", "n_embd", "n_layer", "n_head", "n_positions", "head_dim"}
+         "vocab_size_per_layer_input", "hidden_size_per_layer_input", "ffn_dim", "num_kv_heads", "n_embd", "n_layer", "n_head", "n_positions", "head_dim"}
 ACTIVATIONS = ["silu", "gelu", "gelu_new", "gelu_pytorch_tanh", "relu"]
 
 
@@ -129,6 +129,18 @@ def gemma3(rng):
     return values
 
 
+def inputs_of_layers(rng, values):
+    """Return what Gemma 4 E2B and E4B have besides, if transformers accepts it."""
+    out = {"hidden_size_per_layer_input": rng.choice([4, 6, 8]),
+           "vocab_size_per_layer_input": values["vocab_size"]}
+    shared = rng.randrange(0, values["num_hidden_layers"])
+    types = values.get("layer_types", ["sliding_attention"] * values["num_hidden_layers"])
+    types = types[:-1] + ["full_attention"] # as transformers changes it
+    if shared and set(types[:len(types) - shared]) == set(types):
+        out |= {"num_kv_shared_layers": shared, "use_double_wide_mlp": rng.random() < 0.5}
+    return out
+
+
 def gemma4(rng):
     values = llama_like(rng) | {"hidden_size_per_layer_input": 0, "head_dim": rng.choice([4, 8, 10]),
                                 "global_head_dim": rng.choice([8, 12]),
@@ -141,6 +153,8 @@ def gemma4(rng):
         if rng.random() < 0.5:
             values[key] = rng.choice(choices)
     if rng.random() < 0.5:
+        values |= inputs_of_layers(rng, values)
+    if not values.get("use_double_wide_mlp") and rng.random() < 0.5:
         values |= {"enable_moe_block": True, "num_experts": rng.randrange(2, 6),
                    "top_k_experts": rng.randrange(1, 3), "moe_intermediate_size": rng.choice([12, 20])}
     if rng.random() < 0.5:
@@ -768,6 +782,9 @@ def sequences(rng):
 def write(folder, kind, values, seed):
     """Write a model folder with transformers, with random changes to the initial biases and norms."""
     torch.manual_seed(seed)
+    text = values.get("text_config", values)
+    if "vocab_size_per_layer_input" in text:
+        text["vocab_size_per_layer_input"] = text["vocab_size"]
     if kind in TOWERS:
         values["text_config"]["initializer_range"] = 0.2
         config = transformers.CONFIG_MAPPING[kind](**values)

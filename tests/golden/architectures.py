@@ -232,6 +232,24 @@ CASES |= {
         attention_k_eq_v=True, num_global_key_value_heads=1, final_logit_softcapping=8.0,
         enable_moe_block=True, num_experts=6, top_k_experts=2, moe_intermediate_size=20,
         layer_types=["sliding_attention", "full_attention", "full_attention"])),
+    # E2B: inputs for each layer, keys and values of earlier layers, and MLPs of twice the size.
+    # The sizes are some for which rounding to 16 bits changes little.
+    "gemma4_e": ("gemma4_text", dict(
+        GEMMA, sliding_window=4, hidden_size_per_layer_input=12, vocab_size_per_layer_input=40,
+        global_head_dim=16, num_global_key_value_heads=1, final_logit_softcapping=8.0,
+        num_hidden_layers=5, num_kv_shared_layers=3, use_double_wide_mlp=True,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention",
+                     "full_attention", "full_attention"])),
+    "gemma4_e-inputs": ("gemma4_text", dict(
+        GEMMA, sliding_window=4, hidden_size_per_layer_input=12, vocab_size_per_layer_input=40,
+        global_head_dim=8, tie_word_embeddings=False, pad_token_id=5, attention_bias=True,
+        layer_types=["sliding_attention", "full_attention", "full_attention"])),
+    "gemma4_e-shared": ("gemma4_text", dict(
+        GEMMA, sliding_window=4, hidden_size_per_layer_input=9, vocab_size_per_layer_input=40,
+        global_head_dim=8, attention_k_eq_v=True, num_global_key_value_heads=2,
+        num_hidden_layers=5, num_kv_shared_layers=2, layer_types=[
+            "full_attention", "sliding_attention", "sliding_attention", "full_attention",
+            "full_attention"])),
     "minicpm": ("minicpm", dict(LLAMA, scale_emb=3, scale_depth=1.4, dim_model_base=10)),
 }
 # Models with experts.  With output_router_logits, the load balancing loss is part of the loss.
@@ -436,6 +454,9 @@ ADAPTERS = {
                                      "up_proj", "down_proj"], {}),  # PEFT refuses out_proj
     "falcon_h1-lora-on-some": ("falcon_h1-norm-first", ["in_proj", "o_proj", "gate_proj"], {}),
     "gemma4-lora": ("gemma4", "all-linear", {}),
+    "gemma4_e-shared-lora": ("gemma4_e-shared", "all-linear", {}),
+    "gemma4_e-lora-on-some": ("gemma4_e", ["q_proj", "per_layer_projection"], {}),
+    "gemma4_e-inputs-lora": ("gemma4_e-inputs", ["per_layer_model_projection", "k_proj"], {}),
     "gemma4_moe-lora": ("gemma4_moe", ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj",
                                        "down_proj"], {}),
     "gemma4_moe-lora-on-router": ("gemma4_moe", "all-linear", {}),

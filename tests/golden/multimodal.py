@@ -49,6 +49,16 @@ CASES = {
                           "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 4,
                           "patch_size": 2, "position_embedding_size": 16},
         "image_token_id": 39, "video_token_id": 38, "audio_token_id": 36},
+    "gemma4_e": {
+        "text_config": dict(TEXT, num_hidden_layers=5, sliding_window=4, global_head_dim=16,
+                            hidden_size_per_layer_input=9, vocab_size_per_layer_input=40,
+                            num_kv_shared_layers=3, use_double_wide_mlp=True,
+                            layer_types=["sliding_attention", "full_attention"] * 2
+                            + ["full_attention"]),
+        "vision_config": {"hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 1,
+                          "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 4,
+                          "patch_size": 2, "position_embedding_size": 16},
+        "image_token_id": 39, "video_token_id": 38, "audio_token_id": 36},
     "gemma4_unified": {
         "text_config": dict(TEXT, num_hidden_layers=2, sliding_window=6, global_head_dim=12,
                             layer_types=["sliding_attention", "full_attention"]),
@@ -187,6 +197,7 @@ def published(config):
 OTHERS = {
     "gemma3-sparse": ("gemma3", sparse, []),
     "gemma4-published": ("gemma4", published, []),
+    "gemma4_e-published": ("gemma4_e", published, []),
     "gemma3-new-names": ("gemma3", None, [
         ("language_model.model.", "model.language_model."),
         ("vision_tower.", "model.vision_tower."),
@@ -205,7 +216,9 @@ TRANSPOSED = ("qwen3_vl_moe-published",)
 OTHERS |= {"qwen3_vl_moe-published": ("qwen3_vl_moe", None, [])}
 LAYERS = "self_attn.q_proj|self_attn.v_proj|mlp.up_proj|mlp.down_proj"
 TARGETS = r"model\.language_model\.layers\.\d+\.(?:" + LAYERS.replace(".", r"\.") + ")"
-ADAPTERS = {f"towers-{base}-lora": base for base in ("gemma3", "gemma4", "lfm2_vl", "mistral3", "qwen2_vl", "qwen3_vl")}
+# The one layer outside the blocks that can have an adapter.
+MORE_TARGETS = {"gemma4_e": r"|model\.language_model\.per_layer_model_projection"}
+ADAPTERS = {f"towers-{base}-lora": base for base in ("gemma3", "gemma4", "gemma4_e", "lfm2_vl", "mistral3", "qwen2_vl", "qwen3_vl")}
 
 
 def class_of(config):
@@ -237,7 +250,7 @@ def make(case, folder):
     """Write the folder of a model; return its config, tensor shapes and norm offset."""
     model_type, change, names = OTHERS.get(case, (case, None, []))
     values = CASES[model_type]
-    outer = "mistral3" if model_type == "ministral3" else model_type
+    outer = {"ministral3": "mistral3", "gemma4_e": "gemma4"}.get(model_type, model_type)
     config = transformers.CONFIG_MAPPING[outer](**json.loads(json.dumps(values)))
     class_of(config)._from_config(config).save_pretrained(folder)
     path = os.path.join(folder, "model.safetensors")
@@ -284,7 +297,8 @@ def adapter(name, base, batch):
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as to:
         make(base, folder)
         fresh = get_peft_model(load(folder), LoraConfig(
-            r=4, lora_alpha=6, target_modules=TARGETS, task_type="CAUSAL_LM"))
+            r=4, lora_alpha=6, target_modules=TARGETS + MORE_TARGETS.get(base, ""),
+            task_type="CAUSAL_LM"))
         fresh.save_pretrained(to)
         path = os.path.join(to, "adapter_model.safetensors")
         shapes = {n: list(t.shape) for n, t in sorted(load_file(path).items())}

@@ -431,6 +431,22 @@ static json_t *with_tensor(const char *name, const char *tensor)
     return one;
 }
 
+/* Published files have keys and values of layers that use those of others. */
+static void test_architectures_drop_keys_that_no_layer_reads(void **state)
+{
+    json_t *one = with_tensor("towers-gemma4_e",
+                              "model.language_model.layers.3.self_attn.k_proj.weight");
+    char *dir = folder_of(one, NULL);
+    struct unit_model u = open_folder(dir);
+
+    (void)state;
+    start(&u);
+    check_saved(&u, find_case("models", "towers-gemma4_e"), "model");
+    unit_model_stop(&u);
+    unit_dir_free(dir);
+    json_decref(one);
+}
+
 /* The block after the last one, which predicts a further token, stays in the folder; any
  * other is an error. */
 static void test_architectures_keep_the_block_that_predicts(void **state)
@@ -558,6 +574,7 @@ int main(void)
         cmocka_unit_test(test_architectures_match_with_checkpointing),
         cmocka_unit_test(test_architectures_adapters_match_peft),
         cmocka_unit_test(test_architectures_merge_adapters),
+        cmocka_unit_test(test_architectures_drop_keys_that_no_layer_reads),
         cmocka_unit_test(test_architectures_read_bare_files),
         cmocka_unit_test(test_architectures_balance_as_the_job_says),
         cmocka_unit_test(test_architectures_keep_the_block_that_predicts),

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "train/model/model_config.h"
+#include "train/model/shared_keys.h"
 
 #include <math.h>
 
@@ -504,6 +505,52 @@ static void test_model_config_gemma4(void **state)
     assert_true(c.full_head_size == 512 && c.sliding_window == 1024);
 }
 
+/* E2B and E4B: inputs for each layer, and layers that use the keys and values of others. */
+static void test_model_config_gemma4_e(void **state)
+{
+#define GEMMA4_E                                                                  \
+    "{\"model_type\": \"gemma4_text\", " SIZES                                    \
+    ", \"vocab_size_per_layer_input\": 100, \"hidden_size_per_layer_input\": 8, " \
+    "\"sliding_window_pattern\": 2"
+    struct model_config c = parsed(GEMMA4_E ", \"num_kv_shared_layers\": 1, "
+                                            "\"use_double_wide_mlp\": true}");
+
+    (void)state;
+    assert_int_equal(c.layer_inputs, 8);
+    assert_true(model_config_has(&c, MODULE_INPUT_GATE, 0));
+    assert_true(c.architecture->paths[MODULE_LAYER_EMBED] != NULL);
+    assert_true(model_config_shares_keys(&c, 2) && !model_config_shares_keys(&c, 1));
+    assert_true(shared_keys_layer(&c, 2) == 1 && shared_keys_layer(&c, 0) == 0);
+    assert_true(shared_keys_are_shared(&c, 1) && !shared_keys_are_shared(&c, 0));
+    assert_false(shared_keys_are_shared(&c, 2));
+    assert_true(shared_keys_is_last(&c, 2) && !shared_keys_is_last(&c, 1));
+    assert_true(model_config_has(&c, MODULE_K, 1) && !model_config_has(&c, MODULE_K, 2));
+    assert_true(!model_config_has(&c, MODULE_V, 2) &&
+                !model_config_has(&c, MODULE_K_NORM, 2) &&
+                model_config_has(&c, MODULE_Q_NORM, 2));
+    assert_true(model_config_mlp_of(&c, 1) == 96 && model_config_mlp_of(&c, 2) == 192);
+    assert_true(model_config_mlp_size(&c) == 192 && model_config_active_size(&c) == 128);
+    assert_true(shared_keys_ignores(&c, "model.layers.",
+                                    "model.layers.2.self_attn.k_proj.weight"));
+    assert_true(
+        shared_keys_ignores(&c, "a.layers.", "a.layers.2.self_attn.v_proj.weight"));
+    assert_false(shared_keys_ignores(&c, "model.layers.",
+                                     "model.layers.1.self_attn.k_proj.weight"));
+    assert_false(shared_keys_ignores(&c, "model.layers.",
+                                     "model.layers.2.self_attn.q_proj.weight"));
+    assert_false(shared_keys_ignores(&c, "model.layers.",
+                                     "model.layers.3.self_attn.k_proj.weight"));
+    c = parsed(GEMMA4_E "}");
+    assert_true(c.sharing_layers == 0 && model_config_has(&c, MODULE_K, 2));
+    assert_int_equal(model_config_mlp_of(&c, 2), 96);
+    c = parsed(GEMMA4 "}");
+    assert_true(c.layer_inputs == 0 && !c.architecture->paths[MODULE_INPUT_GATE] &&
+                !c.architecture->paths[MODULE_LAYER_NORM]);
+    c = parsed("{\"model_type\": \"gemma4_text\", " SIZES
+               ", \"hidden_size_per_layer_input\": null}");
+    assert_int_equal(c.layer_inputs, 0);
+}
+
 static void test_model_config_gemma2(void **state)
 {
     struct model_config c = parsed("{\"model_type\": \"gemma2\", " SIZES "}");
@@ -785,9 +832,22 @@ static void test_model_config_rejects(void **state)
         { "{\"model_type\": \"llama\", " SIZES ", \"head_dim\": 514}",
           "a head size of 514 is not supported, only up to 512" },
         { "{\"model_type\": \"gemma4_text\", " SIZES "}",
-          "hidden_size_per_layer_input is not supported" },
-        { GEMMA4 ", \"num_kv_shared_layers\": 2}",
-          "num_kv_shared_layers is not supported" },
+          "hidden_size_per_layer_input must be at most hidden_size, 64" },
+        { "{\"model_type\": \"gemma4_text\", " SIZES
+          ", \"hidden_size_per_layer_input\": -1}",
+          "hidden_size_per_layer_input must be a number from 0" },
+        { "{\"model_type\": \"gemma4_text\", " SIZES
+          ", \"hidden_size_per_layer_input\": 8, \"vocab_size_per_layer_input\": 99}",
+          "vocab_size_per_layer_input must be vocab_size, 100, not 99" },
+        { GEMMA4 ", \"num_kv_shared_layers\": 3}",
+          "num_kv_shared_layers must be a number from 0 to 2" },
+        { GEMMA4 ", \"num_kv_shared_layers\": -1}",
+          "num_kv_shared_layers must be a number from 0 to 2" },
+        { GEMMA4 ", \"num_kv_shared_layers\": 1}",
+          "layer 2 has no window, but none of the first 2 layers" },
+        { "{\"model_type\": \"gemma4_unified_text\", " SIZES
+          ", \"num_kv_shared_layers\": 1}",
+          "num_kv_shared_layers is not supported in models of type gemma4_unified_text" },
         { GEMMA4 ", \"enable_moe_block\": true}", "num_experts must be a number from 1" },
         { GEMMA4
           ", \"enable_moe_block\": true, \"num_experts\": 4, \"top_k_experts\": 5, "
@@ -900,6 +960,7 @@ int main(void)
         cmocka_unit_test(test_model_config_gemma),
         cmocka_unit_test(test_model_config_gemma2),
         cmocka_unit_test(test_model_config_gemma4),
+        cmocka_unit_test(test_model_config_gemma4_e),
         cmocka_unit_test(test_model_config_gemma3),
         cmocka_unit_test(test_model_config_padding),
         cmocka_unit_test(test_model_config_unrotated_layers),

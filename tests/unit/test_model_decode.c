@@ -56,6 +56,16 @@ static const char gemma4_text[] =
     "\"hidden_size_per_layer_input\": 0, \"max_position_embeddings\": 64, "
     "\"sliding_window\": 8, \"sliding_window_pattern\": 2, \"initializer_range\": 0.2}";
 
+/* Layers have inputs of their own, and the last ones the keys and values of earlier ones. */
+static const char gemma4_e_text[] =
+    "{\"model_type\": \"gemma4_text\", \"vocab_size\": 97, \"hidden_size\": "
+    "48,\"intermediate_size\": 40, \"num_hidden_layers\": 5, \"num_attention_heads\": "
+    "4,\"num_key_value_heads\": 2, \"head_dim\": 16, \"global_head_dim\": 24, "
+    "\"num_kv_shared_layers\": 3, \"use_double_wide_mlp\": true, "
+    "\"hidden_size_per_layer_input\": 20, \"vocab_size_per_layer_input\": 97, "
+    "\"max_position_embeddings\": 64, \"sliding_window\": 8, "
+    "\"sliding_window_pattern\": 2, \"initializer_range\": 0.2}";
+
 /* The same with experts next to the MLPs, which have norms of their own. */
 static const char gemma4_moe_text[] =
     "{\"model_type\": \"gemma4_text\", \"vocab_size\": 97, \"hidden_size\": "
@@ -289,7 +299,8 @@ static void test_generation_matches_the_forward_pass(void **state)
         gemma3_text,     gemma4_text,         gemma4_moe_text, gpt2_text,
         qwen3_5_text,    qwen3_next_text,     deepseek_text,   lfm2_text,
         falcon_h1_text,  granite_hybrid_text, bloom_text,      llama4_text,
-        ministral3_text, apertus_text,        stablelm_text,   dbrx_text
+        ministral3_text, apertus_text,        stablelm_text,   dbrx_text,
+        gemma4_e_text
     };
 
     (void)state;
@@ -307,9 +318,9 @@ static void test_generation_matches_the_forward_pass(void **state)
 static void test_generation_matches_the_forward_pass_in_16_bits(void **state)
 {
     static const enum format formats[] = { FORMAT_BF16, FORMAT_FP16, FORMAT_BF16,
-                                           FORMAT_BF16 };
+                                           FORMAT_BF16, FORMAT_BF16 };
     static const char *const texts[] = { gemma3_text, gemma3_text, lfm2_text,
-                                         falcon_h1_text };
+                                         falcon_h1_text, gemma4_e_text };
     float whole[97], *logits;
     int32_t tokens_fed[TOKENS];
 

@@ -289,6 +289,7 @@ static struct gathered cases[] = {
     { .kind = { METHOD_FULL, "sgd", FORMAT_BF16, hunyuan_moe, 3 },
       .checkpointing = true },
     { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, qwen3_next, 3 } },
+    { .kind = { METHOD_FULL, "sgd", FORMAT_BF16, gemma4_e, 3 }, .checkpointing = true },
 };
 
 #define CASE(name, i)                                             \
@@ -334,6 +335,7 @@ int main(int argc, char **argv)
         CASE("llama4", 32),
         CASE("hunyuan_v1_moe, 16 bits", 33),
         CASE("linear attention", 34),
+        CASE("inputs of layers, 16 bits", 35),
         unit_ranks_test(test_model_gather_shares_the_weights),
     };
 

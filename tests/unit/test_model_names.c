@@ -115,8 +115,8 @@ static void test_unsupported_names(void **state)
     assert_null(model_name_unsupported("google/gemma-4-26B-A4B"));
     assert_null(model_name_unsupported("google/gemma-4-26B-A4B-it"));
     assert_null(model_name_unsupported("unsloth/gemma-4-12B-it"));
-    assert_string_equal(model_name_unsupported("google/gemma-4-E4B-it"),
-                        "gemma4 with embeddings for each layer");
+    assert_null(model_name_unsupported("google/gemma-4-E2B-it"));
+    assert_null(model_name_unsupported("unsloth/gemma-4-E4B"));
     assert_null(model_name_unsupported("google/gemma-3-4b-it"));
     assert_null(model_name_unsupported("databricks/dbrx-instruct"));
     assert_null(model_name_unsupported("LnL-AI/dbrx-base-converted-v2"));

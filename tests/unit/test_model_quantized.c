@@ -17,10 +17,11 @@ static bool is_linear(const struct model_config *c, const char *name)
 {
     const struct architecture *a = c->architecture;
 
-    if (!text_starts(name, a->blocks) || !text_ends(name, ".weight"))
+    if (!text_starts(name, a->base) || !text_ends(name, ".weight"))
         return false;
     for (enum module i = 0; i < MODULES; i++)
         if (a->paths[i] && module_is_linear(i) &&
+            module_in_block(i) == text_starts(name, a->blocks) &&
             architecture_is_named(a, i, name, strlen(name) - strlen(".weight")))
             return true;
     return strstr(name, ".experts.") != NULL;

@@ -308,6 +308,7 @@ static struct kind others[] = {
     { METHOD_OFT, "sgd", FORMAT_FP32, llama, 1 },
     { METHOD_OFT, "sgd", FORMAT_FP32, phi3, 1 },
     { METHOD_OFT, "sgd", FORMAT_FP32, gpt_neox, 2 },
+    { METHOD_FULL, "sgd", FORMAT_FP32, gemma4_e, 2 },
 };
 
 static void test_model_ranks_train_other_architectures(void **state)
@@ -612,6 +613,7 @@ int main(int argc, char **argv)
         OTHER("rotations", 30),
         OTHER("rotations of joined layers", 31),
         OTHER("sharded gradients of rotations", 32),
+        OTHER("sharded gradients of inputs of layers", 33),
         unit_ranks_test(test_model_ranks_train_with_frozen_16_bit_weights),
         unit_ranks_test(test_model_ranks_match_with_adamw_and_16_bit_copies),
         unit_ranks_test(test_model_ranks_assemble_the_moments),

@@ -104,6 +104,14 @@ static const char falcon_h1[] =
 
 /* Experts next to MLPs, each with norms of its own, in a layer with a window and in one
  * without. */
+static const char gemma4_e[] =
+    "{\"model_type\": \"gemma4_text\", \"vocab_size\": 40, \"hidden_size\": "
+    "16,\"intermediate_size\": 12, \"num_hidden_layers\": 5, \"num_attention_heads\": "
+    "2, \"num_key_value_heads\": 2, \"head_dim\": 8, \"global_head_dim\": 12, "
+    "\"num_kv_shared_layers\": 3, \"use_double_wide_mlp\": true, "
+    "\"hidden_size_per_layer_input\": 7, \"vocab_size_per_layer_input\": 40, "
+    "\"sliding_window\": 4, \"sliding_window_pattern\": 2, \"initializer_range\": 0.2}";
+
 static const char gemma4_moe[] =
     "{\"model_type\": \"gemma4_text\", \"vocab_size\": 40, \"hidden_size\": "
     "16,\"intermediate_size\": 24, \"num_hidden_layers\": 4, \"num_attention_heads\": "

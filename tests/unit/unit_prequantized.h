@@ -80,7 +80,7 @@ static inline enum module unit_module_in_4_bits(const struct unit_saving *s,
     const char *of_layers[] = { "experts.gate_projs.", "experts.up_projs.",
                                 "experts.down_projs." };
 
-    if (!text_starts(name, a->blocks) || !text_ends(name, ".weight") ||
+    if (!text_starts(name, a->base) || !text_ends(name, ".weight") ||
         (s->how->plain && strstr(name, s->how->plain)))
         return MODULES;
     for (size_t i = 0; i < 3; i++)
@@ -88,6 +88,7 @@ static inline enum module unit_module_in_4_bits(const struct unit_saving *s,
             return MODULE_EXPERT_GATE + i;
     for (enum module i = 0; i < MODULES; i++)
         if (a->paths[i] && module_is_linear(i) &&
+            module_in_block(i) == text_starts(name, a->blocks) &&
             (architecture_is_named(a, i, name, len) ||
              (module_is_of_experts(i) && strstr(name, ".experts.") &&
               strncmp(name + len - strlen(architecture_leaf(a, i)),

@@ -38,6 +38,9 @@ static const bool is_linear[MODULES] = {
     [MODULE_SCAN_IN] = true,
     [MODULE_SCAN_OUT] = true,
     [MODULE_LINEAR_ROUTER] = true,
+    [MODULE_INPUT_GATE] = true,
+    [MODULE_INPUT_OUT] = true,
+    [MODULE_LAYER_INPUTS] = true,
 };
 
 const struct architecture *architecture_at(size_t index)
@@ -122,6 +125,12 @@ bool module_is_bare(enum module module)
            module == MODULE_SKIP || module == MODULE_ROUTER_SCALE ||
            module == MODULE_EXPERT_SCALE || module_is_of_activation(module) ||
            module_is_buffer(module);
+}
+
+bool module_is_table(enum module module)
+{
+    return module == MODULE_EMBED || module == MODULE_POSITIONS ||
+           module == MODULE_LAYER_EMBED;
 }
 
 bool module_is_of_activation(enum module module)

@@ -83,10 +83,20 @@ enum module {
     MODULE_EXPERT_POST,
     MODULE_SHARED_POST,
     MODULE_POST2, /* norm of the MLP output, or of the sum of both */
+    /* of inputs for each layer, after the MLP (model_inputs.c): to their columns, whose
+     * activation they multiply, and back; norm of the result */
+    MODULE_INPUT_GATE,
+    MODULE_INPUT_OUT,
+    MODULE_POST3,
     /* factor of the residual after the block: one element without a suffix in its name,
      * which is never trained */
     MODULE_FACTOR,
     MODULE_NORM, /* after the last block */
+    /* inputs of all layers: embeddings, a matrix from the other embeddings to them, and the
+     * norm of its output */
+    MODULE_LAYER_EMBED,
+    MODULE_LAYER_INPUTS,
+    MODULE_LAYER_NORM,
     MODULE_HEAD,
     MODULES
 };
@@ -381,7 +391,12 @@ struct architecture {
     /* layers without a window have heads of their own: default of global_head_dim.  Their
      * keys are also their values if attention_k_eq_v says so.  0: like the others */
     size_t full_head_size;
-    bool per_layer_inputs; /* by default, hidden_size_per_layer_input is not 0 */
+    /* layers have inputs of their own with so many columns: default of
+     * hidden_size_per_layer_input.  0: none */
+    size_t layer_inputs;
+    /* the last num_kv_shared_layers layers use the keys and values of earlier ones, and
+     * use_double_wide_mlp applies to them */
+    bool shares_keys;
     /* default of original_max_position_embeddings, which has precedence over that of
      * rope_parameters; 0: none */
     size_t original_positions;
@@ -482,7 +497,8 @@ const struct architecture *architecture_at(size_t index);
 
 /* Return whether it is part of every block. */
 bool module_in_block(enum module module);
-/* Return whether it is a linear layer of a block, which can have an adapter. */
+/* Return whether it is a linear layer, which can have an adapter: of a block, or
+ * MODULE_LAYER_INPUTS. */
 bool module_is_linear(enum module module);
 /* Return whether each expert has one. */
 bool module_is_of_experts(enum module module);
@@ -494,6 +510,8 @@ bool module_is_dense(enum module module);
 bool module_in_mixer(enum module module, bool attention, bool other);
 /* Return whether its name ends without .weight. */
 bool module_is_bare(enum module module);
+/* Return whether its rows are looked up. */
+bool module_is_table(enum module module);
 /* Return whether it is never trained. */
 bool module_is_buffer(enum module module);
 /* Return whether it is part of an activation, and whether it has no dimensions in files. */

@@ -4,6 +4,8 @@
 #include "train/model/architecture_fit.h"
 
 #include "base/json.h"
+#include "base/size.h"
+#include "train/model/layer_inputs.h"
 
 #define BLOCKS_MAX 4096
 
@@ -57,6 +59,16 @@ static void drop_experts(struct architecture *out, struct arena *arena)
     out->experts = (struct expert_columns) { 0 };
 }
 
+static void drop_layer_inputs(struct architecture *out)
+{
+    static const enum module modules[] = { MODULE_INPUT_GATE,   MODULE_INPUT_OUT,
+                                           MODULE_POST3,        MODULE_LAYER_EMBED,
+                                           MODULE_LAYER_INPUTS, MODULE_LAYER_NORM };
+
+    for (size_t i = 0; i < TS_COUNT(modules); i++)
+        out->paths[modules[i]] = NULL;
+}
+
 const struct architecture *architecture_fit(const struct architecture *row,
                                             const json_t *root, const char *file,
                                             struct arena *arena, struct error *err)
@@ -65,7 +77,7 @@ const struct architecture *architecture_fit(const struct architecture *row,
 
     if (!row->qk_norms_key && !row->keeps_blocks && row->latent.kv_rank == 0 &&
         !row->bare_qk_norms && !row->adjusts_mlp && !row->experts.correction_key &&
-        !row->experts.none_is_dense)
+        !row->experts.none_is_dense && row->layer_inputs == 0)
         return row;
     out = arena_alloc(arena, sizeof(*out));
     *out = *row;
@@ -80,6 +92,8 @@ const struct architecture *architecture_fit(const struct architecture *row,
         json_get_int(root, row->experts.count_key, (int64_t)row->experts.count, file,
                      err) == 0)
         drop_experts(out, arena);
+    if (row->layer_inputs > 0 && layer_inputs_size(row, root, file, err) == 0)
+        drop_layer_inputs(out);
     if (row->interleave_key)
         out->rotary_interleaved =
             json_get_flag(root, row->interleave_key, row->rotary_interleaved, file, err);

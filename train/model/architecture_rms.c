@@ -109,6 +109,9 @@ static const enum module gemma4_order[] = { MODULE_Q,
                                             MODULE_POST1,
                                             MODULE_NORM2,
                                             MODULE_POST2,
+                                            MODULE_INPUT_GATE,
+                                            MODULE_INPUT_OUT,
+                                            MODULE_POST3,
                                             MODULE_ROUTER_SCALE,
                                             MODULE_EXPERT_SCALE,
                                             MODULE_LINEAR_ROUTER,
@@ -120,6 +123,13 @@ static const enum module gemma4_order[] = { MODULE_Q,
                                             MODULE_EXPERT_NORM,
                                             MODULES };
 
+#define GEMMA4_INPUTS                                           \
+    [MODULE_INPUT_GATE] = "per_layer_input_gate",               \
+    [MODULE_INPUT_OUT] = "per_layer_projection",                \
+    [MODULE_POST3] = "post_per_layer_input_norm",               \
+    [MODULE_LAYER_EMBED] = "model.embed_tokens_per_layer",      \
+    [MODULE_LAYER_INPUTS] = "model.per_layer_model_projection", \
+    [MODULE_LAYER_NORM] = "model.per_layer_projection_norm"
 /* With experts, the MLP is the one that all rows pass through. */
 #define GEMMA4_EXPERTS                                                              \
     [MODULE_SHARED_GATE] = "mlp.gate_proj", [MODULE_SHARED_UP] = "mlp.up_proj",     \
@@ -472,12 +482,13 @@ const struct architecture rms_architectures[] = {
       .score_scalar = 256 },
     { .model_type = "gemma4_text",
       GEMMA4_LIKE,
-      .per_layer_inputs = true,
+      .layer_inputs = 256,
+      .shares_keys = true,
       .window = 512,
       .keys = &gemma2_keys,
       .order = gemma4_order,
-      .paths = { LLAMA_PATHS, GEMMA2_NORMS, HEAD_NORMS,
-                 GEMMA4_EXPERTS, [MODULE_FACTOR] = "layer_scalar" },
+      .paths = { LLAMA_PATHS, GEMMA2_NORMS, HEAD_NORMS, GEMMA4_EXPERTS,
+                 GEMMA4_INPUTS, [MODULE_FACTOR] = "layer_scalar" },
       .experts = { .count_key = "num_experts",
                    .enabled_key = "enable_moe_block",
                    .chosen_key = "top_k_experts",

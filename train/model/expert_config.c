@@ -448,6 +448,9 @@ bool model_config_has(const struct model_config *config, enum module module, siz
     if (module == MODULE_V && config->shares_values &&
         model_config_is_wide(config, layer))
         return false;
+    if ((module == MODULE_K || module == MODULE_V || module == MODULE_K_NORM) &&
+        model_config_shares_keys(config, layer))
+        return false;
     return !(sparse ? module_is_dense(module) : module_is_sparse(module));
 }
 
@@ -467,14 +470,19 @@ size_t model_config_mlp_size(const struct model_config *config)
     size_t size = config->shared_size;
 
     for (size_t l = 0; l < config->layers; l++)
-        if ((!config->sparse || !config->sparse[l]) && config->intermediate_size > size)
-            size = config->intermediate_size;
+        if ((!config->sparse || !config->sparse[l]) &&
+            model_config_mlp_of(config, l) > size)
+            size = model_config_mlp_of(config, l);
     return size;
 }
 
 size_t model_config_active_size(const struct model_config *config)
 {
-    return config->experts > 0
-               ? config->chosen_experts * config->expert_size + config->shared_size
-               : config->intermediate_size;
+    size_t all = 0;
+
+    if (config->experts > 0)
+        return config->chosen_experts * config->expert_size + config->shared_size;
+    for (size_t l = 0; l < config->layers; l++)
+        all += model_config_mlp_of(config, l);
+    return all / config->layers;
 }

@@ -33,26 +33,11 @@ static bool is_given(const json_t *root, const char *key)
     return value && !json_is_null(value);
 }
 
-/* Gemma 4 E2B and E4B have embeddings for each layer, and layers that attend to the keys
- * and values of others.  Gemma 4 12B has no experts. */
+/* Gemma 4 12B has no experts. */
 static void refuse(const struct source *s, const struct architecture *row)
 {
-    static const char per_layer[] = "hidden_size_per_layer_input",
-                      sharing[] = "num_kv_shared_layers", experts[] = "enable_moe_block";
+    static const char experts[] = "enable_moe_block";
 
-    if (is_given(s->root, per_layer)
-            ? json_get_int(s->root, per_layer, 0, s->file, s->err) != 0
-            : row->per_layer_inputs)
-        error_set(
-            s->err, ERROR_DATA,
-            "%s: %s is not supported: embeddings for each layer, as Gemma 4 E2B and "
-            "E4B have them",
-            s->file, per_layer);
-    if (json_get_int(s->root, sharing, 0, s->file, s->err) != 0)
-        error_set(
-            s->err, ERROR_DATA,
-            "%s: %s is not supported: layers that use the keys and values of others",
-            s->file, sharing);
     if (!row->experts.enabled_key &&
         json_get_bool(s->root, experts, false, s->file, s->err))
         error_set(s->err, ERROR_DATA, "%s: %s is not supported in models of type %s",

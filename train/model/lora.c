@@ -120,16 +120,25 @@ static json_t *pattern_of(const struct architecture *a, const bool *marks)
     json_t *out;
 
     text_init(&pattern, 0);
-    add_escaped(&pattern, a->blocks);
-    text_adds(&pattern, "\\d+\\.(?:");
     for (enum module i = 0; i < MODULES; i++) {
-        if (!marks[i])
+        if (!marks[i] || !module_in_block(i))
             continue;
+        if (pattern.len == 0) {
+            add_escaped(&pattern, a->blocks);
+            text_adds(&pattern, "\\d+\\.(?:");
+        }
         text_adds(&pattern, separator);
         add_escaped(&pattern, a->paths[i]);
         separator = "|";
     }
-    text_adds(&pattern, ")");
+    if (pattern.len > 0)
+        text_adds(&pattern, ")");
+    for (enum module i = 0; i < MODULES; i++) {
+        if (!marks[i] || module_in_block(i))
+            continue;
+        text_adds(&pattern, pattern.len > 0 ? "|" : "");
+        add_escaped(&pattern, a->paths[i]);
+    }
     out = json_string(pattern.data);
     text_clear(&pattern);
     return out;

@@ -327,6 +327,14 @@ static bool mark_in_blocks(struct reading *reading, enum module module, struct t
     return true;
 }
 
+/* PEFT finds no layer in the name, which layers_to_transform could have. */
+static bool is_adapted_outside(const struct reading *reading, enum module module,
+                               struct text *name)
+{
+    return is_off(json_object_get(reading->root, "layers_to_transform")) &&
+           is_adapted(reading, &(struct module_place) { .module = module }, name);
+}
+
 static bool mark_adapted(struct reading *reading, struct error *err)
 {
     const struct architecture *a = reading->config->architecture;
@@ -339,10 +347,12 @@ static bool mark_adapted(struct reading *reading, struct error *err)
             continue;
         if (module_in_block(i))
             ok = mark_in_blocks(reading, i, &name, err);
+        else if (module_is_linear(i))
+            reading->out->adapted[i] = is_adapted_outside(reading, i, &name);
         else if (is_adapted(reading, &(struct module_place) { .module = i }, &name))
             ok = error_set(err, reading->code,
-                           "%s: an adapter on %s is not supported; only linear layers of "
-                           "the blocks can have one, and %s can train it whole",
+                           "%s: an adapter on %s is not supported; only linear layers "
+                           "can have one, and %s can train it whole",
                            reading->targets_key, name.data,
                            reading->code == ERROR_JOB ? "additional_target"
                                                       : "modules_to_save");

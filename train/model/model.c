@@ -4,6 +4,7 @@
 #include "train/model/model.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -180,7 +181,8 @@ static bool branch_is_trained(const struct block *b)
 static size_t first_trained_index(const struct model *m)
 {
     if (m->embed->trainable || (m->positions && m->positions->trainable) ||
-        is_trained(&m->embed_norm))
+        is_trained(&m->embed_norm) || m->layer_inputs.trained ||
+        is_trained(&m->layer_norm) || (m->layer_embed && m->layer_embed->trainable))
         return 0;
     for (size_t l = 0; l < m->config->layers; l++) {
         const struct block *b = &m->blocks[l];
@@ -199,6 +201,8 @@ static size_t first_trained_index(const struct model *m)
                                  b->shared_router.trained || branch_is_trained(b) ||
                                  (b->sparse && b->down.trained),
             [SUBLAYER_DOWN] = b->down.trained || is_trained(&b->post2),
+            [SUBLAYER_INPUT] =
+                b->input_gate.trained || b->input_out.trained || is_trained(&b->post3),
         };
 
         for (enum sublayer i = 0; i < SUBLAYERS; i++)
@@ -210,11 +214,12 @@ static size_t first_trained_index(const struct model *m)
 
 /* transformers keeps Gemma's factor in the format that the embedding table is loaded in;
  * others are numbers. */
-static float embed_scale(const struct model *m)
+static float embed_scale(const struct model *m, const struct parameter *table,
+                         double factor)
 {
     const struct precision *p = &m->plan->precision;
-    enum format format = m->embed->trainable ? p->trainable : p->frozen;
-    float scale = (float)m->config->embed_scale;
+    enum format format = table->trainable ? p->trainable : p->frozen;
+    float scale = (float)factor;
     uint16_t narrow;
 
     if (!m->config->architecture->embed_scaled ||
@@ -276,7 +281,14 @@ static void lay_out(struct model *m)
         m->score_targets = arena_array(m->arena, m->shapes.rows, sizeof(int32_t));
     }
     m->embed_weight = m->embed->weight;
-    m->embed_scale = embed_scale(m);
+    m->embed_scale = embed_scale(m, m->embed, m->config->embed_scale);
+    m->layer_embed = model_find(m, MODULE_LAYER_EMBED, PART_WEIGHT, 0);
+    if (m->layer_embed) {
+        m->layer_inputs = model_input_layer(m);
+        m->layer_norm = model_norm_of(m, MODULE_LAYER_NORM, 0);
+        m->layer_embed_scale =
+            embed_scale(m, m->layer_embed, sqrt((double)m->config->layer_inputs));
+    }
     m->blocks = arena_array(m->arena, layers, sizeof(*m->blocks));
     for (size_t l = 0; l < layers; l++)
         model_make_block(m, l, &m->blocks[l]);

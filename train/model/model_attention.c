@@ -63,6 +63,10 @@ void model_rotate(const struct pass *pass, size_t layer, struct tensor qkv, bool
 
     if (!pass->model->blocks[layer].rotates)
         return;
+    if (pass->model->blocks[layer].borrows_keys) {
+        rotate_heads(pass, layer, q, inverse);
+        return;
+    }
     if (k.data != tensor_columns(qkv, q.cols, k.cols).data) {
         rotate_heads(pass, layer, q, inverse);
         rotate_heads(pass, layer, k, inverse);
@@ -212,8 +216,9 @@ static void norm_qk(const struct pass *pass, size_t layer, struct tensor qkv,
 
     head_norm(pass, layer, &b->q_norm, model_queries(pass, layer, qkv),
               model_queries(pass, layer, qk));
-    head_norm(pass, layer, &b->k_norm, model_keys(pass, layer, qkv),
-              model_keys(pass, layer, qk));
+    if (!b->borrows_keys)
+        head_norm(pass, layer, &b->k_norm, model_keys(pass, layer, qkv),
+                  model_keys(pass, layer, qk));
 }
 
 /* Limit q and k, after their norms if they have them, and v. */
@@ -232,9 +237,32 @@ static void clip(const struct pass *pass, size_t layer, struct tensor qkv,
                                                   (float)c->qkv_limit });
 }
 
+/* Return the keys and values that other layers read, or their gradients. */
+static struct attention_heads shared_keys(const struct pass *pass, enum buffer buffer,
+                                          size_t layer)
+{
+    const size_t cols = model_config_keys(pass->model->config, layer);
+    struct tensor both = pass_buffer(pass, buffer, layer);
+
+    return (struct attention_heads) { .k = tensor_columns(both, 0, cols),
+                                      .v = tensor_columns(both, cols, cols) };
+}
+
+/* With checkpointing, the buffers of a block do not last until the other layers read them. */
+static void lend_keys(const struct pass *pass, size_t layer, struct tensor qk)
+{
+    const struct attention_heads to = shared_keys(pass, BUFFER_SHARED_KEYS, layer);
+
+    pass->ops->convert(
+        pass->be, &(struct op_convert) { .out = to.k, .x = model_keys(pass, layer, qk) });
+    pass->ops->convert(pass->be, &(struct op_convert) {
+                                     .out = to.v, .x = model_values(pass, layer, qk) });
+}
+
 /* Prepare q and k for attention: in place, or next to the inputs of their norms. */
 static void prepare_qk(const struct pass *pass, size_t layer, struct tensor qkv)
 {
+    const struct block *b = &pass->model->blocks[layer];
     struct tensor qk = normed_qk(pass, layer);
     bool last = !pass->model->config->architecture->qk_norms_after_rope;
 
@@ -242,7 +270,7 @@ static void prepare_qk(const struct pass *pass, size_t layer, struct tensor qkv)
         model_rotate(pass, layer, qkv, false);
     if (has_qk_norms(pass, layer))
         norm_qk(pass, layer, qkv, qk);
-    if (pass->model->config->architecture->value_norms)
+    if (pass->model->config->architecture->value_norms && !b->borrows_keys)
         head_norm(pass, layer, NULL, model_values_before_norm(pass, layer, qkv),
                   model_values(pass, layer, qk));
     if (pass->model->config->qkv_limit > 0)
@@ -250,6 +278,8 @@ static void prepare_qk(const struct pass *pass, size_t layer, struct tensor qkv)
     if (last)
         model_rotate(pass, layer, qk.data ? qk : qkv, false);
     scale_queries(pass, layer, model_queries(pass, layer, qk.data ? qk : qkv));
+    if (b->lends_keys)
+        lend_keys(pass, layer, qk);
 }
 
 static struct attention_dropout attention_dropout(const struct pass *pass, size_t layer)
@@ -297,11 +327,17 @@ struct op_attention model_attention_op(const struct pass *pass, size_t layer)
     const struct model_config *c = pass->model->config;
     struct tensor qkv = pass_buffer(pass, BUFFER_QKV, layer);
     struct tensor qk = normed_qk(pass, layer);
+    struct attention_heads heads;
 
     if (!qk.data)
         qk = qkv;
     if (model_config_is_latent(c))
         return attention_of(pass, layer, model_latent_heads(pass, BUFFER_HEADS, layer));
+    if (pass->model->blocks[layer].borrows_keys) {
+        heads = shared_keys(pass, BUFFER_SHARED_KEYS, layer);
+        heads.q = model_queries(pass, layer, qk);
+        return attention_of(pass, layer, heads);
+    }
     return attention_of(
         pass, layer,
         (struct attention_heads) {
@@ -395,10 +431,11 @@ static void prepare_qk_backward(const struct pass *pass, size_t layer, struct te
     if (has_qk_norms(pass, layer)) {
         head_norm_backward(pass, layer, &b->q_norm, model_queries(pass, layer, dqkv),
                            model_queries(pass, layer, qkv));
-        head_norm_backward(pass, layer, &b->k_norm, model_keys(pass, layer, dqkv),
-                           model_keys(pass, layer, qkv));
+        if (!b->borrows_keys)
+            head_norm_backward(pass, layer, &b->k_norm, model_keys(pass, layer, dqkv),
+                               model_keys(pass, layer, qkv));
     }
-    if (pass->model->config->architecture->value_norms)
+    if (pass->model->config->architecture->value_norms && !b->borrows_keys)
         values_backward(pass, layer, dqkv);
     if (rotated_first)
         model_rotate(pass, layer, dqkv, true);
@@ -413,6 +450,29 @@ static struct attention_heads heads_gradient(const struct pass *pass, size_t lay
     return (struct attention_heads) { .q = model_queries(pass, layer, dqkv),
                                       .k = model_keys(pass, layer, dqkv),
                                       .v = model_values(pass, layer, dqkv) };
+}
+
+/* The gradients of keys and values that several layers read are summed in fp32, from the last of
+ * these layers to the one that has them. */
+static void share_gradients(const struct pass *pass, size_t layer,
+                            const struct attention_heads *d)
+{
+    const struct block *b = &pass->model->blocks[layer];
+    struct attention_heads sum;
+
+    if (!b->borrows_keys && !b->lends_keys)
+        return;
+    sum = shared_keys(pass, BUFFER_DSHARED_KEYS, layer);
+    if (b->lends_keys) {
+        pass->ops->add(pass->be, &(struct op_add) { d->k, d->k, sum.k });
+        pass->ops->add(pass->be, &(struct op_add) { d->v, d->v, sum.v });
+    } else if (b->ends_keys) {
+        pass->ops->convert(pass->be, &(struct op_convert) { .out = sum.k, .x = d->k });
+        pass->ops->convert(pass->be, &(struct op_convert) { .out = sum.v, .x = d->v });
+    } else {
+        pass->ops->add(pass->be, &(struct op_add) { sum.k, sum.k, d->k });
+        pass->ops->add(pass->be, &(struct op_add) { sum.v, sum.v, d->v });
+    }
 }
 
 void model_attention_backward(const struct pass *pass, size_t layer, struct tensor datt)
@@ -430,6 +490,7 @@ void model_attention_backward(const struct pass *pass, size_t layer, struct tens
 
     model_sink_backward(pass, layer, &op);
     pass->ops->attention_backward(pass->be, &op);
+    share_gradients(pass, layer, &d);
     if (model_config_is_latent(pass->model->config))
         model_latent_backward(pass, layer);
     else

@@ -24,6 +24,8 @@ static void zero_embeddings(const struct pass *pass)
     zero(pass, pass->model->embed->grad);
     if (pass->model->positions)
         zero(pass, pass->model->positions->grad);
+    if (pass->model->layer_embed)
+        zero(pass, pass->model->layer_embed->grad);
 }
 
 /* Zero the gradients that are only ever added to: those of vectors, which are contiguous,
@@ -234,7 +236,7 @@ static void qkv_backward(const struct pass *pass, size_t layer)
 static bool blocks_are_alike(const struct model_config *c)
 {
     return (c->sparse_layers == 0 || c->sparse_layers == c->layers) && !c->linear &&
-           c->full_head_size == 0;
+           c->full_head_size == 0 && c->sharing_layers == 0;
 }
 
 /* The padding between gradients is zero.  In a lane, blocks whose matrices differ have it
@@ -282,6 +284,8 @@ static void block_backward(const struct pass *pass, size_t layer)
     if (m->shapes.checkpointing && layer + 1 < m->config->layers)
         model_forward_block(&again, layer, true);
     factor_backward(pass, layer);
+    if (m->blocks[layer].input_gate.base_count > 0 && !model_inputs_backward(pass, layer))
+        return;
     if (m->blocks[layer].expert_post.weight)
         below = model_branches_backward(pass, layer) && o_backward(pass, layer);
     else if (m->blocks[layer].sparse)
@@ -366,6 +370,7 @@ static void embeddings_backward(const struct pass *pass)
         pass_dropout(pass, m->config->embed_dropout, dropout_stream(0, DROP_EMBED),
                      residual_columns(pass, BUFFER_DX),
                      residual_columns(pass, BUFFER_DX));
+    model_inputs_embed_backward(pass);
     embed_backward(pass);
 }
 

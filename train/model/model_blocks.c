@@ -10,6 +10,7 @@
 #include "train/model/model_internal.h"
 #include "train/model/model_rotation.h"
 #include "train/model/shapes.h"
+#include "train/model/shared_keys.h"
 
 size_t model_slot(enum module module, enum part part, size_t layer)
 {
@@ -117,7 +118,10 @@ static const enum dropout_site lora_dropout[STACKS] = {
     [STACK_EXPERT_GATE_UP] = DROP_LORA_EXPERT_GATE_UP,
     [STACK_EXPERT_DOWN] = DROP_LORA_EXPERT_DOWN,
     [STACK_ROUTER] = DROP_LORA_ROUTER,
-    [STACK_SCAN_OUT] = DROP_LORA_SCAN_OUT
+    [STACK_SCAN_OUT] = DROP_LORA_SCAN_OUT,
+    [STACK_INPUT_GATE] = DROP_LORA_INPUT_GATE,
+    [STACK_INPUT_OUT] = DROP_LORA_INPUT_OUT,
+    [STACK_LAYER_INPUTS] = DROP_LORA_LAYER_INPUTS
 };
 
 /* The rooms for weight and input are after those of the block's earlier modules. */
@@ -234,9 +238,10 @@ static void make_expert_stack(const struct model *m, size_t layer, enum module f
     stack_experts(out->lora_b, out->lora_b_count, layer, experts);
 }
 
-/* Set up a router that can have an adapter; few outputs are no matrix of 8 bits. */
-static void make_router(const struct model *m, size_t layer, enum module module,
-                        struct linear_stack *out)
+/* Set up a router that can have an adapter, which has too few outputs for a matrix of 8 bits,
+ * or a layer of the layers' own inputs. */
+static void make_plain(const struct model *m, size_t layer, enum module module,
+                       struct linear_stack *out)
 {
     make_stack(m, layer, module, module, out);
     out->base[0].fp8 = out->base[0].rounds_x = false;
@@ -254,6 +259,15 @@ static void add_plain_router(const struct model *m, size_t layer,
     p = linear_of(weight, bias, 0, 0);
     append_linear(out->base, &out->base_count, &p);
     out->trained = weight->trainable || (bias && bias->trainable);
+}
+
+struct linear_stack model_input_layer(const struct model *m)
+{
+    struct linear_stack out =
+        stack_of(m, STACK_LAYER_INPUTS, BUFFER_U_LAYER_INPUTS, BUFFER_U_LAYER_INPUTS);
+
+    make_plain(m, 0, MODULE_LAYER_INPUTS, &out);
+    return out;
 }
 
 struct linear model_score_layer(const struct model *m)
@@ -299,6 +313,13 @@ void model_make_block(const struct model *m, size_t layer, struct block *out)
         .scan_out = stack_of(m, STACK_SCAN_OUT, BUFFER_U_SCAN_OUT, BUFFER_U_SCAN_OUT),
         .gate_up = stack_of(m, STACK_GATE_UP, BUFFER_U_GATE_UP, BUFFER_GATE_UP),
         .down = stack_of(m, STACK_DOWN, BUFFER_U_DOWN, BUFFER_U_DOWN),
+        .input_gate =
+            stack_of(m, STACK_INPUT_GATE, BUFFER_U_INPUT_GATE, BUFFER_U_INPUT_GATE),
+        .input_out = stack_of(m, STACK_INPUT_OUT, BUFFER_U_INPUT_OUT, BUFFER_U_INPUT_OUT),
+        .post3 = model_norm_of(m, MODULE_POST3, layer),
+        .borrows_keys = model_config_shares_keys(c, layer),
+        .lends_keys = shared_keys_are_shared(c, layer),
+        .ends_keys = shared_keys_is_last(c, layer),
         .expert_gate_up =
             stack_of(m, STACK_EXPERT_GATE_UP, BUFFER_U_EXPERT_GATE_UP, BUFFER_EXPERT_X),
         .expert_down =
@@ -329,8 +350,10 @@ void model_make_block(const struct model *m, size_t layer, struct block *out)
     make_stack(m, layer, MODULE_SCAN_OUT, MODULE_SCAN_OUT, &out->scan_out);
     make_stack(m, layer, MODULE_GATE_UP, MODULE_SHARED_UP, &out->gate_up);
     make_stack(m, layer, MODULE_DOWN, MODULE_SHARED_DOWN, &out->down);
-    make_router(m, layer, MODULE_SHARED_ROUTER, &out->shared_router);
-    make_router(m, layer, MODULE_LINEAR_ROUTER, &out->router);
+    make_plain(m, layer, MODULE_SHARED_ROUTER, &out->shared_router);
+    make_plain(m, layer, MODULE_LINEAR_ROUTER, &out->router);
+    make_plain(m, layer, MODULE_INPUT_GATE, &out->input_gate);
+    make_plain(m, layer, MODULE_INPUT_OUT, &out->input_out);
     if (out->router.base_count == 0)
         add_plain_router(m, layer, &out->router);
     if (out->router_norm.weight)

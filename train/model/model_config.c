@@ -15,11 +15,13 @@
 #include "train/model/expert_config.h"
 #include "train/model/full_heads.h"
 #include "train/model/latent_config.h"
+#include "train/model/layer_inputs.h"
 #include "train/model/layer_rotation.h"
 #include "train/model/linear_layers.h"
 #include "train/model/nested_config.h"
 #include "train/model/weights.h"
 #include "train/model/rope_config.h"
+#include "train/model/shared_keys.h"
 #include "train/model/state_space.h"
 #include "train/model/window_config.h"
 
@@ -450,6 +452,8 @@ static void read_all(struct reader *r, struct model_config *out)
     state_space_read(r->root, r->file, r->arena, out, r->err);
     window_config_read(r->root, r->file, r->arena, out, r->err);
     full_heads_check(r->root, r->file, out, r->err);
+    layer_inputs_read(r->root, r->file, out, r->err);
+    shared_keys_read(r->root, r->file, out, r->err);
     read_dropouts(r, out);
 }
 

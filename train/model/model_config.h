@@ -44,7 +44,13 @@ struct model_config {
     /* of layers without a window; 0: like the others */
     size_t full_kv_heads, full_head_size;
     bool shares_values; /* these layers have no v: it is k before its norm */
-    size_t experts;     /* 0: none */
+    size_t
+        layer_inputs; /* columns of the input that each layer has of its own; 0: none */
+    /* so many of the last layers use the keys and values of earlier ones (shared_keys.h), and
+     * have MLPs of twice the size */
+    size_t sharing_layers;
+    bool wide_sharing;
+    size_t experts;                                  /* 0: none */
     size_t chosen_experts, expert_size, shared_size; /* of rows; of MLPs, 0: none */
     const bool *sparse;      /* by layer, whether it has experts; NULL: none has */
     size_t sparse_layers;    /* that have */
@@ -160,7 +166,22 @@ bool model_config_has(const struct model_config *config, enum module module,
 /* Return the columns of what the activation writes in blocks: of one MLP, or of that which
  * is next to the experts; 0: there are only experts. */
 size_t model_config_mlp_size(const struct model_config *config);
-/* Return the columns of all MLPs that a row passes through in a block. */
+/* Return whether a layer uses the keys and values of an earlier one. */
+static inline bool model_config_shares_keys(const struct model_config *config,
+                                            size_t layer)
+{
+    return layer + config->sharing_layers >= config->layers;
+}
+
+/* Return the size of the MLP of a block without experts. */
+static inline size_t model_config_mlp_of(const struct model_config *config, size_t layer)
+{
+    return config->wide_sharing && model_config_shares_keys(config, layer)
+               ? 2 * config->intermediate_size
+               : config->intermediate_size;
+}
+
+/* Return the columns of all MLPs that a row passes through in a block, on average. */
 size_t model_config_active_size(const struct model_config *config);
 /* Return whether heads of a layer differ from those of most. */
 static inline bool model_config_is_wide(const struct model_config *config, size_t layer)

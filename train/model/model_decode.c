@@ -18,6 +18,8 @@ static void cache_rows(const struct pass *pass, enum buffer buffer, size_t layer
                                      .out = tensor_rows(cache, first, x.rows), .x = x });
 }
 
+/* A layer that attends to the keys of another appends them to that one's cache again: the same
+ * rows, at the same position. */
 static void run_decode(const struct pass *pass, size_t layer,
                        const struct op_attention *a)
 {
@@ -62,7 +64,7 @@ void model_run_attention(const struct pass *pass, size_t layer)
                                             .lse = attention.lse,
                                             .sinks = pass_bias(pass, sinks->weight),
                                             .heads = attention.heads });
-    if (!pass->prefill)
+    if (!pass->prefill || pass->model->blocks[layer].borrows_keys)
         return;
     cache_rows(pass, BUFFER_KEYS, layer, attention.k);
     cache_rows(pass, BUFFER_VALUES, layer, attention.v);

@@ -83,6 +83,14 @@ static struct tensor residual_after_block(const struct pass *pass, size_t layer)
     return mid.data ? mid : pass_buffer(pass, BUFFER_X_IN, layer);
 }
 
+/* Return where the residual after a block goes if the next norm does not add it up. */
+static struct tensor residual_next(const struct pass *pass, size_t layer)
+{
+    return layer + 1 == pass->model->config->layers
+               ? pass_buffer(pass, BUFFER_X_LAST, 0)
+               : pass_buffer(pass, BUFFER_X_IN, layer + 1);
+}
+
 /* The residual already contains other terms: apply dropout to the new one before the
  * addition. */
 static void add_with_dropout(const struct pass *pass, const struct linear_stack *l,
@@ -216,7 +224,8 @@ static size_t mlp_size(const struct pass *pass, size_t layer)
 {
     const struct model_config *c = pass->model->config;
 
-    return pass->model->blocks[layer].sparse ? c->shared_size : c->intermediate_size;
+    return pass->model->blocks[layer].sparse ? c->shared_size
+                                             : model_config_mlp_of(c, layer);
 }
 
 struct tensor model_activation_of(const struct pass *pass, enum buffer buffer,
@@ -336,6 +345,14 @@ void model_forward_block(const struct pass *pass, size_t layer, bool recompute)
 {
     forward_attention(pass, layer, recompute);
     forward_mlp(pass, layer, recompute);
+    if (pass->model->blocks[layer].input_gate.base_count == 0)
+        return;
+    if (!recompute) /* the delta that apply_factor adds is another one */
+        pass->ops->add(pass->be,
+                       &(struct op_add) { .out = residual_next(pass, layer),
+                                          .a = residual_after_block(pass, layer),
+                                          .b = residual_delta(pass) });
+    model_inputs_forward(pass, layer, residual_delta(pass));
 }
 
 struct tensor model_positions(const struct model *model, bool gradients)
@@ -401,18 +418,17 @@ static void embed(const struct pass *pass)
 /* Multiply the residual after a block, with its delta, by the block's factor. */
 static void apply_factor(const struct pass *pass, size_t layer)
 {
-    const struct model *m = pass->model;
-    bool last = layer + 1 == m->config->layers;
-    struct tensor out = last ? pass_buffer(pass, BUFFER_X_LAST, 0)
-                             : pass_buffer(pass, BUFFER_X_IN, layer + 1);
+    const struct block *b = &pass->model->blocks[layer];
+    const bool has_input = b->input_gate.base_count > 0;
+    struct tensor out = residual_next(pass, layer);
 
-    pass->ops->add(pass->be, &(struct op_add) { .out = out,
-                                                .a = residual_after_block(pass, layer),
-                                                .b = residual_delta(pass) });
-    pass->ops->scale(
-        pass->be,
-        &(struct op_scale) {
-            .out = out, .x = out, .factor = 1, .by = m->blocks[layer].factor->weight });
+    pass->ops->add(pass->be, &(struct op_add) {
+                                 .out = out,
+                                 .a = has_input ? out : residual_after_block(pass, layer),
+                                 .b = residual_delta(pass) });
+    pass->ops->scale(pass->be,
+                     &(struct op_scale) {
+                         .out = out, .x = out, .factor = 1, .by = b->factor->weight });
 }
 
 /* Run a block, with what comes before the first and after the last. */
@@ -427,6 +443,7 @@ static void forward_level(const struct pass *pass, size_t layer)
 
     if (layer == 0) {
         embed(pass);
+        model_inputs_prepare(pass);
         model_experts_begin(pass);
     }
     model_fill_window(pass, layer);

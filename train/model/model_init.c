@@ -85,10 +85,10 @@ void model_init_weights(const struct model *m, size_t index, size_t first, size_
     int64_t padding = -1;
     bool zero = m->config->architecture->norm == NORM_RMS_1; /* but not NORM_LAYER_1 */
 
-    if (p->module == MODULE_EMBED) {
-        padding = m->config->padding;
+    if (p->module == MODULE_EMBED)
         range = m->config->embedding_range;
-    }
+    if (p->module == MODULE_EMBED || p->module == MODULE_LAYER_EMBED)
+        padding = m->config->padding;
     if (output && m->config->architecture->small_outputs)
         range /= sqrt(2 * (double)m->config->layers);
     if (p->module == MODULE_HEAD && m->config->scores == SCORE_VALUE) {

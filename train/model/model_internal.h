@@ -9,14 +9,16 @@
  *     a = attention Wo^T [+ b] [, norm]      x_mid = x_in + a
  *     h2 = [norm2](x_mid)      gate, up = h2 Wgu^T [+ b], or up alone
  *     act = f(gate) up or f(up)
- *     d = act Wd^T [+ b] [, norm]            next x_in = [factor] (x_mid + d)
+ *     d = act Wd^T [+ b] [, norm]            next x_in = [factor] (x_mid + d [+ another term:
+ *                                            model_inputs.c])
  *
  * In a block with experts, each row passes through k of E such MLPs, and d is the sum of
  * their outputs times weights that a router computes of h2 (kernels/ops_experts.h); and
  * the output of one more MLP that all rows pass through, if there is one, which may have a
  * factor of its own: model_experts.c.
  * Norms of v have no parameters.  Layers without a window may have heads of another size,
- * and k in place of v before its norm.
+ * and k in place of v before its norm.  The last layers may attend to the k and v of earlier
+ * ones, after norms and rotation (train/model/shared_keys.h): they have none of their own.
  * A gated architecture multiplies attention by sigmoid(gate), whose columns are those of
  * Wqkv after q.  A block with linear attention has, in place of both,
  *
@@ -70,7 +72,10 @@ enum dropout_site {
     DROPS = 12,
     /* no architecture has two of these */
     DROP_LORA_ROUTER = DROP_LORA_Q_B,
-    DROP_LORA_SCAN_OUT = DROP_LORA_KV_B
+    DROP_LORA_SCAN_OUT = DROP_LORA_KV_B,
+    DROP_LORA_INPUT_GATE = DROP_LORA_Q_B,
+    DROP_LORA_INPUT_OUT = DROP_LORA_KV_B,
+    DROP_LORA_LAYER_INPUTS = DROP_EMBED /* before the first block */
 };
 
 static inline uint32_t dropout_stream(size_t layer, enum dropout_site site)
@@ -151,6 +156,12 @@ struct block {
     struct linear_stack qkv, o, gate_up, down;
     struct linear_stack q_b, kv_b; /* of latent attention */
     struct linear_stack scan_out;  /* of a state space model */
+    /* of the layer's own input; base_count 0: it has none */
+    struct linear_stack input_gate, input_out;
+    struct norm post3;
+    /* whether attention reads the keys and values of another layer, or others read those of
+     * this one, which are in BUFFER_SHARED_KEYS; whether it is the last that reads them */
+    bool borrows_keys, lends_keys, ends_keys;
     /* of a block with experts; gate_up and down are of the MLP next to them */
     bool sparse;
     struct linear_stack router, shared_router; /* base_count 0: it has none */
@@ -181,6 +192,7 @@ enum sublayer {
     SUBLAYER_NORM2,
     SUBLAYER_GATE_UP,
     SUBLAYER_DOWN,
+    SUBLAYER_INPUT, /* of the layer's own input */
     SUBLAYERS
 };
 
@@ -241,6 +253,11 @@ struct model {
     struct parameter *positions;    /* NULL: no learned positions */
     struct norm embed_norm;         /* of the embeddings; no weight: there is none */
     struct norm norm;               /* after the last block */
+    /* of the layers' own inputs; NULL: there are none */
+    struct parameter *layer_embed;
+    struct linear_stack layer_inputs;
+    struct norm layer_norm;
+    float layer_embed_scale;
     struct tensor head_weight, embed_weight; /* operands of the matmul and the lookup */
     float embed_scale;                       /* factor of the embeddings; 0: none */
     struct block *blocks;
@@ -540,6 +557,8 @@ struct parameter *model_find(const struct model *m, enum module module, enum par
 /* Return the operand of a matmul. */
 struct tensor model_matmul_operand(const struct parameter *p);
 struct norm model_norm_of(const struct model *m, enum module module, size_t layer);
+/* Return the layer that computes the layers' own inputs, whose parameters are placed. */
+struct linear_stack model_input_layer(const struct model *m);
 /* Return the head of a reward model, whose parameters are placed. */
 struct linear model_score_layer(const struct model *m);
 /* Set up a block, whose parameters are placed. */
@@ -569,6 +588,15 @@ void model_experts_route_backward(const struct pass *pass, size_t layer, struct 
 void model_branches_forward(const struct pass *pass, size_t layer, struct tensor h,
                             bool recompute);
 bool model_branches_backward(const struct pass *pass, size_t layer);
+/* model_inputs.c.  After the embeddings: compute the layers' own inputs; and the gradients of
+ * what computes them. */
+void model_inputs_prepare(const struct pass *pass);
+void model_inputs_embed_backward(const struct pass *pass);
+/* From the output of the MLP, delta, to the next one that is added to the residual, over it.
+ * And back from the gradient of the residual, in place; false: nothing further down is
+ * trained. */
+void model_inputs_forward(const struct pass *pass, size_t layer, struct tensor delta);
+bool model_inputs_backward(const struct pass *pass, size_t layer);
 /* Multiply their input, or its gradient, by the noise that the model has in training. */
 void model_experts_jitter(const struct pass *pass, size_t layer, struct tensor x);
 /* From dy, the gradient of what they add, with room for folded adapters after it, to dh,

@@ -370,7 +370,8 @@ static bool is_ignored(const struct model *m, const char *name)
 
     if (m->config->multimodal && multimodal_is_tower(m->config->multimodal, name))
         return true;
-    if (architecture_keeps(architecture, name))
+    if (architecture_keeps(architecture, name) ||
+        weights_are_unused_keys(m->config, &m->names, name))
         return true;
     for (size_t i = 0; architecture->ignored[i]; i++)
         if (text_ends(name, architecture->ignored[i]))

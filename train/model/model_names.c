@@ -87,7 +87,6 @@ static const struct name_row {
     { "gemma-3-1b-*", "gemma3_text" },
     { "gemma-3n-*", "gemma3n" },
     { "gemma-3-*", "gemma3" },
-    { "gemma-4-e[0-9]b*", "gemma4 with embeddings for each layer" },
     { "gemma-4-12b*", "gemma4_unified" },
     { "gemma-4-*", "gemma4" },
     { "glm-4-9b*-hf", "glm" },

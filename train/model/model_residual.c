@@ -100,17 +100,40 @@ static struct tensor scaled_gradient(const struct pass *pass, double factor)
     return whole;
 }
 
+struct tensor post_norm_gradient(const struct pass *pass, const struct norm_place *at)
+{
+    struct tensor copy = pass_buffer(pass, BUFFER_DPOST_COPY, 0);
+    struct op_rmsnorm_backward op = {
+        .dx = residual_columns(pass, BUFFER_DPOST),
+        .dcopy = residual_columns(pass, BUFFER_DPOST_COPY),
+        .dout = residual_gradient(pass),
+        .x = at->x,
+        .rstd = at->rstd,
+    };
+
+    pass->ops->zero(pass->be, &(struct op_zero) { .out = op.dx });
+    apply_norm_backward(pass, at->norm, op);
+    return copy.data ? copy : pass_buffer(pass, BUFFER_DPOST, 0);
+}
+
+void add_to_residual_gradient(const struct pass *pass, struct tensor d)
+{
+    struct tensor dx = residual_columns(pass, BUFFER_DX);
+    struct tensor copy = residual_columns(pass, BUFFER_DX_COPY);
+
+    pass->ops->add(pass->be, &(struct op_add) { .out = dx, .a = dx, .b = d });
+    if (copy.data)
+        pass->ops->convert(pass->be, &(struct op_convert) { .out = copy, .x = dx });
+}
+
 /* Return the gradient of the output of layer o, or down: that of the residual, through
  * the dropout, the factor or the norm of what is added to it. */
 struct tensor delta_gradient(const struct pass *pass, size_t layer, bool o)
 {
     const struct block *b = &pass->model->blocks[layer];
     const struct norm *post = o ? &b->post1 : &b->post2;
-    struct tensor copy = pass_buffer(pass, BUFFER_DPOST_COPY, 0);
-    struct op_rmsnorm_backward op = {
-        .dx = residual_columns(pass, BUFFER_DPOST),
-        .dcopy = residual_columns(pass, BUFFER_DPOST_COPY),
-        .dout = residual_gradient(pass),
+    const struct norm_place place = {
+        .norm = post,
         .x = pass_buffer(pass, o ? BUFFER_POST1 : BUFFER_POST2, layer),
         .rstd = pass_buffer(pass, o ? BUFFER_RSTD_POST1 : BUFFER_RSTD_POST2, layer),
     };
@@ -121,11 +144,7 @@ struct tensor delta_gradient(const struct pass *pass, size_t layer, bool o)
     if (!post->weight &&
         (model_added_factor(pass, true) != 1 || model_added_factor(pass, false) != 1))
         return scaled_gradient(pass, model_added_factor(pass, o));
-    if (!post->weight)
-        return residual_gradient(pass);
-    pass->ops->zero(pass->be, &(struct op_zero) { .out = op.dx });
-    apply_norm_backward(pass, post, op);
-    return copy.data ? copy : pass_buffer(pass, BUFFER_DPOST, 0);
+    return post->weight ? post_norm_gradient(pass, &place) : residual_gradient(pass);
 }
 
 /* Return the buffer for the gradient of the output of a norm or of attention; absent if

@@ -23,6 +23,10 @@ void residual_norm_backward(const struct pass *pass, const struct norm_place *at
 /* Return the gradient of the output of layer o, or down: that of the residual, through
  * the dropout, the factor or the norm of what is added to it. */
 struct tensor delta_gradient(const struct pass *pass, size_t layer, bool o);
+/* Return the gradient of the input of a norm of what is added to the residual. */
+struct tensor post_norm_gradient(const struct pass *pass, const struct norm_place *at);
+/* Add to the gradient of the residual, and to its copy. */
+void add_to_residual_gradient(const struct pass *pass, struct tensor d);
 /* Return the buffer for the gradient of the output of a norm or of attention; absent if
  * no sublayer below is trained. */
 struct tensor output_gradient(const struct pass *pass, size_t cols, size_t index);

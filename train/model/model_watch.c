@@ -174,7 +174,7 @@ static const struct shape_buffer *buffer_at(const struct model *m, const void *d
 static bool is_in_block(const struct shape_parameter *p)
 {
     return p->module != MODULE_EMBED && p->module != MODULE_EMBED_NORM &&
-           p->module != MODULE_NORM && p->module != MODULE_HEAD;
+           p->module < MODULE_NORM;
 }
 
 /* Return the layer of an operand, or -1 if it has none. */

@@ -11,6 +11,7 @@
 #include "train/model/attention_room.h"
 #include "train/model/expert_config.h"
 #include "train/model/shapes_internal.h"
+#include "train/model/shared_keys.h"
 
 #define ROW_NUMBERS 16 /* rows of a widened buffer start aligned for vector loads */
 
@@ -31,6 +32,12 @@ static const struct {
                         DIM_Z_GATE_UP, true },
     [STACK_DOWN] = { MODULE_DOWN, MODULE_SHARED_DOWN, DIM_C, DIM_U_DOWN, DIM_Z_DOWN,
                      false },
+    [STACK_INPUT_GATE] = { MODULE_INPUT_GATE, MODULE_INPUT_GATE, DIM_INPUT,
+                           DIM_U_INPUT_GATE, DIM_Z_INPUT_GATE, false },
+    [STACK_INPUT_OUT] = { MODULE_INPUT_OUT, MODULE_INPUT_OUT, DIM_C, DIM_U_INPUT_OUT,
+                          DIM_Z_INPUT_OUT, false },
+    [STACK_LAYER_INPUTS] = { MODULE_LAYER_INPUTS, MODULE_LAYER_INPUTS, DIM_INPUTS,
+                             DIM_U_LAYER_INPUTS, DIM_Z_LAYER_INPUTS, false },
     [STACK_EXPERT_GATE_UP] = { .first = MODULE_EXPERT_GATE,
                                .last = MODULE_EXPERT_UP,
                                .adapters = DIM_U_EXPERT_GATE_UP },
@@ -215,6 +222,34 @@ static void index_mixers(struct shapes_builder *m, const struct model_config *c)
     m->out->linear_layers = linear;
 }
 
+/* Of layers that have inputs of their own, and of their norm. */
+static void dims_layer_inputs(struct shapes_builder *m, const struct model_config *c)
+{
+    size_t *d = m->dims;
+
+    if (c->layer_inputs == 0)
+        return;
+    d[DIM_INPUT] = c->layer_inputs;
+    d[DIM_INPUTS] = shapes_times(m, c->layers, c->layer_inputs);
+    d[DIM_INPUT_LAYERS] = c->layers;
+    d[DIM_INPUT_C] = c->hidden_size;
+    d[DIM_INPUT_STATS] = 1;
+}
+
+/* Note whose keys and values layers use, if some use those of others. */
+static void index_keys(struct shapes_builder *m, const struct model_config *c)
+{
+    if (c->sharing_layers == 0)
+        return;
+    m->dims[DIM_SHARED_KEYS] = 2 * m->dims[DIM_KV];
+    m->out->key_index = arena_array(m->arena, c->layers, sizeof(*m->out->key_index));
+    m->out->key_room = arena_array(m->arena, c->layers, sizeof(*m->out->key_room));
+    for (size_t l = 0; l < c->layers; l++) {
+        m->out->key_index[l] = shared_keys_layer(c, l);
+        m->out->key_room[l] = !c->windowed[l];
+    }
+}
+
 static void dims_model(struct shapes_builder *m, const struct model_config *c)
 {
     const char *const *has = c->architecture->paths;
@@ -235,6 +270,8 @@ static void dims_model(struct shapes_builder *m, const struct model_config *c)
     dims_mixers(m, c);
     shapes_latent_dims(m);
     index_mixers(m, c);
+    dims_layer_inputs(m, c);
+    index_keys(m, c);
     d[DIM_WIDE] = max(max(d[DIM_C], d[DIM_ATT]), d[DIM_SCANNED]);
     d[DIM_MID] = c->parallel ? 0 : d[DIM_C];
     d[DIM_STATS] = norm_is_centered(c->architecture->norm) ? 2 : 1;
@@ -295,7 +332,8 @@ static bool can_fold(const struct shapes_builder *m, enum stack stack)
 
     if (stack == STACK_EXPERT_GATE_UP || stack == STACK_EXPERT_DOWN ||
         stack == STACK_Q_B || stack == STACK_KV_B || stack == STACK_ROUTER ||
-        stack == STACK_SCAN_OUT)
+        stack == STACK_INPUT_GATE || stack == STACK_INPUT_OUT ||
+        stack == STACK_LAYER_INPUTS || stack == STACK_SCAN_OUT)
         return false;
     if (stack == STACK_QKV && model_config_is_latent(m->config) && m->config->qkv_bias &&
         m->config->latent.q_rank == 0)
@@ -378,8 +416,8 @@ static size_t widest_of_blocks(struct shapes_builder *m)
     size_t experts = shapes_times(m, d[DIM_EXPERTS], d[DIM_EXPERT_I]);
 
     inner = max(max(inner, d[DIM_SCANNED]), shapes_gate_up_columns(m->config, experts));
-    return max(shapes_times(m, max(inner, d[DIM_QKV]), d[DIM_C]),
-               shapes_latent_widest(m));
+    inner = max(max(inner, d[DIM_QKV]), d[DIM_INPUTS]);
+    return max(shapes_times(m, inner, d[DIM_C]), shapes_latent_widest(m));
 }
 
 /* Weights that are not in the format of the matmul are converted when they are used. */

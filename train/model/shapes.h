@@ -59,6 +59,9 @@ enum stack {
     STACK_SCAN_OUT,
     STACK_GATE_UP,
     STACK_DOWN,
+    STACK_INPUT_GATE, /* of inputs for each layer */
+    STACK_INPUT_OUT,
+    STACK_LAYER_INPUTS, /* the only one outside the blocks */
     STACK_EXPERT_GATE_UP,
     STACK_EXPERT_DOWN,
     STACK_ROUTER,
@@ -143,6 +146,12 @@ enum buffer {
     BUFFER_GATE_UP,
     BUFFER_POST2, /* output of the MLP, like POST1 */
     BUFFER_RSTD_POST2,
+    /* with inputs for each layer of P columns: the residual after the MLP (N, C), what
+     * multiplies the input (N, P), and what is added (N, C), like POST1 */
+    BUFFER_INPUT_X,
+    BUFFER_INPUT_GATE,
+    BUFFER_POST3,
+    BUFFER_RSTD_POST3,
     /* experts, with M = k N chosen pairs of a row and an expert: rows of the layout are
      * rows of the batch, so a buffer of pairs has k times the columns */
     BUFFER_ROUTED,       /* probabilities, fp32 (N, E) */
@@ -173,13 +182,18 @@ enum buffer {
     BUFFER_U_O,
     BUFFER_U_GATE_UP,
     BUFFER_U_DOWN, /* x A^T (N, adapters * r), unless it is in the buffers above */
-    BUFFER_Z_QKV,  /* of weight-decomposed adapters: see model_dora.c */
+    BUFFER_U_INPUT_GATE,
+    BUFFER_U_INPUT_OUT,
+    BUFFER_Z_QKV, /* of weight-decomposed adapters: see model_dora.c */
     BUFFER_Z_Q_B,
     BUFFER_Z_KV_B,
     BUFFER_Z_O,
     BUFFER_Z_SCAN_OUT,
     BUFFER_Z_GATE_UP,
     BUFFER_Z_DOWN,
+    BUFFER_Z_INPUT_GATE,
+    BUFFER_Z_INPUT_OUT,
+    BUFFER_Z_LAYER_INPUTS, /* one */
     /* one of each, or one per block if shapes.keeps */
     BUFFER_H1, /* output of the first norm (N, C) */
     BUFFER_H2, /* output of the second norm */
@@ -187,6 +201,16 @@ enum buffer {
      * gradient here, and then it again */
     BUFFER_ACT,
     /* one of each */
+    BUFFER_U_LAYER_INPUTS,
+    /* the inputs of all L layers (N, L P), which their gradients overwrite; the outputs of
+     * the matrix from the embeddings, and of their norms the scales (N, L) */
+    BUFFER_INPUTS,
+    BUFFER_PROJECTED,
+    BUFFER_RSTD_INPUTS,
+    BUFFER_INPUT_ACT, /* (N, P); overwritten like ACT */
+    /* keys and values that other layers use (N, 2 K D): of layers with a window, and of
+     * those without one */
+    BUFFER_SHARED_KEYS,
     BUFFER_ROUTER_LOGITS, /* fp32 (N, E) */
     BUFFER_EXPERT_H,      /* input of the router, or of the experts, with its own norm */
     BUFFER_EXPERT_X,      /* input of the experts (M, C) */
@@ -213,7 +237,8 @@ enum buffer {
     BUFFER_DH, /* gradient of the output of a norm or of attention (N, max(C, H D)) */
     BUFFER_DQKV,
     BUFFER_DACT,
-    BUFFER_DHEADS, /* gradients of HEADS and LATENTS */
+    BUFFER_DSHARED_KEYS, /* gradients of SHARED_KEYS, fp32 */
+    BUFFER_DHEADS,       /* gradients of HEADS and LATENTS */
     BUFFER_DLATENTS,
     BUFFER_DCONV, /* gradient of CONV; then of DECAY and BETA */
     BUFFER_DDECAY,
@@ -282,7 +307,7 @@ enum buffer {
     BUFFER_ROTATIONS,    /* one per block: those of its layers */
     BUFFER_ROTATION_SCRATCH,
     BUFFER_KEYS,
-    /* one per block, if the plan generates: keys and values of the previous rows of each
+    /* one per block with keys of its own, if the plan generates: keys and values of the previous rows of each
      * sequence (slots * slot_rows, K D) */
     BUFFER_VALUES,
     /* the same of linear attention: the last rows that the convolution reads, the states */
@@ -368,6 +393,9 @@ struct shapes {
      * has it */
     size_t *mixer_index;
     size_t linear_layers;
+    /* with layers that use the keys of others: by layer, the one whose keys it uses; and 0
+     * if it has a window, otherwise 1.  NULL: no layer does */
+    size_t *key_index, *key_room;
     size_t levels;
     bool shards_gradients, shards_weights, shards_blocks;
     /* elements from the start of the gradients; without lanes the tail is at

@@ -19,11 +19,17 @@ enum life {
     LIFE_GATE_UP_IN,
     LIFE_DOWN_IN,
     LIFE_CACHE, /* one per block, always */
+    LIFE_ROOM,  /* of layers with a window, and of those without one */
     LIFE_ONCE
 };
 
 /* The blocks that have it. */
-enum mixers { MIXERS_ALL, MIXERS_FULL, MIXERS_LINEAR };
+enum mixers {
+    MIXERS_ALL,
+    MIXERS_FULL,
+    MIXERS_LINEAR,
+    MIXERS_KEYS /* that have attention with keys of their own */
+};
 
 static const struct buffer_row {
     const char *name;
@@ -69,6 +75,14 @@ static const struct buffer_row {
     [BUFFER_POST2] = { "added by the mlp", KIND_FP32, DIM_N, DIM_POST, LIFE_KEPT, true },
     [BUFFER_RSTD_POST2] = { "added by the mlp", KIND_FP32, DIM_POST_STATS, DIM_N,
                             LIFE_KEPT, true },
+    [BUFFER_INPUT_X] = { "after the mlp", KIND_COMPUTE, DIM_N, DIM_INPUT_C, LIFE_KEPT,
+                         true },
+    [BUFFER_INPUT_GATE] = { "gate of the layer's input", KIND_COMPUTE, DIM_N, DIM_INPUT,
+                            LIFE_KEPT, true },
+    [BUFFER_POST3] = { "added by the layer's input", KIND_FP32, DIM_N, DIM_INPUT_C,
+                       LIFE_KEPT, true },
+    [BUFFER_RSTD_POST3] = { "added by the layer's input", KIND_FP32, DIM_INPUT_STATS,
+                            DIM_N, LIFE_KEPT, true },
     [BUFFER_ROUTED] = { "router", KIND_FP32, DIM_N, DIM_EXPERTS, LIFE_KEPT, true },
     [BUFFER_PAIR_WEIGHTS] = { "router", KIND_FP32, DIM_N, DIM_CHOSEN, LIFE_KEPT, true },
     [BUFFER_PAIR_EXPERTS] = { "router", KIND_FP32, DIM_N, DIM_CHOSEN, LIFE_KEPT, true },
@@ -107,6 +121,12 @@ static const struct buffer_row {
     [BUFFER_U_O] = { "lora", KIND_COMPUTE, DIM_N, DIM_U_O, LIFE_KEPT, true },
     [BUFFER_U_GATE_UP] = { "lora", KIND_COMPUTE, DIM_N, DIM_U_GATE_UP, LIFE_KEPT, true },
     [BUFFER_U_DOWN] = { "lora", KIND_COMPUTE, DIM_N, DIM_U_DOWN, LIFE_KEPT, true },
+    [BUFFER_U_INPUT_GATE] = { "lora", KIND_COMPUTE, DIM_N, DIM_U_INPUT_GATE, LIFE_KEPT,
+                              true },
+    [BUFFER_U_INPUT_OUT] = { "lora", KIND_COMPUTE, DIM_N, DIM_U_INPUT_OUT, LIFE_KEPT,
+                             true },
+    [BUFFER_U_LAYER_INPUTS] = { "lora", KIND_COMPUTE, DIM_N, DIM_U_LAYER_INPUTS,
+                                LIFE_ONCE, true },
     [BUFFER_Z_QKV] = { "dora", KIND_COMPUTE, DIM_N, DIM_Z_QKV, LIFE_KEPT, true },
     [BUFFER_Z_Q_B] = { "dora", KIND_COMPUTE, DIM_N, DIM_Z_Q_B, LIFE_KEPT, true },
     [BUFFER_Z_KV_B] = { "dora", KIND_COMPUTE, DIM_N, DIM_Z_KV_B, LIFE_KEPT, true },
@@ -115,6 +135,22 @@ static const struct buffer_row {
     [BUFFER_Z_O] = { "dora", KIND_COMPUTE, DIM_N, DIM_Z_O, LIFE_KEPT, true },
     [BUFFER_Z_GATE_UP] = { "dora", KIND_COMPUTE, DIM_N, DIM_Z_GATE_UP, LIFE_KEPT, true },
     [BUFFER_Z_DOWN] = { "dora", KIND_COMPUTE, DIM_N, DIM_Z_DOWN, LIFE_KEPT, true },
+    [BUFFER_Z_INPUT_GATE] = { "dora", KIND_COMPUTE, DIM_N, DIM_Z_INPUT_GATE, LIFE_KEPT,
+                              true },
+    [BUFFER_Z_INPUT_OUT] = { "dora", KIND_COMPUTE, DIM_N, DIM_Z_INPUT_OUT, LIFE_KEPT,
+                             true },
+    [BUFFER_Z_LAYER_INPUTS] = { "dora", KIND_COMPUTE, DIM_N, DIM_Z_LAYER_INPUTS,
+                                LIFE_ONCE, true },
+    [BUFFER_INPUTS] = { "inputs of layers", KIND_COMPUTE, DIM_N, DIM_INPUTS, LIFE_ONCE,
+                        true },
+    [BUFFER_PROJECTED] = { "inputs of layers", KIND_COMPUTE, DIM_N, DIM_INPUTS, LIFE_ONCE,
+                           true },
+    [BUFFER_RSTD_INPUTS] = { "inputs of layers", KIND_FP32, DIM_N, DIM_INPUT_LAYERS,
+                             LIFE_ONCE, true },
+    [BUFFER_INPUT_ACT] = { "gate of the layer's input", KIND_COMPUTE, DIM_N, DIM_INPUT,
+                           LIFE_ONCE, true },
+    [BUFFER_SHARED_KEYS] = { "shared k, v", KIND_COMPUTE, DIM_N, DIM_SHARED_KEYS,
+                             LIFE_ROOM, true },
     [BUFFER_H1] = { "first norm", KIND_COMPUTE, DIM_N, DIM_C, LIFE_QKV_IN, true },
     [BUFFER_H2] = { "second norm", KIND_COMPUTE, DIM_N, DIM_C_2, LIFE_GATE_UP_IN, true },
     [BUFFER_ACT] = { "activation", KIND_COMPUTE, DIM_N, DIM_MLP, LIFE_DOWN_IN, true },
@@ -149,6 +185,8 @@ static const struct buffer_row {
     [BUFFER_DH] = { "gradient", KIND_COMPUTE, DIM_N, DIM_WIDE, LIFE_ONCE, true },
     [BUFFER_DQKV] = { "gradient", KIND_COMPUTE, DIM_N, DIM_QKV_U, LIFE_ONCE, true },
     [BUFFER_DACT] = { "gradient", KIND_COMPUTE, DIM_N, DIM_DACT, LIFE_ONCE, true },
+    [BUFFER_DSHARED_KEYS] = { "gradient", KIND_FP32, DIM_N, DIM_SHARED_KEYS, LIFE_ROOM,
+                              true },
     [BUFFER_DHEADS] = { "gradient", KIND_COMPUTE, DIM_N, DIM_WHOLE, LIFE_ONCE, true },
     [BUFFER_DLATENTS] = { "gradient", KIND_COMPUTE, DIM_N, DIM_LATENTS, LIFE_ONCE, true },
     [BUFFER_DCONV] = { "gradient", KIND_COMPUTE, DIM_N, DIM_FILTERED, LIFE_ONCE, true },
@@ -236,9 +274,9 @@ static const struct buffer_row {
     [BUFFER_ROTATION_SCRATCH] = { "rotations of inputs", KIND_FP32, DIM_ONE,
                                   DIM_ROTATION_SCRATCH, LIFE_ONCE, false },
     [BUFFER_KEYS] = { "cache", KIND_COMPUTE, DIM_CACHE, DIM_KV, LIFE_CACHE, true,
-                      MIXERS_FULL },
+                      MIXERS_KEYS },
     [BUFFER_VALUES] = { "cache", KIND_COMPUTE, DIM_CACHE, DIM_KV, LIFE_CACHE, true,
-                        MIXERS_FULL },
+                        MIXERS_KEYS },
     [BUFFER_CONV_STATE] = { "cache", KIND_FP32, DIM_CONV_ROWS, DIM_CONV, LIFE_CACHE, true,
                             MIXERS_LINEAR },
     [BUFFER_DELTA_STATE] = { "cache", KIND_FP32, DIM_SLOTS, DIM_STATE, LIFE_CACHE, true,
@@ -254,6 +292,7 @@ static size_t blocks_with(const struct shapes_builder *m, enum mixers mixers)
         return layers;
     return mixers == MIXERS_LINEAR ? linear
            : mixers == MIXERS_FULL ? layers - linear
+           : mixers == MIXERS_KEYS ? layers - linear - m->config->sharing_layers
                                    : layers;
 }
 
@@ -275,10 +314,23 @@ static size_t instances(const struct shapes_builder *m, const struct buffer_row 
         return m->out->keeps[STACK_GATE_UP] ? layers : 1;
     case LIFE_DOWN_IN:
         return m->out->keeps[STACK_DOWN] ? layers : 1;
+    case LIFE_ROOM:
+        return 2;
     case LIFE_ONCE:
         break;
     }
     return 1;
+}
+
+/* Return by layer the instance of a buffer; NULL: its number. */
+static const size_t *index_of(const struct shapes_builder *m,
+                              const struct buffer_row *row)
+{
+    if (row->life == LIFE_ROOM)
+        return m->out->key_room;
+    if (row->mixers == MIXERS_KEYS && m->out->key_index)
+        return m->out->key_index;
+    return row->mixers == MIXERS_ALL ? NULL : m->out->mixer_index;
 }
 
 /* Return whether a buffer is needed.  Without training, gradients and their scratch are
@@ -308,7 +360,7 @@ void shapes_add_buffers(struct shapes_builder *m)
             .cols_are_n = row->cols == DIM_N,
             .activation = row->activation,
             .count = instances(m, row),
-            .index = row->mixers == MIXERS_ALL ? NULL : m->out->mixer_index,
+            .index = index_of(m, row),
             .at = at,
         };
         bytes = shapes_times(m, shapes_times(m, b->rows, b->cols),

@@ -93,10 +93,16 @@ enum dim {
     DIM_GATED,     /* the same if it is multiplied by a gate */
     DIM_STATS,     /* values that a norm keeps per row: 1; layer norm 2 */
     DIM_MID,       /* C; 0 in parallel blocks */
-    DIM_C_2,       /* C; 0 if blocks have one norm */
-    DIM_STATS_2,   /* DIM_STATS; 0 if blocks have one norm */
-    DIM_BARE,      /* the most columns of a norm without parameters */
-    DIM_ROTARY,    /* columns of a head that are rotated */
+    DIM_INPUT, /* columns of the input of each layer; and of all; layers that have one */
+    DIM_INPUTS,
+    DIM_INPUT_LAYERS,
+    DIM_INPUT_C, /* C, and DIM_STATS, if layers have inputs */
+    DIM_INPUT_STATS,
+    DIM_SHARED_KEYS, /* keys and values that other layers use */
+    DIM_C_2,         /* C; 0 if blocks have one norm */
+    DIM_STATS_2,     /* DIM_STATS; 0 if blocks have one norm */
+    DIM_BARE,        /* the most columns of a norm without parameters */
+    DIM_ROTARY,      /* columns of a head that are rotated */
     /* the same in layers with a window, if their rotation differs */
     DIM_ROTARY_LOCAL,
     DIM_WIDE,           /* max(C, H D) */
@@ -126,6 +132,9 @@ enum dim {
     DIM_U_ROUTER,
     DIM_U_SCAN_OUT,
     DIM_U_DOWN, /* adapters over one input, times r */
+    DIM_U_INPUT_GATE,
+    DIM_U_INPUT_OUT,
+    DIM_U_LAYER_INPUTS,
     DIM_LORA_G, /* the widest of the adapters that are not folded */
     DIM_Z_QKV,
     DIM_Z_Q_B,
@@ -134,6 +143,9 @@ enum dim {
     DIM_Z_SCAN_OUT,
     DIM_Z_GATE_UP,
     DIM_Z_DOWN,
+    DIM_Z_INPUT_GATE,
+    DIM_Z_INPUT_OUT,
+    DIM_Z_LAYER_INPUTS,
     DIM_DORA_G,    /* the widest of them */
     DIM_DORA_NORM, /* all of them */
     DIM_ROTATIONS, /* elements of those of a block */

@@ -21,8 +21,8 @@ size_t shapes_trained_alignment(const struct shapes_builder *m)
  * (create_optimizer).  The blocks of a parameter begin where it does. */
 static bool has_codes(const struct shape_parameter *p)
 {
-    return p->module != MODULE_EMBED && p->module != MODULE_POSITIONS &&
-           p->rows * p->cols >= MOMENT_CODES_LEAST && p->at % DYNAMIC_BLOCK == 0;
+    return !module_is_table(p->module) && p->rows * p->cols >= MOMENT_CODES_LEAST &&
+           p->at % DYNAMIC_BLOCK == 0;
 }
 
 /* Where the next parameter's elements go. */

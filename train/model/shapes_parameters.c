@@ -93,6 +93,10 @@ static bool has_bias(const struct model_config *c, enum module module)
     case STACK_EXPERT_GATE_UP:
     case STACK_EXPERT_DOWN:
         return c->architecture->experts.biased;
+    case STACK_INPUT_GATE:
+    case STACK_INPUT_OUT:
+    case STACK_LAYER_INPUTS:
+        return false;
     case STACK_ROUTER:
     case STACK_SCAN_OUT:
     case STACKS:
@@ -169,6 +173,8 @@ static size_t dim_of(const struct shapes_builder *m, enum dim dim, size_t layer)
         return model_config_queries(c, layer);
     case DIM_KV:
         return model_config_keys(c, layer);
+    case DIM_I:
+        return model_config_mlp_of(c, layer);
     case DIM_Q_NORM:
     case DIM_K_NORM:
         return model_config_head_size(c, layer);
@@ -250,7 +256,7 @@ static void formats_of(const struct shapes_builder *m, struct shape_parameter *p
     const struct shapes *s = m->out;
     enum format frozen = shapes_stored(m->plan->precision.frozen);
     bool buffer = module_is_buffer(p->module);
-    bool looked_up = p->module == MODULE_EMBED || p->module == MODULE_POSITIONS;
+    bool looked_up = module_is_table(p->module);
     bool multiplied = !is_vector(p) && p->part != PART_OFT_R &&
                       (!looked_up || (p->module == MODULE_EMBED && m->config->tied));
 

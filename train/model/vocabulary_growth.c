@@ -24,7 +24,7 @@ static bool check_model(const struct plan *plan, const struct model_config *conf
                          "%s: the vocabulary of a quantized model cannot change; remove "
                          "quantization_bit, or the new tokens",
                          key);
-    if (config->multimodal || config->head_bias)
+    if (config->multimodal || config->head_bias || config->layer_inputs > 0)
         return error_set(err, ERROR_JOB,
                          "%s: the vocabulary of a model of this type cannot change here",
                          key);

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "train/model/gptq_tensors.h"
 #include "train/model/shapes.h"
+#include "train/model/shared_keys.h"
 
 static void add_shape(struct text *out, const size_t *shape, size_t rank)
 {
@@ -90,6 +91,19 @@ void weights_name(const struct model_config *config, const struct text_names *na
         text_addf(out, "%s%s", names->head, name + strlen(head));
     else
         text_adds(out, name);
+}
+
+bool weights_are_unused_keys(const struct model_config *config,
+                             const struct text_names *names, const char *name)
+{
+    struct text blocks;
+    bool unused;
+
+    text_init(&blocks, 0);
+    weights_name(config, names, config->architecture->blocks, &blocks);
+    unused = shared_keys_ignores(config, blocks.data, name);
+    text_clear(&blocks);
+    return unused;
 }
 
 /* A head that is untied has the weights of the embeddings, even if the files have one. */

@@ -34,6 +34,11 @@ const struct stored_tensor *weights_find_adapter(const struct safetensors *files
                                                  const struct model_config *config,
                                                  const char *name);
 
+/* Return whether a tensor in files belongs to keys or values that the model does not use
+ * (shared_keys.h). */
+bool weights_are_unused_keys(const struct model_config *config,
+                             const struct text_names *names, const char *name);
+
 /* Return whether config.json excludes a parameter from the layers in 4 bits, by any of its
  * names. */
 bool weights_skip_quantization(const struct model_config *config, const char *name);
