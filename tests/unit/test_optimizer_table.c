@@ -185,6 +185,61 @@ static void test_galore_projects_on_singular_vectors(void **state)
     unit_model_stop(&u);
 }
 
+/* Issue a step whose gradient is that of fill_gradient, with an infinity if it overflows. */
+static void try_step(struct unit_model *u, const struct parameter *p, int64_t step,
+                     bool overflows)
+{
+    struct step_scalars numbers = unit_numbers(u, 1, step);
+    struct error err = { 0 };
+    double sum;
+
+    fill_gradient(p, step);
+    if (overflows)
+        ((float *)p->grad.data)[3] = INFINITY;
+    model_begin(u->model, &numbers);
+    unit_must(optimizer_step(u->model, &u->plan, &err), &err);
+    unit_must(model_end(u->model, &numbers, &sum, &err), &err);
+    assert_int_equal(numbers.finite, !overflows);
+}
+
+/* A skipped step has the number of the next one, which makes the projection. */
+static void test_galore_projects_on_no_infinities(void **state)
+{
+    static const struct {
+        int64_t step;
+        bool overflows, made;
+    } steps[] = { { 1, true, false }, { 1, false, true },  { 2, false, false },
+                  { 3, true, false }, { 3, false, false }, { 4, true, false },
+                  { 4, true, false }, { 4, false, true } };
+    struct plan plan = unit_plan(NULL);
+    struct unit_model u;
+    const struct parameter *p;
+
+    (void)state;
+    plan.train_from_scratch = true;
+    plan.optimizer = optimizer_find("galore");
+    plan.galore = (struct projection_settings) {
+        .target = "q_proj", .rank = 2, .interval = 3, .scale = 1
+    };
+    u = unit_model_text(llama, plan);
+    unit_model_start(&u, 8, 1, 2);
+    p = unit_parameter(&u, "model.layers.0.self_attn.q_proj.weight");
+    for (size_t i = 0; i < TS_COUNT(steps); i++) {
+        const float *rows =
+            model_moment(u.model, MOMENT_3, p, p->at, p->rows * p->cols).data;
+        float before[2 * 16];
+
+        assert_int_equal(p->cols, 16);
+        memcpy(before, rows, sizeof(before));
+        try_step(&u, p, steps[i].step, steps[i].overflows);
+        if (steps[i].overflows)
+            assert_memory_equal(rows, before, sizeof(before));
+        fill_gradient(p, steps[i].step);
+        assert_int_equal(remainder_of(p, rows) < 1e-6, steps[i].made);
+    }
+    unit_model_stop(&u);
+}
+
 static void test_optimizer_table_has_keys(void **state)
 {
     struct job *job = job_new(HEAD "optim: sgd\nuse_muon: true\n");
@@ -203,6 +258,7 @@ int main(void)
         cmocka_unit_test(test_optimizer_table_defaults_to_its_first_name),
         cmocka_unit_test(test_optimizer_table_rows_have_their_bytes_and_step),
         cmocka_unit_test(test_galore_projects_on_singular_vectors),
+        cmocka_unit_test(test_galore_projects_on_no_infinities),
         cmocka_unit_test(test_optimizer_table_has_keys),
     };
 
