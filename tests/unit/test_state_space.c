@@ -132,6 +132,8 @@ static void test_state_space_rejects_other_values(void **state)
         { SMALL ", \"mamba_n_heads\": 16, \"mamba_d_conv\": 1}", "must be 2 or more" },
         { SMALL ", \"mamba_n_heads\": 16, \"hidden_act\": \"gelu\"}", "must be silu" },
         { SMALL ", \"mamba_n_heads\": 16, \"time_step_limit\": [0]}", "two numbers" },
+        { SMALL ", \"mamba_n_heads\": 16, \"time_step_limit\": [1, 0.5]}",
+          "start with the lower limit" },
         { SMALL ", \"mamba_n_heads\": 16, \"ssm_multipliers\": [1, 1]}",
           "ssm_multipliers must be a list of 5 numbers" },
         { SMALL ", \"mamba_n_heads\": 16, \"key_multiplier\": 0}",

@@ -97,6 +97,10 @@ static void read_limits(const struct source *s, struct state_space *out)
     out->low = json_number_value(low);
     if (json_number_value(high) <= FLT_MAX && json_is_number(high))
         out->high = json_number_value(high);
+    if (out->low > out->high)
+        error_set(s->err, ERROR_DATA,
+                  "%s: time_step_limit must start with the lower limit, not %g", s->file,
+                  out->low);
 }
 
 static bool read_flag(const struct source *s, const char *key, bool default_value)
