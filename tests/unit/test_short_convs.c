@@ -98,6 +98,8 @@ static void test_short_convs_follow_either_list(void **state)
     (void)state;
     for (size_t l = 0; l < 3; l++)
         assert_false(model_config_has_conv(&c, l));
+    c = parsed(SMALL ", \"hidden_act\": \"gelu\"}", arena); /* which is not read */
+    assert_int_equal(c.activation, ACTIVATION_SILU);
     c = parsed(SMALL ", \"full_attn_idxs\": [1, 7], \"tie_embedding\": false, "
                      "\"tie_word_embeddings\": true, \"conv_bias\": true}",
                arena);

@@ -14,7 +14,6 @@ static const struct config_keys conv_keys = {
     .kv_heads = "num_key_value_heads",
     .max_positions = "max_position_embeddings",
     .norm_eps = "norm_eps",
-    .activation = "hidden_act",
     .window = "sliding_window",
 };
 

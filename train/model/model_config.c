@@ -236,7 +236,9 @@ static void read_activation(const struct reader *r, struct model_config *out)
 {
     const struct architecture *row = out->architecture;
     const char *key = r->keys->activation;
-    const char *name = json_get_string(r->root, key, row->activation, r->file, r->err);
+    const char *name =
+        key ? json_get_string(r->root, key, row->activation, r->file, r->err)
+            : row->activation;
     struct text known;
 
     out->learned_slopes =
