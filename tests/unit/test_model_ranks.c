@@ -382,7 +382,9 @@ static void test_model_ranks_assemble_the_moments(void **state)
             enum moment moment = k ? MOMENT_2 : MOMENT_1;
 
             unit_must(model_read_moment(u.model, moment, p, numbers[0], &err), &err);
-            unit_must(model_read_moment(one.model, moment, p, numbers[1], &err), &err);
+            unit_must(model_read_moment(one.model, moment,
+                                        model_parameter(one.model, i), numbers[1], &err),
+                      &err);
             for (size_t j = 0; j < p->rows * p->cols; j++)
                 if (!(fabsf(numbers[0][j] - numbers[1][j]) <= 32 * 0.05f * FLT_EPSILON))
                     fail_msg("%s[%zu]: %g, alone %g", p->name, j, numbers[0][j],
