@@ -106,6 +106,7 @@ heavy_tests += %D%/unit/test_trainer_rollout
 unit_tests += %D%/unit/test_adapter_check
 unit_tests += %D%/unit/test_added_tokens
 unit_tests += %D%/unit/test_adapter_methods
+unit_tests += %D%/unit/test_expert_adapters
 unit_tests += %D%/unit/test_answer
 unit_tests += %D%/unit/test_architectures
 unit_tests += %D%/unit/test_architectures_use

@@ -204,6 +204,7 @@ struct plan {
     const char *lora_target; /* "all", or names separated by commas */
     const char *additional_target;
     bool use_rslora, use_dora, create_new_adapter;
+    const char *lora_target_parameters; /* train/model/expert_adapters.h; NULL: none */
     bool pissa_init, pissa_convert;
     /* of orthogonal adapters: the number of blocks, or their size; 0: see the other */
     int64_t oft_rank, oft_block_size;

@@ -4,8 +4,8 @@
     saved.py [--seed N] [--kind NAME] PROGRAM
 
 PROGRAM is trainspool.  For each architecture, small random models are trained for some steps on chats,
-once in full, once with LoRA, merged at the end, and once with OFT, unless that would adapt experts or
-Conv1D.  The trained folder, the adapters and the merged folder are opened by transformers (an adapter
+once in full, once with LoRA, merged at the end, once with OFT, unless that would adapt experts or Conv1D,
+and once with LoRA on the parameters that have all experts, if there are some.  The trained folder, the adapters and the merged folder are opened by transformers (an adapter
 through PEFT): no tensor may be missing or unexpected, the loss of the evaluation data must be the one
 that the run logged, and the greedy answers must be those of `trainspool generate`.  A difference makes
 the exit status 1; the status is 77 if torch, transformers or peft is not installed.  The same seed gives the same models.
@@ -159,6 +159,30 @@ def open_adapter(folder):
     return class_of(base).from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
 
 
+def expert_parameters(folder):
+    """Return the ends of the names of parameters that have all experts of a block, as PEFT adapts them."""
+    with torch.device("meta"):
+        model = class_of(folder).from_config(transformers.AutoConfig.from_pretrained(folder))
+    names = [name.split(".") for name, _ in model.named_parameters()]
+    return sorted({".".join(name[-2:]) for name in names
+                   if name[-2] == "experts" and name[-1] in ("gate_up_proj", "down_proj")})
+
+
+def open_joined(folder):
+    """Return the merged model, whose weights must be those that PEFT merges."""
+    ours = open_whole(folder)
+    adapter = os.path.join(os.path.dirname(folder), "joined")
+    with open(os.path.join(adapter, "adapter_config.json"), encoding="utf-8") as f:
+        base = json.load(f)["base_model_name_or_path"]
+    model = class_of(base).from_pretrained(base, dtype=torch.float32, attn_implementation="eager")
+    theirs = peft.PeftModel.from_pretrained(model, adapter).merge_and_unload()
+    for (name, a), (_, b) in zip(ours.named_parameters(), theirs.named_parameters(), strict=True):
+        apart = (a - b).abs().max()
+        if not apart <= 1e-6 * b.abs().max():
+            raise RuntimeError(f"{name}: merged weights differ by {apart:.2g}")
+    return ours
+
+
 def compare(program, where, folder, opened, loss, chats):
     tokenizer = transformers.AutoTokenizer.from_pretrained(os.path.join(where, folder))
     model = opened(os.path.join(where, folder)).eval()
@@ -205,6 +229,10 @@ def main():
                               "export_dir": "merged"}, [("lora", open_adapter), ("merged", open_whole)])]
             jobs.append(("oft", {"finetuning_type": "oft", "oft_block_size": rng.choice([2, 4, 7]), "oft_target": target},
                          [("oft", open_adapter)]))
+            if parameters := expert_parameters(os.path.join(where, "base")):
+                jobs.append(("joined", {"finetuning_type": "lora", "lora_rank": 4, "lora_target": attention,
+                                        "lora_target_parameters": parameters, "export_dir": "merged"},
+                             [("joined", open_adapter), ("merged", open_joined)]))
             for name, lines, saved in jobs:
                 folder = name
                 try:

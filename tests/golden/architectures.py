@@ -514,6 +514,41 @@ ADAPTERS = {
 }
 
 
+def on_experts(path="mlp.experts", leaves=("gate_up_proj", "down_proj")):
+    return {"target_parameters": [f"{path}.{leaf}" for leaf in leaves]}
+
+
+# On the parameters that have the matrices of all experts of a block.  Not DBRX's, whose modules read
+# each other's parameters, which PEFT's wrapper hides.
+ADAPTERS |= {
+    "gpt_oss-lora-on-experts": ("gpt_oss", ["q_proj", "v_proj"], on_experts()),
+    "gpt_oss-lora-on-one-block": ("gpt_oss", "all-linear", on_experts("1.mlp.experts")),
+    "gpt_oss-lora-on-down": ("gpt_oss-full", [], on_experts(leaves=["down_proj"])),
+    "llama4-lora-on-experts": ("llama4", ["q_proj", "down_proj"], on_experts("feed_forward.experts")),
+    "llama4-lora-on-gates": ("llama4-chunks", [], on_experts("experts", ["gate_up_proj"])),
+    "gemma4_moe-lora-on-experts": ("gemma4_moe", ["q_proj", "v_proj", "gate_proj"],
+                                   on_experts("experts") | {"use_rslora": True}),
+    "granitemoe-lora-on-experts": ("granitemoe", ["q_proj"], on_experts("experts")),
+    "granitemoeshared-lora-on-experts": ("granitemoeshared", ["k_proj", "input_linear"],
+                                         on_experts("block_sparse_moe.experts")),
+    "granitemoehybrid-lora-on-experts": ("granitemoehybrid", ["q_proj", "in_proj"],
+                                         on_experts("block_sparse_moe.experts")),
+    "mixtral-lora-on-experts": ("mixtral", ["o_proj"], on_experts()),
+    "phimoe-lora-on-experts": ("phimoe", ["o_proj"], on_experts()),
+    "qwen3_moe-lora-on-experts": ("qwen3_moe", ["q_proj", "v_proj"], on_experts()),
+    "qwen3_next-lora-on-experts": ("qwen3_next", ["q_proj", "out_proj"], on_experts("experts")),
+    "qwen3_5_moe-lora-on-experts": ("qwen3_5_moe", ["q_proj"], on_experts("experts")),
+    "lfm2_moe-lora-on-experts": ("lfm2_moe", ["q_proj"], on_experts("feed_forward.experts")),
+    "deepseek_v2-lora-on-experts": ("deepseek_v2", ["kv_b_proj"], on_experts()),
+    "glm4_moe-lora-on-experts": ("glm4_moe", ["q_proj"], on_experts()),
+    "hunyuan_v1_moe-lora-on-experts": ("hunyuan_v1_moe", ["q_proj"], on_experts()),
+    "ernie4_5_moe-lora-on-experts": ("ernie4_5_moe", ["q_proj"], on_experts()),
+    "minimax_m2-lora-on-experts": ("minimax_m2", ["q_proj"], on_experts()),
+    "olmoe-lora-on-experts": ("olmoe", ["q_proj"], on_experts()),
+    "qwen2_moe-lora-on-experts": ("qwen2_moe", ["q_proj"], on_experts()),
+}
+
+
 ABSENT = object() # a key that config.json does not have
 EXAONE_ROPE = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                "original_max_position_embeddings": 16}
@@ -814,6 +849,17 @@ def expert_names(model_type):
     return EXPERT_NAMES.get(model_type, ("gate_proj", "up_proj", "down_proj"))
 
 
+CONVERSIONS = ("convert_peft_config_for_transformers", "convert_peft_adapter_state_dict_for_transformers")
+CONVERT = {name: getattr(transformers_weight_conversion, name) for name in CONVERSIONS}
+
+
+def keep_experts(model):
+    """Leave the experts to PEFT as transformers 5 has them."""
+    for name, convert in CONVERT.items():
+        setattr(transformers_weight_conversion, name, convert)
+    return model
+
+
 def split_experts(model):
     """Make experts linear layers, so that PEFT adapts each; it need not translate their names."""
     transformers_weight_conversion.convert_peft_config_for_transformers = lambda *_, **__: None
@@ -1078,27 +1124,31 @@ def composed_case(name, model_type, values, batch):
 
 
 def adapter(name, base, targets, more, batch):
+    joined = "target_parameters" in more
+    prepare = keep_experts if joined else split_experts
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as to:
         make(*CASES[base], folder)
-        fresh = get_peft_model(split_experts(load(folder)), LoraConfig(
+        fresh = get_peft_model(prepare(load(folder)), LoraConfig(
             r=4, lora_alpha=6, target_modules=targets, task_type="CAUSAL_LM", **more))
         fresh.save_pretrained(to)
         path = os.path.join(to, "adapter_model.safetensors")
         shapes = {n: list(t.shape) for n, t in sorted(load_file(path).items())}
-        rename = LABELS.get(CASES[base][0], str)
+        rename = str if joined else LABELS.get(CASES[base][0], str)
         save_file({n: elements(rename(n), s, 0) for n, s in shapes.items()}, path,
                   {"format": "pt"})
         shapes = {rename(n): s for n, s in shapes.items()}
         with open(os.path.join(to, "adapter_config.json")) as file:
             config = json.load(file)
-        model = PeftModel.from_pretrained(split_experts(load(folder)), to,
+        model = PeftModel.from_pretrained(prepare(load(folder)), to,
                                           is_trainable=True).train()
     label = lambda n: rename(n.replace(".default", ""))
     logits = logits_of(model, batch)
     losses, norms = train(model, batch, decayed_names(model, label), label)
     kept = ("r", "lora_alpha", "use_rslora", "target_modules", "fan_in_fan_out", "peft_type")
+    kept += ("target_parameters",) if joined else ()
     config = {key: config[key] for key in kept}
-    config["target_modules"].sort()
+    for key in ("target_modules", *kept[6:]):
+        config[key].sort()
     return {"name": name, "base": base, "config": config, "tensors": shapes, "logits": logits,
             "losses": losses, "norms": norms}
 

@@ -49,6 +49,46 @@ static struct matrix_layout layout_of(enum storage storage, size_t item)
                                     .item = item };
 }
 
+/* A stack of three matrices with four rows and two columns: column j of matrix e is column
+ * 3 j + e of a file, whose rows may be in pairs. */
+static void test_stacks_are_columns_of_files(void **state)
+{
+    enum { MATRICES = 3, EACH = 4, RANK = 2 };
+    static const size_t in_pairs[EACH] = { 0, 2, 1, 3 };
+    const struct model_config config = { .experts = MATRICES };
+
+    (void)state;
+    for (enum storage s = STORED_EXPERTS; s <= STORED_EXPERT_PAIRS; s++) {
+        const struct matrix_layout layout = { .storage = s,
+                                              .rows = MATRICES * EACH,
+                                              .cols = RANK,
+                                              .matrices = MATRICES,
+                                              .order = matrix_layout_order(
+                                                  &config, s, MATRICES * EACH),
+                                              .item = sizeof(uint32_t) };
+        uint32_t rows[MATRICES * EACH * RANK], again[TS_COUNT(rows)] = { 0 };
+        uint32_t file[TS_COUNT(rows)] = { 0 };
+        size_t shape[2];
+
+        matrix_layout_shape(&layout, shape);
+        assert_true(shape[0] == EACH && shape[1] == MATRICES * RANK);
+        for (uint32_t i = 0; i < TS_COUNT(rows); i++)
+            rows[i] = 1 + i;
+        matrix_layout_scatter(&layout, rows, 0, 5, file);
+        matrix_layout_scatter(&layout, rows + 5 * RANK, 5, layout.rows - 5, file);
+        for (size_t e = 0; e < MATRICES; e++)
+            for (size_t i = 0; i < EACH; i++)
+                for (size_t j = 0; j < RANK; j++)
+                    assert_int_equal(
+                        file[(s == STORED_EXPERTS ? i : in_pairs[i]) * MATRICES * RANK +
+                             j * MATRICES + e],
+                        1 + (e * EACH + i) * RANK + j);
+        matrix_layout_gather(&layout, file, 0, 7, again);
+        matrix_layout_gather(&layout, file, 7, layout.rows - 7, again + 7 * RANK);
+        assert_memory_equal(again, rows, sizeof(rows));
+    }
+}
+
 /* Return the layout of a column of fp32. */
 static struct matrix_layout column_of(size_t rows, size_t heads, size_t kv_heads)
 {
@@ -227,6 +267,7 @@ static void test_stored_strengths_are_ordered_by_key_head(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_stacks_are_columns_of_files),
         cmocka_unit_test(test_stored_rows_are_in_the_model_s_order),
         cmocka_unit_test(test_stored_scatter_restores_the_file),
         cmocka_unit_test(test_stored_at_odd_addresses),

@@ -28,6 +28,7 @@ struct gathered {
     const char *trainable; /* of a freeze */
     enum stage stage;
     bool second; /* a second model: the teacher or the reference */
+    bool joined; /* adapters of all experts */
 };
 
 static struct plan gathered_plan(const struct gathered *g, const char *base,
@@ -42,6 +43,8 @@ static struct plan gathered_plan(const struct gathered *g, const char *base,
     plan.freeze_trainable_modules = g->trainable;
     plan.precision.trainable = g->pure ? FORMAT_BF16 : FORMAT_FP32;
     plan.model_name_or_path = base;
+    if (g->joined)
+        plan.lora_target_parameters = "experts.gate_up_proj,experts.down_proj";
     plan.stage = g->stage;
     plan.preference = (struct preference) { .loss = PREFERENCE_SIGMOID, .beta = 0.1 };
     plan.kd = (struct distillation_settings) { .ratio = 0.5, .temperature = 2 };
@@ -189,7 +192,7 @@ static void test_model_gather_changes_no_bit(void **state)
 
     unit_ranks_fork(&ranks, RANKS);
     if (g->kind.method == METHOD_LORA || g->second)
-        base = base_new(llama);
+        base = base_new(g->kind.model);
     whole = run_stage(g, &ranks, base, 2);
     sharded = run_stage(g, &ranks, base, 3);
     same = memcmp(&whole, &sharded, sizeof(whole)) == 0;
@@ -290,6 +293,11 @@ static struct gathered cases[] = {
       .checkpointing = true },
     { .kind = { METHOD_FULL, "sgd", FORMAT_FP32, qwen3_next, 3 } },
     { .kind = { METHOD_FULL, "sgd", FORMAT_BF16, gemma4_e, 3 }, .checkpointing = true },
+    { .kind = { METHOD_LORA, "adamw_torch", FORMAT_FP32, llama4, 3 }, .joined = true },
+    { .kind = { METHOD_LORA, "adamw_torch", FORMAT_BF16, gpt_oss, 3 },
+      .checkpointing = true,
+      .bits = 4,
+      .joined = true },
 };
 
 #define CASE(name, i)                                             \
@@ -329,6 +337,8 @@ int main(int argc, char **argv)
         CASE("norms of heads", 26),
         CASE("attention and state spaces, 16 bits", 27),
         CASE("bloom, 16 bits", 28),
+        CASE("adapters of experts", 36),
+        CASE("adapters of experts in 4 bits", 37),
         CASE("attention or state spaces", 29),
         CASE("moments in 8 bits", 30),
         CASE("llama4, moments in 8 bits", 31),

@@ -316,6 +316,22 @@ static void test_model_ranks_train_other_architectures(void **state)
     check_like_one(*state, rounding);
 }
 
+static struct kind joined[] = {
+    { METHOD_LORA, "sgd", FORMAT_FP32, gpt_oss, 1 },
+    { METHOD_LORA, "sgd", FORMAT_FP32, llama4, 2 },
+};
+
+static void test_model_ranks_train_adapters_of_experts(void **state)
+{
+    const struct kind *kind = *state;
+
+    unit_parameters = kind == joined
+                          ? "2.mlp.experts.gate_up_proj,2.mlp.experts.down_proj"
+                          : "experts.gate_up_proj,experts.down_proj";
+    check_like_one(kind, rounding);
+    unit_parameters = NULL;
+}
+
 static void test_model_ranks_train_with_frozen_16_bit_weights(void **state)
 {
     const struct kind kind = { METHOD_FREEZE, "sgd", FORMAT_FP32, NULL, 1 };
@@ -382,8 +398,8 @@ static void test_model_ranks_assemble_the_moments(void **state)
             enum moment moment = k ? MOMENT_2 : MOMENT_1;
 
             unit_must(model_read_moment(u.model, moment, p, numbers[0], &err), &err);
-            unit_must(model_read_moment(one.model, moment,
-                                        model_parameter(one.model, i), numbers[1], &err),
+            unit_must(model_read_moment(one.model, moment, model_parameter(one.model, i),
+                                        numbers[1], &err),
                       &err);
             for (size_t j = 0; j < p->rows * p->cols; j++)
                 if (!(fabsf(numbers[0][j] - numbers[1][j]) <= 32 * 0.05f * FLT_EPSILON))
@@ -571,6 +587,9 @@ static void test_model_ranks_share_the_gradients(void **state)
 #define ROUNDED(name, i)                                                 \
     unit_ranks_test_of("test_model_ranks_send_gradients_in_bf16: " name, \
                        test_model_ranks_send_gradients_in_bf16, &sent_in_bf16[i])
+#define JOINED(name, i)                                                     \
+    unit_ranks_test_of("test_model_ranks_learn_adapters_of_experts: " name, \
+                       test_model_ranks_train_adapters_of_experts, &joined[i])
 #define OTHER(name, i)                                                      \
     unit_ranks_test_of("test_model_ranks_learn_other_architectures: " name, \
                        test_model_ranks_train_other_architectures, &others[i])
@@ -616,6 +635,8 @@ int main(int argc, char **argv)
         OTHER("rotations of joined layers", 31),
         OTHER("sharded gradients of rotations", 32),
         OTHER("sharded gradients of inputs of layers", 33),
+        JOINED("one block", 0),
+        JOINED("sharded gradients", 1),
         unit_ranks_test(test_model_ranks_train_with_frozen_16_bit_weights),
         unit_ranks_test(test_model_ranks_match_with_adamw_and_16_bit_copies),
         unit_ranks_test(test_model_ranks_assemble_the_moments),

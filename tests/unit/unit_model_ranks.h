@@ -208,6 +208,9 @@ struct kind {
     int64_t zero_stage;
 };
 
+/* lora_target_parameters of the running test; NULL: none. */
+static const char *unit_parameters;
+
 /* How the ranks of the running test send gradients. */
 static enum reduction unit_reduce_dtype;
 
@@ -217,6 +220,7 @@ static inline struct plan plan_of(const struct kind *kind, size_t ranks)
 
     plan.method = kind->method;
     plan.train_from_scratch = !plan_adapts(&plan);
+    plan.lora_target_parameters = unit_parameters;
     plan.oft_block_size = 5; /* which 16 inputs have as 4 */
     plan.optimizer = optimizer_find(kind->optimizer);
     plan.precision.compute = kind->compute;

@@ -39,14 +39,12 @@ static void add_shape(struct text *out, const size_t *shape, size_t rank)
 static bool check_shape(const char *dir, const struct stored_tensor *t,
                         const struct shape_parameter *p, struct error *err)
 {
-    bool transposed = p->rank == 1 || p->stored == STORED_COLUMNS;
-    const size_t expected[] = { transposed ? p->cols : p->rows,
-                                p->rank == 3 ? 1
-                                : transposed ? p->rows
-                                             : p->cols,
-                                p->cols };
+    size_t expected[3];
     struct text shapes;
 
+    weights_shape(
+        &(struct weights_expected) { p->rank, p->rows, p->cols, p->stored, p->matrices },
+        expected);
     if (t->rank == p->rank &&
         memcmp(t->shape, expected, p->rank * sizeof(*expected)) == 0)
         return true;

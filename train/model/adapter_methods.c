@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "train/model/adapter_targets.h"
+#include "train/model/optimizer_table.h"
 #include "train/model/shapes.h"
 
 static bool matches_experts(const struct architecture *a, const struct lora *lora,
@@ -44,16 +45,31 @@ static bool check_experts(const struct plan *plan, const struct architecture *a,
         return true;
     text_init(&others, 0);
     add_others(a, lora, &others);
-    error_set(err, ERROR_JOB,
-              "%s: adapters of experts are not supported with it; name other modules as "
-              "%s%s",
-              lora->rotation.on ? "finetuning_type: oft"
-              : lora->dora      ? "use_dora"
-                                : "pissa_init",
-              lora->rotation.on ? "oft_target" : "lora_target",
-              others.len ? others.data : "");
+    error_set(
+        err, ERROR_JOB,
+        "%s: adapters of experts are not supported with it; %sname other modules as "
+        "%s%s",
+        lora->rotation.on ? "finetuning_type: oft"
+        : lora->dora      ? "use_dora"
+                          : "pissa_init",
+        lora->joined ? "remove lora_target_parameters, and " : "",
+        lora->rotation.on ? "oft_target" : "lora_target", others.len ? others.data : "");
     text_clear(&others);
     return false;
+}
+
+/* Such an optimizer updates B as PEFT has it, which is not how the model has it. */
+static bool check_joined(const struct plan *plan, const struct lora *lora,
+                         struct error *err)
+{
+    const struct optimizer *optimizer = optimizer_of(plan);
+
+    return !lora->joined || plan->external || plan->generation.alone ||
+           !optimizer->whole ||
+           error_set(
+               err, ERROR_JOB,
+               "lora_target_parameters: an optimizer that updates whole matrices is "
+               "not supported with it; use another optim, such as adamw_torch");
 }
 
 /* Norms read whole rows of weights, and the outputs that they scale in 16 bits or more. */
@@ -129,6 +145,6 @@ bool adapter_methods_check(const struct plan *plan, const struct model_config *c
     if ((lora->dora || lora->pissa || lora->rotation.on) &&
         !check_experts(plan, config->architecture, lora, err))
         return false;
-    return check_rotation(plan, config, lora, err) && check_dora(plan, lora, err) &&
-           check_pissa(plan, config, lora, err);
+    return check_joined(plan, lora, err) && check_rotation(plan, config, lora, err) &&
+           check_dora(plan, lora, err) && check_pissa(plan, config, lora, err);
 }

@@ -148,6 +148,11 @@ enum storage {
     /* of linear attention: rows of a key head: q, k, values and gates, or strengths and
      * decays, of the value heads that share it; then those of the next */
     STORED_KEY_HEADS,
+    /* of a stack of matrices with r columns, which has E times as many there: column j of
+     * matrix e is column j E + e; rows may alternate between the first half and the second
+     * (train/model/expert_adapters.h) */
+    STORED_EXPERTS,
+    STORED_EXPERT_PAIRS,
 };
 
 /* Layout of each matrix in tensors of all experts of a block: [out][in], or [in][out], or
@@ -157,7 +162,7 @@ enum expert_storage { EXPERTS_IN_ROWS, EXPERTS_IN_COLUMNS, EXPERTS_IN_EITHER };
 /* Return whether a file has the same rows in another order. */
 static inline bool storage_moves_rows(enum storage storage)
 {
-    return storage >= STORED_HEADS;
+    return storage >= STORED_HEADS && storage <= STORED_KEY_HEADS;
 }
 
 /* Keys of config.json for the settings that every transformer has; NULL: no key. */
@@ -264,6 +269,10 @@ struct expert_columns {
      * follow each other in two dimensions, and those of down are [in][out].  NULL: none */
     const char *up_tensor;
     enum expert_storage storage;
+    /* module of a block whose parameters gate_up_proj and down_proj have the matrices of all
+     * experts in transformers 5: "mlp.experts"; NULL: PEFT adapts no such parameters */
+    const char *parameters;
+    bool swapped_by_peft; /* it takes them for [out][in], but they are [in][out] */
     bool unknown_to_peft; /* which does not convert the names of their adapters */
     bool only_tensors;    /* all files have them; there are no layers that PEFT adapts */
     /* rows of gate and up alternate in their tensor, and experts have biases, in tensors

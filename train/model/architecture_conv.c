@@ -59,6 +59,7 @@ const struct architecture conv_architectures[] = {
                    .correction_key = "use_expert_bias",
                    .gate_up_tensor = "feed_forward.experts.gate_up_proj",
                    .down_tensor = "feed_forward.experts.down_proj",
+                   .parameters = "feed_forward.experts",
                    .unknown_to_peft = true,
                    .count = 32,
                    .chosen = 4,

@@ -497,6 +497,7 @@ const struct architecture rms_architectures[] = {
                    .shared_size = 9216,
                    .gate_up_tensor = "experts.gate_up_proj",
                    .down_tensor = "experts.down_proj",
+                   .parameters = "experts",
                    .only_tensors = true,
                    .unbalanced = true } },
     { .model_type = "gemma4_unified_text",

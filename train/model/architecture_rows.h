@@ -46,8 +46,9 @@ extern const enum module llama_order[];
     [MODULE_ROUTER] = "mlp.gate", [MODULE_EXPERT_GATE] = "mlp.experts.*.gate_proj", \
     [MODULE_EXPERT_UP] = "mlp.experts.*.up_proj",                                   \
     [MODULE_EXPERT_DOWN] = "mlp.experts.*.down_proj"
-#define QWEN_TENSORS \
-    .gate_up_tensor = "mlp.experts.gate_up_proj", .down_tensor = "mlp.experts.down_proj"
+#define QWEN_TENSORS                              \
+    .gate_up_tensor = "mlp.experts.gate_up_proj", \
+    .down_tensor = "mlp.experts.down_proj", .parameters = "mlp.experts"
 #define CORRECTED_ROUTER [MODULE_ROUTER_BIAS] = "mlp.gate.e_score_correction_bias"
 #define SHARED_EXPERTS                                     \
     [MODULE_SHARED_GATE] = "mlp.shared_experts.gate_proj", \
@@ -58,11 +59,12 @@ extern const enum module llama_order[];
     [MODULE_EXPERT_GATE] = "block_sparse_moe.experts.*.gate_proj", \
     [MODULE_EXPERT_UP] = "block_sparse_moe.experts.*.up_proj",     \
     [MODULE_EXPERT_DOWN] = "block_sparse_moe.experts.*.down_proj"
-#define GRANITE_COLUMNS                                                           \
-    .count_key = "num_local_experts", .size_key = "intermediate_size",            \
-    .gate_up_tensor = "block_sparse_moe.input_linear.weight",                     \
-    .down_tensor = "block_sparse_moe.output_linear.weight", .only_tensors = true, \
-    .count = 8, .chosen = 2, .size = 11008, .aux_coefficient = 0.001
+#define GRANITE_COLUMNS                                                               \
+    .count_key = "num_local_experts", .size_key = "intermediate_size",                \
+    .gate_up_tensor = "block_sparse_moe.input_linear.weight",                         \
+    .down_tensor = "block_sparse_moe.output_linear.weight", .only_tensors = true,     \
+    .parameters = "block_sparse_moe.experts", .count = 8, .chosen = 2, .size = 11008, \
+    .aux_coefficient = 0.001
 #define LLAMA_PATHS LLAMA_FRAME, LLAMA_QKV, LLAMA_O, LLAMA_MLP
 /* Gemma 4: with experts or without. */
 #define GEMMA4_LIKE                                                                    \

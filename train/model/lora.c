@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "train/model/lora_config.h"
 #include "train/model/adapter_targets.h"
+#include "train/model/expert_adapters.h"
 #include "train/model/rotation_config.h"
 
 /* Read the settings of LoRA. */
@@ -25,6 +26,24 @@ static bool read_low_rank(const struct plan *plan, struct lora *out, struct erro
     out->dora = plan->use_dora;
     out->pissa = plan->pissa_init;
     return true;
+}
+
+/* PEFT has no other adapters of parameters. */
+static bool read_parameters(const struct plan *plan, const struct model_config *config,
+                            struct lora *out, struct error *err)
+{
+    static const char key[] = "lora_target_parameters";
+    const struct expert_targets targets = { config, key, ERROR_JOB };
+
+    if (plan->method == METHOD_OFT)
+        return error_set(err, ERROR_JOB, "%s requires finetuning_type: lora, not oft",
+                         key);
+    if (plan->lora_dropout > 0)
+        return error_set(err, ERROR_JOB,
+                         "%s requires lora_dropout: 0, not %g, as PEFT does: dropout "
+                         "cannot be applied to a parameter",
+                         key, plan->lora_dropout);
+    return expert_adapters_mark(&targets, plan->lora_target_parameters, out, err);
 }
 
 static bool read_plan(const struct plan *plan, const struct model_config *config,
@@ -43,6 +62,9 @@ static bool read_plan(const struct plan *plan, const struct model_config *config
     else if (lora_config_is_pattern(names)
                  ? !lora_config_mark_pattern(key, names, config, out, err)
                  : !adapter_targets_mark_names(&adapted, names, out->adapted, err))
+        return false;
+    if (plan->lora_target_parameters && *plan->lora_target_parameters &&
+        !read_parameters(plan, config, out, err))
         return false;
     if (plan_grows_vocabulary(plan) && !plan->additional_target) {
         out->saved[MODULE_EMBED] = true; /* as LLaMA-Factory: model/adapter.py */
@@ -146,15 +168,24 @@ static json_t *pattern_of(const struct architecture *a, const bool *marks)
 
 static json_t *targets_of(const struct lora *lora, const struct architecture *a)
 {
-    json_t *names = names_of(a, lora, lora->adapted, true);
+    struct lora layers = *lora;
     bool numbered = false; /* names of experts whose ends dense layers have, too */
+    json_t *names;
 
+    for (enum module i = 0; lora->joined && i < MODULES; i++)
+        if (module_is_of_experts(i)) { /* no layers, but parameters */
+            layers.adapted[i] = false;
+            layers.absent[i] = true;
+        }
+    names = names_of(a, &layers, layers.adapted, true);
+    if (lora->joined && json_is_null(names)) /* null would adapt some by default */
+        return json_array();
     for (size_t i = 0; i < json_array_size(names); i++)
         numbered |= strchr(json_string_value(json_array_get(names, i)), '*') != NULL;
     if (!numbered && !a->has_towers && !architecture_has_kept(a))
         return names;
     json_decref(names);
-    return pattern_of(a, lora->adapted);
+    return pattern_of(a, layers.adapted);
 }
 
 /* PEFT ties embedding and head, and warns unless it is asked to, if one of them has a
@@ -185,7 +216,8 @@ static json_t *low_rank_keys(const struct lora *lora)
 }
 
 /* Write the keys that peft 0.13 writes, so that it reads the file without a warning; and
- * ensure_weight_tying, which 0.18 introduced, if head and embedding are tied.  Of orthogonal
+ * ensure_weight_tying, which 0.18 introduced, if head and embedding are tied, and
+ * target_parameters, of 0.17, if there are some.  Of orthogonal
  * adapters, those of 0.18. */
 bool lora_write_config(const struct lora *lora, const struct architecture *architecture,
                        const char *base, struct text *out)
@@ -205,6 +237,9 @@ bool lora_write_config(const struct lora *lora, const struct architecture *archi
               (!peft_ties(lora, architecture) || rotates ||
                json_object_set_new(root, "ensure_weight_tying", json_true()) == 0);
 
+    ok = ok && (!lora->joined ||
+                json_object_set_new(root, "target_parameters",
+                                    expert_adapters_names(architecture, lora)) == 0);
     ok = ok && json_write_pretty(root, out);
     json_decref(keys);
     json_decref(root);

@@ -20,6 +20,11 @@ struct lora {
     bool pissa;               /* starts as a part of the weights: model_pissa.c */
     struct rotation rotation; /* orthogonal: model_rotation.c */
     bool adapted[MODULES];
+    /* adapters of experts are on the parameters that have the matrices of all of them
+     * (train/model/expert_adapters.h): by block, and in all blocks with experts, a bit for
+     * each of MODULE_EXPERT_GATE, which stands for gate and up, and MODULE_EXPERT_DOWN */
+    bool joined;
+    unsigned char joined_in[MODEL_LAYERS_MAX], joined_everywhere;
     /* trained as a whole in addition to the adapters: additional_target */
     bool saved[MODULES];
     /* only for lora_write_config: saved embedding and head are one matrix; no layer has the

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/size.h"
 #include "train/model/adapter_targets.h"
+#include "train/model/expert_adapters.h"
 #include "train/model/rotation_config.h"
 #include "train/model/weights.h"
 #include "train/text/pattern.h"
@@ -34,6 +35,7 @@ static const char *const read_keys[] = {
     "r",
     "rank_pattern",
     "target_modules",
+    "target_parameters",
     "use_dora",
     "use_rslora",
 };
@@ -273,7 +275,8 @@ static bool is_adapted(const struct reading *reading, const struct module_place 
     const struct architecture *a = reading->config->architecture;
 
     architecture_name(a, at, name);
-    if (module_is_of_experts(at->module) && !adapter_targets_can(a, at->module))
+    if (module_is_of_experts(at->module) &&
+        (reading->out->joined || !adapter_targets_can(a, at->module)))
         return false;
     return (reading->all_linear ? module_is_linear(at->module)
                                 : has_name(reading, &reading->targets, name->data)) &&
@@ -381,18 +384,47 @@ static bool check_some(const struct reading *reading, struct error *err)
     return !first || adapter_targets_mark(&list, first, strlen(first), marks, err);
 }
 
+/* A list of names, or null. */
+static bool read_parameters(struct reading *reading, struct error *err)
+{
+    const json_t *names = json_object_get(reading->root, "target_parameters");
+    struct text key, joined;
+    bool ok = true;
+
+    if (is_off(names))
+        return true;
+    text_init(&key, 0);
+    text_init(&joined, 0);
+    text_addf(&key, "%s: target_parameters", reading->file);
+    for (size_t i = 0; i < json_array_size(names); i++) {
+        const char *name = json_string_value(json_array_get(names, i));
+
+        text_addf(&joined, "%s%s", i ? "," : "", name ? name : "?");
+    }
+    ok = json_is_array(names)
+             ? expert_adapters_mark(
+                   &(struct expert_targets) { reading->config, key.data, ERROR_DATA },
+                   joined.data, reading->out, err)
+             : error_set(err, ERROR_DATA, "%s must be a list of names", key.data);
+    text_clear(&key);
+    text_clear(&joined);
+    return ok;
+}
+
 static bool read_targets(struct reading *reading, struct error *err)
 {
     const json_t *targets = json_object_get(reading->root, "target_modules");
     bool ok;
 
+    reading->out->joined = !is_off(json_object_get(reading->root, "target_parameters"));
     reading->all_linear =
         json_is_string(targets) && strcmp(json_string_value(targets), "all-linear") == 0;
     ok = (reading->all_linear || matcher_open(targets, reading->file, "target_modules",
                                               &reading->targets, err)) &&
          matcher_open(json_object_get(reading->root, "exclude_modules"), reading->file,
                       "exclude_modules", &reading->excluded, err) &&
-         mark_adapted(reading, err) && check_some(reading, err);
+         mark_adapted(reading, err) && read_parameters(reading, err) &&
+         check_some(reading, err);
     matcher_clear(&reading->targets);
     matcher_clear(&reading->excluded);
     return ok;
@@ -496,13 +528,18 @@ static bool read_layer_pattern(const struct reading *reading,
                                const struct module_pattern *p, struct error *err)
 {
     const struct model_config *c = reading->config;
-    const size_t experts = module_is_of_experts(p->at.module) ? c->experts : 1;
+    const bool joined = module_is_of_experts(p->at.module) && reading->out->joined;
+    const size_t experts = module_is_of_experts(p->at.module) && !joined ? c->experts : 1;
     struct module_place at = p->at;
 
     for (at.expert = 0; at.expert < experts; at.expert++) {
         double one;
 
-        architecture_name(c->architecture, &at, p->name);
+        text_reset(p->name);
+        if (joined)
+            expert_adapters_parameter(c->architecture, at.module, at.layer, p->name);
+        else
+            architecture_name(c->architecture, &at, p->name);
         one = pattern_value(p->patterns, p->name->data, p->otherwise, reading->file, err);
         if (err->code != ERROR_NONE)
             return false;
@@ -562,6 +599,9 @@ static bool read_numbers(struct reading *reading, struct error *err)
     if (!(rank >= 1 && rank <= LORA_RANK_MAX))
         return error_set(err, ERROR_DATA, "%s: r must be from 1 to %d", file,
                          LORA_RANK_MAX);
+    if (out->joined && out->dropout != 0)
+        return error_set(err, ERROR_DATA,
+                         "%s: lora_dropout must be 0 with target_parameters", file);
     if (!(out->dropout >= 0 && out->dropout < 1))
         return error_set(err, ERROR_DATA, "%s: lora_dropout must be from 0 to below 1",
                          file);

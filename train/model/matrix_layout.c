@@ -28,6 +28,9 @@ struct row_order matrix_layout_order(const struct model_config *c, enum storage 
         size = group * delta->value_size;
         return (struct row_order) { delta->key_heads,
                                     { delta->key_size, delta->key_size, size, size } };
+    case STORED_EXPERT_PAIRS: /* of each matrix of a stack */
+        size = rows / (2 * c->experts);
+        return (struct row_order) { size, { 1, 1 } };
     default:
         return (struct row_order) { 0 };
     }
@@ -64,6 +67,24 @@ static void copy_strided(char *out, size_t to, const char *in, size_t from, size
         }
 }
 
+void matrix_layout_shape(const struct matrix_layout *s, size_t *shape)
+{
+    const size_t matrices = s->matrices > 0 ? s->matrices : 1;
+    const bool transposed = s->storage == STORED_COLUMNS;
+
+    shape[0] = transposed ? s->cols : s->rows / matrices;
+    shape[1] = transposed ? s->rows : s->cols * matrices;
+}
+
+/* Return the element of a file that is the first of a row of a stack; the others follow at
+ * a distance of `matrices`. */
+static size_t stacked(const struct matrix_layout *s, size_t row)
+{
+    const size_t each = s->rows / s->matrices;
+
+    return row_order_in_file(&s->order, row % each) * s->cols * s->matrices + row / each;
+}
+
 void matrix_layout_gather(const struct matrix_layout *s, const void *file, size_t first,
                           size_t count, void *rows)
 {
@@ -77,6 +98,10 @@ void matrix_layout_gather(const struct matrix_layout *s, const void *file, size_
             copy_strided(out + j * s->item, s->cols,
                          in + transposed(s, first, j) * s->item, step_of(s), count,
                          s->item);
+    else if (s->matrices > 0)
+        for (size_t i = 0; i < count; i++)
+            copy_strided(out + i * bytes, 1, in + stacked(s, first + i) * s->item,
+                         s->matrices, s->cols, s->item);
     else
         for (size_t i = 0; i < count; i++)
             memcpy(out + i * bytes, in + row_order_in_file(&s->order, first + i) * bytes,
@@ -94,6 +119,10 @@ void matrix_layout_scatter(const struct matrix_layout *s, const void *rows, size
         for (size_t j = 0; j < s->cols; j++)
             copy_strided(out + transposed(s, first, j) * s->item, step_of(s),
                          in + j * s->item, s->cols, count, s->item);
+    else if (s->matrices > 0)
+        for (size_t i = 0; i < count; i++)
+            copy_strided(out + stacked(s, first + i) * s->item, s->matrices,
+                         in + i * bytes, 1, s->cols, s->item);
     else
         for (size_t i = 0; i < count; i++)
             memcpy(out + row_order_in_file(&s->order, first + i) * bytes, in + i * bytes,

@@ -16,6 +16,7 @@
 struct matrix_layout {
     enum storage storage;
     size_t rows, cols; /* of the whole matrix in the model */
+    size_t matrices;   /* of a stack (STORED_EXPERTS), which `rows` counts together */
     struct row_order order;
     size_t item; /* bytes per element */
     /* of a transposed matrix: elements from a column of the model to the next; 0: rows,
@@ -26,6 +27,13 @@ struct matrix_layout {
 /* Return the order of the rows of a linear layer, and of its outputs, in files. */
 struct row_order matrix_layout_order(const struct model_config *config,
                                      enum storage storage, size_t rows);
+static inline bool matrix_layout_is_stack(enum storage storage)
+{
+    return storage == STORED_EXPERTS || storage == STORED_EXPERT_PAIRS;
+}
+
+/* Set shape[2] to the dimensions of a matrix in files. */
+void matrix_layout_shape(const struct matrix_layout *layout, size_t *shape);
 
 /* Copy rows first .. first + count of the model from the bytes of a file, at any
  * address. */

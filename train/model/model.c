@@ -96,6 +96,7 @@ static void place_parameter(const struct segments *at, const struct shapes *shap
                                .trainable = from->trainable,
                                .decays = from->decays,
                                .stored = from->stored,
+                               .matrices = from->matrices,
                                .lr_factor = from->lr_factor };
     if (from->quantized)
         to->quantized =

@@ -27,6 +27,7 @@ struct parameter {
     bool decays; /* weight decay applies: not to norms and biases */
     /* how files store it; gradients and moments are laid out like the weight */
     enum storage stored;
+    size_t matrices; /* of a stack that is one tensor in files; 0: it is no stack */
     /* fp32 if trainable, otherwise the frozen format; no data if sharded */
     struct tensor weight;
     bool sharded; /* this rank has the part in its shard: model_write_weight */

@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <math.h>
 
+#include "train/model/expert_adapters.h"
 #include "train/model/model_dora.h"
 #include "train/model/model_internal.h"
 #include "train/model/model_rotation.h"
@@ -170,7 +171,7 @@ static void make_stack(const struct model *m, size_t layer, enum module first,
             rotation_append(m, layer, i, out, &p);
         else
             append_linear(out->base, &out->base_count, &p);
-        if (a) {
+        if (a && !(m->shapes.lora.joined && module_is_of_experts(i))) {
             p = linear_of(a, NULL, u, 0);
             append_linear(out->lora_a, &out->lora_a_count, &p);
             out->lora_b[out->lora_b_count++] = linear_of(b, NULL, y, u);
@@ -224,6 +225,37 @@ static void stack_experts(struct linear *list, size_t count, size_t layer, size_
     }
 }
 
+/* Append A or B of an adapter of the matrices of all experts: before them, from x to u, or
+ * after, from u to y. */
+static void add_joined_part(const struct model *m, size_t layer, enum module module,
+                            enum part part, struct linear_stack *out)
+{
+    const struct parameter *p = model_find(m, module, part, layer);
+    const struct expert_adapter shape =
+        expert_adapter_of(m->config, &m->shapes.lora, module, part);
+    const size_t rank = m->shapes.lora.rank;
+    struct linear *to = shape.reads ? out->lora_a : out->lora_b;
+
+    *to = (struct linear) { .weight = model_matmul_operand(p),
+                            .grad = p->grad,
+                            .experts = m->config->experts,
+                            .transposed = shape.transposed,
+                            .layer = layer,
+                            .in_count = shape.reads ? shape.outer : rank,
+                            .out_count = shape.reads ? rank : shape.outer };
+}
+
+static void add_joined(const struct model *m, size_t layer, enum module module,
+                       struct linear_stack *out)
+{
+    if (!model_find(m, module, PART_LORA_A, layer))
+        return;
+    add_joined_part(m, layer, module, PART_LORA_A, out);
+    add_joined_part(m, layer, module, PART_LORA_B, out);
+    out->lora_a_count = out->lora_b_count = 1;
+    out->u_cols = m->shapes.lora.rank;
+}
+
 /* Set up the layers first .. last of the experts of a block.  The parameters of an expert
  * that are adjacent are like one layer, as elsewhere; those of the experts follow each
  * other. */
@@ -236,6 +268,8 @@ static void make_expert_stack(const struct model *m, size_t layer, enum module f
     stack_experts(out->base, out->base_count, layer, experts);
     stack_experts(out->lora_a, out->lora_a_count, layer, experts);
     stack_experts(out->lora_b, out->lora_b_count, layer, experts);
+    if (m->shapes.lora.joined)
+        add_joined(m, layer, first, out);
 }
 
 /* Set up a router that can have an adapter, which has too few outputs for a matrix of 8 bits,

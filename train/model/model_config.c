@@ -38,7 +38,6 @@ static const struct activation_row {
 
 #define CONFIG_BYTES_MAX ((size_t)4 << 20)
 #define SIZE_VALUE_MAX   ((int64_t)1 << 30) /* of any number in a config */
-#define LAYERS_MAX       4096
 
 /* Input of the functions below. */
 struct reader {
@@ -193,9 +192,9 @@ static void read_sizes(const struct reader *r, struct model_config *out)
     out->kv_heads = read_kv_heads(r, row, out->heads);
     out->max_positions =
         read_size(r, keys->max_positions, row->paths[MODULE_POSITIONS] ? 0 : 2048);
-    if (out->layers > LAYERS_MAX)
+    if (out->layers > MODEL_LAYERS_MAX)
         error_set(r->err, ERROR_DATA, "%s: %s must be at most %d", r->file, keys->layers,
-                  LAYERS_MAX);
+                  MODEL_LAYERS_MAX);
     if (out->heads % out->kv_heads != 0)
         error_set(r->err, ERROR_DATA, "%s: %s %zu must be a multiple of %s %zu", r->file,
                   keys->heads, out->heads, keys->kv_heads, out->kv_heads);

@@ -18,7 +18,7 @@
 #include "train/model/rope.h"
 #include "train/files/safetensors.h"
 
-enum { COLUMN_FACTORS_MAX = 8 };
+enum { COLUMN_FACTORS_MAX = 8, MODEL_LAYERS_MAX = 4096 };
 
 /*
  * Queries of position p are multiplied by 1 + beta log(1 + floor((p + ahead) / interval)).

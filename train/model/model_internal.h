@@ -93,6 +93,7 @@ struct linear {
     const struct parameter *quantized; /* to dequantize into it first: adjacent ones */
     size_t quantized_count;
     size_t experts;     /* the matrices are stacks of that many; 0: of one */
+    bool transposed;    /* they are [in][out] */
     struct tensor grad; /* absent: frozen */
     struct tensor bias, bias_grad;
     size_t out_first, out_count, in_first, in_count;
@@ -793,5 +794,22 @@ struct merged_parts {
 };
 void model_merge(const struct model_rows *rows, const struct lora *lora,
                  struct merged_parts parts);
+
+/* Rows of A or B of an adapter of the matrices of all experts (expert_adapters.h). */
+struct expert_factor {
+    enum module module;
+    enum part part;
+    size_t layer, row, rows;
+};
+struct expert_factors {
+    bool (*read)(const void *context, const struct expert_factor *at, float *to,
+                 struct error *err);
+    const void *context;
+};
+
+/* model_joined.c: the same for rows of a matrix of an expert, if it has such an adapter. */
+bool model_merge_joined(const struct model *model, const struct model_rows *rows,
+                        const struct lora *lora, const struct expert_factors *factors,
+                        struct error *err);
 
 #endif

@@ -60,7 +60,7 @@ void linear_forward(const struct pass *pass, const struct linear *p, struct tens
         .a = tensor_columns(x, p->in_first, p->in_count),
         .b = pass_linear_weight(pass, p),
         .bias = pass_bias(pass, p->bias),
-        .trans_b = true,
+        .trans_b = !p->transposed,
         .alpha = alpha,
         .beta = beta,
         .round_a = p->fp8 ? FORMAT_FP8_E4M3 : FORMAT_FP32,
@@ -130,7 +130,7 @@ void stack_forward(const struct pass *pass, const struct linear_stack *l, size_t
         linear_forward(pass, &l->lora_b[i], u, y, scale, 1);
 }
 
-/* grad (+)= alpha dy^T x, and the gradient of the bias.  read: dx has read dy. */
+/* grad (+)= alpha dy^T x, or its transpose, and the gradient of the bias.  read: dx has read dy. */
 void linear_weight_gradient(const struct pass *pass, const struct linear *p,
                             struct tensor x, struct tensor dy, float alpha, bool read)
 {
@@ -140,11 +140,13 @@ void linear_weight_gradient(const struct pass *pass, const struct linear *p,
         rounded = pass_rounded_gradient(pass, p, true);
 
     dy = tensor_columns(dy, p->out_first, p->out_count);
-    if (p->grad.data)
+    if (p->grad.data) {
+        const struct tensor in = tensor_columns(x, p->in_first, p->in_count);
+
         multiply(pass, p,
                  &(struct op_matmul) { .out = p->grad,
-                                       .a = dy,
-                                       .b = tensor_columns(x, p->in_first, p->in_count),
+                                       .a = p->transposed ? in : dy,
+                                       .b = p->transposed ? dy : in,
                                        .trans_a = true,
                                        .alpha = alpha,
                                        .beta = pass->first ? 0 : 1,
@@ -152,6 +154,7 @@ void linear_weight_gradient(const struct pass *pass, const struct linear *p,
                                        .round_b = p->fp8 ? FORMAT_FP8_E4M3 : FORMAT_FP32,
                                        .rounded_a = rounded,
                                        .rounded_b = pass_rounded_input(pass, p, true) });
+    }
     if (p->bias_grad.data && p->experts > 0)
         pass->ops->group_bias_backward(
             pass->be,
@@ -172,6 +175,7 @@ void linear_input_gradient(const struct pass *pass, const struct linear *p,
              &(struct op_matmul) { .out = tensor_columns(dx, p->in_first, p->in_count),
                                    .a = tensor_columns(dy, p->out_first, p->out_count),
                                    .b = pass_linear_weight(pass, p),
+                                   .trans_b = p->transposed,
                                    .alpha = alpha,
                                    .beta = beta,
                                    .round_a = p->fp8 ? FORMAT_FP8_E5M2 : FORMAT_FP32,

@@ -46,6 +46,7 @@ struct matrix_layout model_matrix_layout(const struct model *model,
     return (struct matrix_layout) { .storage = p->stored,
                                     .rows = vector ? p->cols : p->rows,
                                     .cols = vector ? 1 : p->cols,
+                                    .matrices = p->matrices,
                                     .order =
                                         matrix_layout_order(model->config, p->stored,
                                                             vector ? p->cols : p->rows),
@@ -105,7 +106,9 @@ bool model_check_shape(const struct stored_tensor *t, const struct parameter *p,
                        struct error *err)
 {
     return weights_fit(
-        t, &(struct weights_expected) { p->rank, p->rows, p->cols, p->stored }, err);
+        t,
+        &(struct weights_expected) { p->rank, p->rows, p->cols, p->stored, p->matrices },
+        err);
 }
 
 /* In a file whose header is not padded, elements are at odd addresses. */

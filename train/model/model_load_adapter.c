@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "train/model/expert_adapters.h"
 #include "train/model/lora_config.h"
 #include "train/model/model_load.h"
 #include "train/model/model_pissa.h"
@@ -133,6 +134,50 @@ static bool merge_adapter(const struct model *m, const struct model_rows *rows,
     return ok;
 }
 
+/* Return the tensor of A or B of an adapter of the matrices of all experts. */
+static const struct stored_tensor *find_joined(const struct model *m, enum module module,
+                                               enum part part, size_t layer)
+{
+    const struct stored_tensor *found;
+    struct text name;
+
+    if (!expert_adapters_in(&m->merged_lora, module, layer))
+        return NULL;
+    text_init(&name, 0);
+    expert_adapters_layer(m->config->architecture, &m->merged_lora, module, layer, &name);
+    found = find_adapter(m, m->merged, name.data,
+                         part == PART_LORA_A ? ".lora_A.weight" : ".lora_B.weight");
+    text_clear(&name);
+    return found;
+}
+
+static bool read_factor(const void *context, const struct expert_factor *at, float *to,
+                        struct error *err)
+{
+    const struct model *m = context;
+    const struct expert_adapter shape =
+        expert_adapter_of(m->config, &m->merged_lora, at->module, at->part);
+    const struct stored_tensor *t = find_joined(m, at->module, at->part, at->layer);
+    const struct weights_expected expected = { 2, shape.rows, shape.cols, shape.stored,
+                                               matrix_layout_is_stack(shape.stored)
+                                                   ? m->config->experts
+                                                   : 0 };
+    struct matrix_layout layout = { .storage = shape.stored,
+                                    .rows = shape.rows,
+                                    .cols = shape.cols,
+                                    .matrices = expected.matrices };
+    const struct model_rows rows = { .first = at->row, .count = at->rows, .values = to };
+
+    if (!t)
+        return error_set(err, ERROR_DATA, "%s: the adapter for experts is missing",
+                         m->plan->adapter_name_or_path);
+    if (!weights_fit(t, &expected, err))
+        return false;
+    layout.order = matrix_layout_order(m->config, shape.stored, shape.rows);
+    layout.item = format_info(t->format)->bytes;
+    return model_read_rows(&layout, t, &rows, err);
+}
+
 bool model_add_merged(const struct model *m, const struct model_rows *rows,
                       struct error *err)
 {
@@ -146,6 +191,10 @@ bool model_add_merged(const struct model *m, const struct model_rows *rows,
     if (saved && m->merged_lora.saved[module])
         return model_check_shape(saved, p, err) &&
                model_read_parameter(m, saved, rows, err);
+    if (part == PART_WEIGHT && m->merged_lora.joined && module_is_of_experts(module))
+        return stays_separate(m, module) ||
+               model_merge_joined(m, rows, &m->merged_lora,
+                                  &(struct expert_factors) { read_factor, m }, err);
     if (part != PART_WEIGHT || !m->merged_lora.adapted[module] ||
         stays_separate(m, module))
         return true;
@@ -191,6 +240,12 @@ static bool is_read(const struct model *m, const struct stored_tensor *t)
         if ((weight || p->part == PART_BIAS) && lora->saved[p->module] &&
             t == find_adapter(m, m->merged, p->name, weight ? ".weight" : ""))
             return true;
+        if (weight && lora->joined && module_is_of_experts(p->module)) {
+            if (t == find_joined(m, p->module, PART_LORA_A, p->layer) ||
+                t == find_joined(m, p->module, PART_LORA_B, p->layer))
+                return true;
+            continue;
+        }
         if (weight && lora->adapted[p->module] &&
             (t == find_adapter(m, m->merged, p->name, ".lora_A.weight") ||
              t == find_adapter(m, m->merged, p->name, ".lora_B.weight") ||

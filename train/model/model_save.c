@@ -84,6 +84,13 @@ static bool write_companions(const struct model *m, const char *dir, bool adapte
     return companion_files_write(&files, dir, err);
 }
 
+static bool is_base(const struct model *m, size_t index)
+{
+    enum part part = m->shapes.parameters[index].part;
+
+    return part == PART_WEIGHT || part == PART_BIAS;
+}
+
 /* Return how many matrices of an expert a tensor holds that has those of all. */
 static size_t matrices_of(const struct model *m, size_t index)
 {
@@ -109,7 +116,7 @@ static struct matrix_layout layout_in_files(const struct model *m, size_t index,
     const struct parameter *p = &m->parameters[index];
     struct matrix_layout layout = model_matrix_layout(m, p, format_info(format)->bytes);
 
-    if (is_transposed(m, index) &&
+    if (is_transposed(m, index) && is_base(m, index) &&
         module_is_of_experts(m->shapes.parameters[index].module)) {
         layout.storage = STORED_COLUMNS;
         layout.pitch = matrices_of(m, index) * layout.rows;
@@ -189,6 +196,19 @@ static bool add_rotation(const struct model *m, const struct model_rows *rows,
     return packed != NULL;
 }
 
+static bool read_factor(const void *context, const struct expert_factor *at, float *to,
+                        struct error *err)
+{
+    const struct model *m = context;
+    const struct parameter *p = model_find(m, at->module, at->part, at->layer);
+    float *values = read_values(m, (size_t)(p - m->parameters), at->row, at->rows, err);
+
+    if (values)
+        memcpy(to, values, at->rows * p->cols * sizeof(*to));
+    free(values);
+    return values != NULL;
+}
+
 static bool add_adapter(const struct model *m, const struct model_rows *rows,
                         struct error *err)
 {
@@ -203,6 +223,9 @@ static bool add_adapter(const struct model *m, const struct model_rows *rows,
 
     if (p->part == PART_WEIGHT && rotation != SIZE_MAX)
         return add_rotation(m, rows, rotation, err);
+    if (lora->joined && p->part == PART_WEIGHT && module_is_of_experts(p->module))
+        return model_merge_joined(m, rows, lora,
+                                  &(struct expert_factors) { read_factor, m }, err);
     if (p->part != PART_WEIGHT || a == SIZE_MAX)
         return true;
     lora_a = read_values(m, a, 0, lora->rank, err);
@@ -443,13 +466,6 @@ static void fuse(const struct model *m, size_t count, struct tensor_source *sour
         source->shape[1] = p->cols * (count / m->config->experts);
     source->read = read_fused;
     source->context = f;
-}
-
-static bool is_base(const struct model *m, size_t index)
-{
-    enum part part = m->shapes.parameters[index].part;
-
-    return part == PART_WEIGHT || part == PART_BIAS;
 }
 
 /* Return whether it is in TRL's file of a head. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "train/model/model_internal.h"
+#include "train/model/weights.h"
 
 /* Return the position of a module of a block among the others. */
 static size_t position_in_block(const struct architecture *a, enum module module)
@@ -71,14 +72,14 @@ void model_torch_order(const struct model *m, size_t *order)
 
 struct tensor_source model_stored_shape(const struct parameter *p)
 {
-    bool transposed = p->stored == STORED_COLUMNS;
+    struct tensor_source out = { .rank = p->rank };
+    size_t shape[3];
 
-    if (p->rank == 3) /* of a convolution */
-        return (struct tensor_source) { .rank = 3, .shape = { p->rows, 1, p->cols } };
-    return (
-        struct tensor_source) { .rank = p->rank,
-                                .shape = { p->rank == 1 || transposed ? p->cols : p->rows,
-                                           transposed ? p->rows : p->cols } };
+    weights_shape(
+        &(struct weights_expected) { p->rank, p->rows, p->cols, p->stored, p->matrices },
+        shape);
+    memcpy(out.shape, shape, p->rank * sizeof(*shape));
+    return out;
 }
 
 bool model_rows_to_stored(const struct model *m, const struct parameter *p,

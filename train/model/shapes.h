@@ -98,6 +98,7 @@ struct shape_parameter {
     bool folded;       /* the copy is among the frozen weights */
     bool quantized; /* kept in few bits; the copy is in BUFFER_WEIGHT while it is used */
     enum storage stored; /* how the files store it */
+    size_t matrices;     /* of a stack that is one tensor in files; 0: it is no stack */
     double lr_factor;
     enum format format; /* storage of the weight */
     enum format copy;   /* of the working copy; FORMAT_COUNT: none */

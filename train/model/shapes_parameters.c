@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "train/model/expert_adapters.h"
+#include "train/model/matrix_layout.h"
 #include "train/model/shapes_internal.h"
 #include "train/model/weights.h"
 
@@ -112,6 +114,12 @@ static bool has_bias(const struct model_config *c, enum module module)
            shapes_module_dims[module].rows == DIM_ONE;
 }
 
+/* Return whether it is an adapter of the matrices of all experts. */
+static bool is_joined(const struct shapes_builder *m, enum module module, enum part part)
+{
+    return m->out->lora.joined && part >= PART_LORA_A && module_is_of_experts(module);
+}
+
 /* Return whether the model has this parameter. */
 static bool exists(const struct shapes_builder *m, enum module module, enum part part,
                    size_t layer)
@@ -128,7 +136,9 @@ static bool exists(const struct shapes_builder *m, enum module module, enum part
         return has_bias(c, module);
     case PART_LORA_A:
     case PART_LORA_B:
-        return m->out->lora.adapted[module] && !m->out->lora.rotation.on;
+        return m->out->lora.adapted[module] && !m->out->lora.rotation.on &&
+               (!is_joined(m, module, part) ||
+                expert_adapters_in(&m->out->lora, module, layer));
     case PART_OFT_R:
         return m->out->lora.adapted[module] && m->out->lora.rotation.on;
     case PART_LORA_MAGNITUDE:
@@ -153,7 +163,11 @@ static const char *name_of(const struct shapes_builder *m,
     struct text name;
 
     text_init(&name, 0);
-    architecture_name(m->config->architecture, &at, &name);
+    if (is_joined(m, p->module, p->part))
+        expert_adapters_layer(m->config->architecture, &m->out->lora, p->module, p->layer,
+                              &name);
+    else
+        architecture_name(m->config->architecture, &at, &name);
     out = arena_printf(m->arena, "%s%s%s", prefix, name.data, suffix);
     text_clear(&name);
     return out;
@@ -220,6 +234,18 @@ static void shape_of(const struct shapes_builder *m, struct shape_parameter *p)
         p->rank = 2;
         p->rows = p->module == MODULE_Q_NORM ? m->config->heads : m->config->kv_heads;
     }
+}
+
+static void shape_joined(const struct shapes_builder *m, struct shape_parameter *p)
+{
+    const struct expert_adapter shape =
+        expert_adapter_of(m->config, &m->out->lora, p->module, p->part);
+
+    p->rank = 2;
+    p->rows = shape.rows;
+    p->cols = shape.cols;
+    p->stored = shape.stored;
+    p->matrices = matrix_layout_is_stack(shape.stored) ? m->config->experts : 0;
 }
 
 /* Norms whose weights have two dimensions are used like vectors. */
@@ -391,9 +417,13 @@ static void add_parameter(struct shapes_builder *m, const struct module_place *a
                                     .layer = at->layer,
                                     .expert = at->expert,
                                     .starts_group = starts_group };
-    shape_of(m, p);
+    if (is_joined(m, module, part)) {
+        shape_joined(m, p);
+    } else {
+        shape_of(m, p);
+        p->stored = storage_of(m, p);
+    }
     p->name = name_of(m, p);
-    p->stored = storage_of(m, p);
     p->trainable = is_trainable(m, module, part, at->layer);
     p->folded = part == PART_LORA_A && m->out->folded[shapes_stack(module)];
     p->quantized = is_quantized(m, p);
@@ -421,7 +451,9 @@ static void add_groups(struct shapes_builder *m, const struct shape_groups *grou
     for (size_t i = 0; i < groups->count; i++) {
         const struct shape_group *g = &groups->list[i];
         size_t first = m->out->count;
-        size_t copies = model_config_copies(m->config, g->first);
+        size_t copies = is_joined(m, g->first, g->part)
+                            ? 1
+                            : model_config_copies(m->config, g->first);
 
         for (size_t e = 0; e < copies; e++)
             for (enum module j = g->first; j <= g->last; j++)

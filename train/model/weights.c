@@ -9,6 +9,7 @@
 #include "base/size.h"
 #include "base/text.h"
 #include "train/model/gptq_tensors.h"
+#include "train/model/matrix_layout.h"
 #include "train/model/shapes.h"
 #include "train/model/shared_keys.h"
 
@@ -18,19 +19,28 @@ static void add_shape(struct text *out, const size_t *shape, size_t rank)
         text_addf(out, "%s%zu", i ? ", " : "", shape[i]);
 }
 
+void weights_shape(const struct weights_expected *expected, size_t *shape)
+{
+    const struct matrix_layout layout = {
+        .storage = expected->rank == 1 ? STORED_COLUMNS : expected->stored,
+        .rows = expected->rows,
+        .cols = expected->cols,
+        .matrices = expected->matrices,
+    };
+
+    matrix_layout_shape(&layout, shape);
+    shape[2] = expected->cols;
+    if (expected->rank == 3) /* of a convolution of each column */
+        shape[1] = 1;
+}
+
 bool weights_fit(const struct stored_tensor *t, const struct weights_expected *expected,
                  struct error *err)
 {
-    bool transposed = expected->rank == 1 || expected->stored == STORED_COLUMNS;
-    bool taps =
-        expected->rank == 3; /* of a convolution of each column: [rows, 1, cols] */
-    const size_t shape[] = { transposed ? expected->cols : expected->rows,
-                             taps         ? 1
-                             : transposed ? expected->rows
-                                          : expected->cols,
-                             expected->cols };
+    size_t shape[3];
     struct text text;
 
+    weights_shape(expected, shape);
     if (t->format >= FORMAT_COUNT)
         return error_set(err, ERROR_DATA,
                          "%s: %s has the dtype %s, which is "
@@ -397,7 +407,7 @@ static bool check(const struct checked *c, struct error *err)
             (p->module == MODULE_EMBED || (p->module == MODULE_HEAD && !config->scores));
         const struct weights_expected expected = { p->rank,
                                                    grown ? config->stored_vocab : p->rows,
-                                                   p->cols, p->stored };
+                                                   p->cols, p->stored, p->matrices };
         const struct stored_tensor *t =
             weights_find(c->files, &c->names, config, p->name);
 

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #define WINDOW_MAX ((int64_t)1 << 30)
-#define LAYERS_MAX 4096
 
 struct source {
     const json_t *root;
@@ -34,7 +33,7 @@ static bool is_local(const struct source *r, size_t layer)
             json_integer_value(json_array_get(json_array_get(types, i), 1));
         size_t each = json_array_size(names);
 
-        if (times < 0 || times > LAYERS_MAX || each > LAYERS_MAX)
+        if (times < 0 || times > MODEL_LAYERS_MAX || each > MODEL_LAYERS_MAX)
             break;
         if (layer < at + each * (size_t)times)
             type = json_string_value(json_array_get(names, (layer - at) % each));
