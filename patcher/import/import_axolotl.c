@@ -50,6 +50,7 @@ static const struct import_copy lora_copies[] = {
     { "lora_r", "lora_rank", NULL },
     { "lora_alpha", "lora_alpha", NULL },
     { "lora_dropout", "lora_dropout", NULL },
+    { "lora_target_parameters", "lora_target_parameters", NULL },
     { "lora_modules_to_save", "additional_target", NULL },
     { "peft_use_rslora", "use_rslora", NULL },
     { "peft_use_dora", "use_dora", NULL },

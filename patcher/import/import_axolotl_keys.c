@@ -89,7 +89,7 @@ const struct import_group import_axolotl_groups[] = {
       "image_size image_resize_algorithm processor_kwargs freeze_mm_modules" },
     { IMPORT_DIFFERS,
       "only LoRA and DoRA are supported: on linear layers, all of one rank",
-      "peft lora_target_parameters lora_rank_pattern lora_alpha_pattern "
+      "peft lora_rank_pattern lora_alpha_pattern "
       "peft_layer_replication peft_layers_to_transform peft_layers_pattern "
       "peft_trainable_token_indices peft_init_lora_weights relora relora_* "
       "jagged_restart_*" },

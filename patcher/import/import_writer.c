@@ -32,6 +32,7 @@ static const struct line_key {
     { "lora_alpha", NULL },
     { "lora_dropout", NULL },
     { "lora_target", NULL },
+    { "lora_target_parameters", NULL },
     { "additional_target", NULL },
     { "use_rslora", NULL },
     { "use_dora", NULL },

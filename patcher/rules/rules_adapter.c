@@ -40,7 +40,8 @@ static bool find_lost(const struct rule_context *context, const struct lora *lor
     const char *list = NULL;
 
     for (enum module i = 0; i < MODULES; i++)
-        if (module_in_block(i) && lora->adapted[i] && is_mistaken(config, i) &&
+        if (module_in_block(i) && lora->adapted[i] &&
+            !(lora->joined && module_is_of_experts(i)) && is_mistaken(config, i) &&
             exists(config, i))
             list = arena_printf(context->arena, "%s%s%s", list ? list : "",
                                 list ? ", " : "", config->architecture->paths[i]);

@@ -31,7 +31,7 @@ static const struct group {
       .key = "finetuning_type",
       .method = METHOD_LORA,
       .keys = { "lora_rank", "lora_alpha", "lora_dropout", "use_rslora", "use_dora",
-                "pissa_init", "loraplus_lr_ratio" } },
+                "pissa_init", "loraplus_lr_ratio", "lora_target_parameters" } },
     { .needs = "finetuning_type: oft",
       .key = "finetuning_type",
       .method = METHOD_OFT,

@@ -107,11 +107,18 @@ static void report_layers(struct rule_context *context, const char *key,
             entry);
 }
 
+/* Not with the name of a longer key. */
+static bool begins_with_key(const char *text, const char *key)
+{
+    return text_starts(text, key) && text[strlen(key)] != '_';
+}
+
 /* Report the layers in the job at which a run would fail, its optimizer, or its kind of
  * adapter. */
 static void check_layers(struct rule_context *context)
 {
     static const char *const keys[] = { "lora_target",
+                                        "lora_target_parameters",
                                         "lora_rank",
                                         "oft_target",
                                         "oft_rank",
@@ -145,7 +152,7 @@ static void check_layers(struct rule_context *context)
         return;
     }
     for (size_t i = 0; i < TS_COUNT(keys); i++)
-        if (text_starts(err.text, keys[i]))
+        if (begins_with_key(err.text, keys[i]))
             report_layers(context, keys[i], &err);
     if (text_starts(err.text, "finetuning_type: oft"))
         report_layers(context, "finetuning_type", &err);

@@ -23,6 +23,7 @@ static const char *const compared[] = {
     "use_llama_pro",
     "lora_rank",
     "lora_target",
+    "lora_target_parameters",
     "optim",
     "use_muon",
     "use_adam_mini",

@@ -110,6 +110,17 @@ static const struct key rows[] = {
                 "model\\.layers\\.\\d+\\.mlp\\.(up|down)_proj. It must match a layer "
                 "in all blocks or in none. Names that the model has not are skipped with "
                 "a warning (TS705) if it has others of the list." },
+    { TS_USED("lora_target_parameters", KEY_LIST, NULL),
+      .into = TS_FIELD(lora_target_parameters),
+      .help = "parameters with the matrices of all experts of a block that get an "
+              "adapter, as in PEFT's target_parameters",
+      .manual =
+          "In addition to the layers of lora_target. With it, experts have no other "
+          "adapters. The names are those of transformers 5 or their ends after a "
+          "dot: mlp.experts.gate_up_proj, or 7.mlp.experts.down_proj of one block. "
+          "It requires finetuning_type: lora and lora_dropout: 0, and an optimizer "
+          "that does not update whole matrices; use_dora and pissa_init are not "
+          "available with it." },
     { TS_USED("oft_block_size", KEY_INT, "32"), .min = 0, .max = 65536,
       .into = TS_FIELD(oft_block_size),
       .help = "with finetuning_type: oft, the columns that a rotation turns together",

@@ -84,6 +84,7 @@ static const struct script_key keys[] = {
     { ROLE_ADAPTER, "lora_alpha", -1, "lora_alpha" },
     { ROLE_ADAPTER, "lora_dropout", -1, "lora_dropout" },
     { ROLE_ADAPTER, "target_modules", -1, "lora_target" },
+    { ROLE_ADAPTER, "target_parameters", -1, "lora_target_parameters" },
     { ROLE_ADAPTER, "modules_to_save", -1, "additional_target" },
     { ROLE_ADAPTER, "use_gradient_checkpointing", -1, "gradient_checkpointing" },
     { ROLE_ADAPTER, "use_rslora", -1, "use_rslora" },
