@@ -28,6 +28,7 @@ TEXT_OF = {"gemma4_unified": "gemma4_text", "glm4v_text": "glm4", "llama4": "lla
 SIZES = {"vocab_size": 512, "max_position_embeddings": 512, "n_positions": 512, "seq_length": 512}
 CHANGES = {"llama": {"num_hidden_layers": 8},
            "ministral3": {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}}
+WITH_EXPERTS = "_moe"  # at the end of the type of models that may have none
 SETTINGS = ("trainspool.device=cpu", "trainspool.threads=1", "max_steps=1", "per_device_train_batch_size=1",
             "gradient_accumulation_steps=1", "per_device_eval_batch_size=1", "cutoff_len=64", "max_samples=8",
             "eval_strategy=no", "eval_on_start=false", "load_best_model_at_end=false", "early_stopping_steps=null",
@@ -50,6 +51,8 @@ def tiny_models(source):
     configs, texts = {}, {}
     for config in golden["architectures"]:
         configs.setdefault(config["model_type"], config)
+        if config.get("enable_moe_block"):
+            configs.setdefault(config["model_type"] + WITH_EXPERTS, config)
     for config in golden["multimodal"]:
         kind = config.get("text_config", {}).get("model_type", config["model_type"])
         texts.setdefault(config["model_type"], TEXT_OF.get(kind, kind))
@@ -81,9 +84,8 @@ def run(program, *words, cwd):
     return subprocess.run([program, *words], capture_output=True, text=True, check=False, cwd=cwd, timeout=300)
 
 
-def make_model(program, shared, config, folder):
+def make_model(program, shared, kind, config, folder):
     """Write a random model of an architecture, by a step of almost no size; return the error."""
-    kind = config["model_type"]
     where = os.path.join(folder, kind)
     start = where + "-start"
     if os.path.isdir(where):
@@ -93,7 +95,7 @@ def make_model(program, shared, config, folder):
     shutil.copytree(os.path.join(shared, "data/stories260K/hf"), start,
                     ignore=shutil.ignore_patterns("*.safetensors", "config.json", "generation_config.json"))
     with open(os.path.join(start, "config.json"), "w", encoding="utf-8") as out:
-        json.dump(config | SIZES | CHANGES.get(kind, {}), out)
+        json.dump(config | SIZES | CHANGES.get(config["model_type"], {}), out)
     with open(os.path.join(folder, f"{kind}.yaml"), "w", encoding="utf-8") as out:
         out.write(f"model_name_or_path: {start}\nstage: pt\nfinetuning_type: full\ntrain_from_scratch: true\n"
                   f"dataset: pt.jsonl\nlearning_rate: 1.0e-30\nmax_steps: 1\ncutoff_len: 32\nsave_strategy: 'no'\n"
@@ -127,9 +129,11 @@ def train(program, shared, names, tool, path, folder):
         text = file.read()
     table, configs, texts = names
     kind = type_of(table, texts, value_of(text, "model_name_or_path"))
+    if value_of(text, "lora_target_parameters") and kind + WITH_EXPERTS in configs:
+        kind += WITH_EXPERTS
     if kind not in configs:
         return kind, "tests/golden/architectures.json has no model of this type"
-    error = make_model(program, shared, configs[kind], folder)
+    error = make_model(program, shared, kind, configs[kind], folder)
     if error:
         return kind, error
     stage = value_of(text, "stage") or "sft"
