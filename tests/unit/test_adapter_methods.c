@@ -81,6 +81,58 @@ static void test_adapter_methods_fit_all_but_experts(void **state)
         check_kinds(json_array_get(cases, i));
 }
 
+/* Start a model whose new adapters are on all its layers or, if those of experts are
+ * refused, on the others. */
+static bool starts(struct unit_model *u, enum kind kind)
+{
+    const char *text = lay_out(u, kind, "all", 2), *names = strstr(text, ", such as ");
+
+    if (names)
+        u->plan.lora_target = u->plan.oft_target = names + strlen(", such as ");
+    if (*text && !names)
+        return false;
+    start(u);
+    return true;
+}
+
+/* New adapters change nothing, so that the loss is the one without them, and steps make it
+ * lower.  The tolerance is that of weights that PiSSA takes apart. */
+static void check_start(const json_t *one, enum kind kind)
+{
+    const json_t *losses = json_object_get(one, "losses");
+    const char *name = json_string_value(json_object_get(one, "name"));
+    char *dir = folder_of(one, NULL);
+    struct unit_model u = open_folder(dir);
+    double before;
+
+    if (!starts(&u, kind)) {
+        arena_free(u.arena);
+        unit_dir_free(dir);
+        return;
+    }
+    before = unit_loss(&u, &batch);
+    unit_assert_near(name, unit_train(&u, &batch),
+                     json_number_value(json_array_get(losses, 0)), 5e-5);
+    for (int64_t step = 1; step <= 5; step++) {
+        unit_step(&u, step);
+        unit_train(&u, &batch);
+    }
+    if (unit_loss(&u, &batch) >= before)
+        fail_msg("%s with %s learns nothing", name, keys[kind]);
+    unit_model_stop(&u);
+    unit_dir_free(dir);
+}
+
+static void test_adapter_methods_start_as_the_model(void **state)
+{
+    const json_t *cases = json_object_get(golden, "models");
+
+    (void)state;
+    for (size_t i = 0; i < json_array_size(cases); i++)
+        for (enum kind kind = DORA; kind < KINDS; kind++)
+            check_start(json_array_get(cases, i), kind);
+}
+
 /* The layer of linear attention with a row for each of its four heads has four singular
  * values. */
 static void test_adapter_methods_bound_the_rank_of_pissa(void **state)
@@ -103,6 +155,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_adapter_methods_fit_all_but_experts),
+        cmocka_unit_test(test_adapter_methods_start_as_the_model),
         cmocka_unit_test(test_adapter_methods_bound_the_rank_of_pissa),
     };
 

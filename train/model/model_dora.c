@@ -12,6 +12,8 @@
 
 #include "train/model/model_dora.h"
 
+#include "base/size.h"
+
 static struct parameter *find(const struct model *m, size_t layer, enum module module,
                               enum part part)
 {
@@ -287,11 +289,13 @@ void model_init_magnitudes(struct model *m)
         return;
     for (size_t layer = 0; layer < m->config->layers; layer++) {
         const struct block *b = &m->blocks[layer];
+        const struct linear_stack *const all[] = {
+            &b->qkv,     &b->q_b,  &b->kv_b,       &b->o,        &b->scan_out,
+            &b->gate_up, &b->down, &b->input_gate, &b->input_out
+        };
 
-        init_stack(m, &b->qkv, layer);
-        init_stack(m, &b->o, layer);
-        init_stack(m, &b->scan_out, layer);
-        init_stack(m, &b->gate_up, layer);
-        init_stack(m, &b->down, layer);
+        for (size_t i = 0; i < TS_COUNT(all); i++)
+            init_stack(m, all[i], layer);
     }
+    init_stack(m, &m->layer_inputs, 0);
 }

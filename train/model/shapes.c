@@ -357,17 +357,26 @@ static size_t folded_columns(const struct shapes_builder *m, enum stack stack,
     return size_round(cols + shapes_adapters(&m->out->lora, stack), ROW_NUMBERS);
 }
 
+/* Return the columns of a stack's outputs, in the widest MLP. */
+static size_t output_columns(const struct shapes_builder *m, enum stack stack)
+{
+    return stack == STACK_GATE_UP ? shapes_gate_up_columns(m->config, m->dims[DIM_MLP])
+                                  : m->dims[stacks[stack].outputs];
+}
+
 /* Stacks with weight-decomposed adapters keep their outputs before these are scaled. */
 static void dims_dora(struct shapes_builder *m, const struct lora *lora)
 {
     size_t *d = m->dims;
 
     for (enum stack i = 0; lora->dora && i < STACKS; i++) {
+        size_t columns = output_columns(m, i);
+
         if (shapes_adapters(lora, i) == 0)
             continue;
-        d[stacks[i].z] = d[stacks[i].outputs];
-        d[DIM_DORA_NORM] += d[stacks[i].outputs];
-        d[DIM_DORA_G] = max(d[DIM_DORA_G], d[stacks[i].outputs]);
+        d[stacks[i].z] = columns;
+        d[DIM_DORA_NORM] += columns;
+        d[DIM_DORA_G] = max(d[DIM_DORA_G], columns);
     }
 }
 
