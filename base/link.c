@@ -1,15 +1,18 @@
-/* base/link.c - a pair of stream sockets; reads and writes are complete. */
+/* base/link.c - stream sockets; reads and writes are complete. */
 #include "config.h"
 
 #include "base/link.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/net.h"
 
 bool link_pair(int ends[2], struct error *err)
 {
@@ -20,6 +23,27 @@ bool link_pair(int ends[2], struct error *err)
 static bool set_peer_ended(struct error *err)
 {
     return error_set(err, ERROR_SYSTEM, "the process at the other end has ended");
+}
+
+/* Errors of a socket that mean that the peer, or its machine, is gone. */
+static bool is_end(int number)
+{
+    return number == EPIPE || number == ECONNRESET || number == ETIMEDOUT ||
+           number == EHOSTUNREACH || number == ENETUNREACH || number == ENETDOWN;
+}
+
+/*
+ * Return whether a machine does not answer what was sent to it.  Idle connections are
+ * probed by the kernel; data that were sent stop its probes, and it would send them again
+ * for 15 minutes.
+ */
+static bool is_silent(int end)
+{
+    struct tcp_info info;
+    socklen_t len = sizeof(info);
+
+    return getsockopt(end, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
+           info.tcpi_unacked > 0 && info.tcpi_last_ack_recv > NET_LOST_SECONDS * 1000;
 }
 
 /* Wait until the socket is readable (POLLIN) or writable (POLLOUT). */
@@ -38,6 +62,8 @@ static bool wait_for(int end, short event, double until, struct error *err)
             return true;
         if (ready < 0 && errno != EINTR)
             return error_errno(err, "cannot wait for a socket");
+        if (is_silent(end))
+            return set_peer_ended(err);
     }
 }
 
@@ -60,7 +86,7 @@ bool link_send(int end, const void *data, size_t bytes, double seconds, struct e
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             if (!wait_for(end, POLLOUT, until, err))
                 return false;
-        } else if (errno == EPIPE || errno == ECONNRESET) {
+        } else if (is_end(errno)) {
             return set_peer_ended(err);
         } else if (errno != EINTR) {
             return error_errno(err, "cannot write to a socket");
@@ -80,7 +106,7 @@ bool link_receive(int end, void *data, size_t bytes, double seconds, struct erro
         if (got > 0) {
             to += got;
             bytes -= (size_t)got;
-        } else if (got == 0 || errno == ECONNRESET) {
+        } else if (got == 0 || is_end(errno)) {
             return set_peer_ended(err);
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             if (!wait_for(end, POLLIN, until, err))
@@ -117,9 +143,8 @@ bool link_send_file(int end, int file, double seconds, struct error *err)
         return false;
     if (sendmsg(end, &message, MSG_NOSIGNAL) == 1)
         return true;
-    return errno == EPIPE || errno == ECONNRESET
-               ? set_peer_ended(err)
-               : error_errno(err, "cannot pass a file descriptor");
+    return is_end(errno) ? set_peer_ended(err)
+                         : error_errno(err, "cannot pass a file descriptor");
 }
 
 int link_receive_file(int end, double seconds, struct error *err)
@@ -141,7 +166,7 @@ int link_receive_file(int end, double seconds, struct error *err)
     head = got == 1 ? CMSG_FIRSTHDR(&message) : NULL;
     if (head && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS)
         memcpy(&file, CMSG_DATA(head), sizeof(file));
-    if (file < 0 && (got == 0 || (got < 0 && errno == ECONNRESET)))
+    if (file < 0 && (got == 0 || (got < 0 && is_end(errno))))
         set_peer_ended(err);
     else if (file < 0)
         error_set(err, ERROR_SYSTEM,
@@ -160,6 +185,8 @@ bool link_is_alive(int end)
 {
     struct pollfd poll_of = { .fd = end, .events = POLLRDHUP };
 
-    return poll(&poll_of, 1, 0) <= 0 ||
-           !(poll_of.revents & (POLLHUP | POLLRDHUP | POLLERR | POLLNVAL));
+    if (poll(&poll_of, 1, 0) > 0 &&
+        (poll_of.revents & (POLLHUP | POLLRDHUP | POLLERR | POLLNVAL)))
+        return false;
+    return !is_silent(end);
 }

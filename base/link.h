@@ -1,6 +1,6 @@
 /*
- * base/link.h - a socket between two processes of one run: bytes, a descriptor, and
- * detection of the other process's end.
+ * base/link.h - a socket between two processes of one run, on this machine (link_pair) or
+ * on two (base/net.h): bytes, a descriptor, and detection of the other process's end.
  * `seconds` is the longest wait for the other side; 0 waits as long as it lives.  A peer
  * that has ended is ERROR_SYSTEM at once, however it ended.
  */
@@ -16,7 +16,7 @@ bool link_send(int end, const void *data, size_t bytes, double seconds,
                struct error *err);
 bool link_receive(int end, void *data, size_t bytes, double seconds, struct error *err);
 
-/* Pass an open file; the receiver gets its own descriptor, close-on-exec, or -1 on
+/* Pass an open file to a process of this machine; the receiver gets its own descriptor, close-on-exec, or -1 on
  * failure. */
 bool link_send_file(int end, int file, double seconds, struct error *err);
 int link_receive_file(int end, double seconds, struct error *err);
