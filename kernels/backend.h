@@ -40,14 +40,16 @@ struct backend_options {
 };
 
 /*
- * The processes of one run, one for each device of this machine.  links: sockets of
- * base/link.h; rank 0 has one to each of ranks 1, 2, ..., every other rank has one to
- * rank 0.  They are borrowed, used inside join, and watched later for a rank that has
- * ended.
+ * The processes of one run, one for each device.  links: sockets of base/link.h; rank 0
+ * has one to each of ranks 1, 2, ..., every other rank has one to rank 0.  They are
+ * borrowed, used inside join, and watched later for a rank that has ended.
  */
 struct backend_group {
     int rank, ranks;
     const int *links;
+    /* CPUs that share no memory: a socket to each rank, -1 for this one; borrowed, until
+     * close. NULL: ranks of one machine, or of GPUs, which NCCL connects */
+    const int *peers;
     enum format sent; /* FORMAT_FP32 or FORMAT_BF16: how `reduce` sends elements */
 };
 

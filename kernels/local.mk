@@ -22,6 +22,7 @@ libkernels_a_SOURCES += %D%/cpu/cpu_matmul_kernel.h %D%/cpu/cpu_matmul_pack.h
 libkernels_a_SOURCES += %D%/cpu/cpu_matmul_template.h
 libkernels_a_SOURCES += %D%/cpu/cpu_matmul_tiles.c %D%/cpu/cpu_matmul_tiles.h
 libkernels_a_SOURCES += %D%/cpu/cpu_matmul_vec.h
+libkernels_a_SOURCES += %D%/cpu/cpu_mesh.c %D%/cpu/cpu_mesh.h
 libkernels_a_SOURCES += %D%/cpu/cpu_rendezvous.c %D%/cpu/cpu_rendezvous.h
 libkernels_a_SOURCES += %D%/cpu/cpu_onednn.c %D%/cpu/cpu_onednn.h
 libkernels_a_SOURCES += %D%/cpu/cpu_ops.c %D%/cpu/cpu_ops.h

@@ -82,6 +82,7 @@ unit_tests += %D%/unit/test_scaler
 unit_tests += %D%/unit/test_backend
 unit_tests += %D%/unit/test_cpu_cores
 unit_tests += %D%/unit/test_cpu_matmul_grid
+unit_tests += %D%/unit/test_cpu_mesh
 unit_tests += %D%/unit/test_cpu_pool
 unit_tests += %D%/unit/test_golden_operators
 unit_tests += %D%/unit/test_golden_preference

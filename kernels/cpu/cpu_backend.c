@@ -5,6 +5,7 @@
 
 #include "base/size.h"
 #include "kernels/cpu/cpu_matmul.h"
+#include "kernels/cpu/cpu_mesh.h"
 #include "kernels/cpu/cpu_rendezvous.h"
 
 #include <stdio.h>
@@ -123,6 +124,7 @@ static void cpu_close(struct backend *be)
     while (cpu->blocks)
         cpu_free(be, cpu->blocks->data);
     rendezvous_close(cpu->rendezvous);
+    mesh_close(cpu->mesh);
     matmul_free(cpu->matmul);
     pool_free(cpu->pool);
     free(cpu);

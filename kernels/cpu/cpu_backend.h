@@ -13,6 +13,7 @@
 
 struct block;
 struct matmul;
+struct mesh;
 struct rendezvous;
 
 struct cpu_backend {
@@ -22,7 +23,8 @@ struct cpu_backend {
     struct matmul *matmul; /* state of the matmuls */
     struct error failed;   /* the first failure since the last sync; ERROR_NONE: none */
     struct block *blocks;  /* allocated by alloc */
-    struct rendezvous *rendezvous; /* the other ranks; NULL: none */
+    struct rendezvous *rendezvous; /* the other ranks, of this machine; NULL: none */
+    struct mesh *mesh;             /* the other ranks, of several machines; NULL: none */
     enum format sent;              /* backend_group.sent */
     char description[96];
 };

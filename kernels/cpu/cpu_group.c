@@ -1,5 +1,5 @@
-/* kernels/cpu/cpu_group.c - runs of several processes on one CPU: a meeting that the
- * processes join over their links. */
+/* kernels/cpu/cpu_group.c - runs of several processes on CPUs: a meeting in shared memory
+ * that the processes of one machine join over their links, or sockets between machines. */
 #include "config.h"
 
 #include "kernels/cpu/cpu_backend.h"
@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/link.h"
+#include "kernels/cpu/cpu_mesh.h"
 #include "kernels/cpu/cpu_rendezvous.h"
 
 /* Rank 0 creates the shared memory and sends it to the others. */
@@ -28,13 +29,18 @@ static int group_rendezvous_file(const struct backend_group *group, struct error
 bool cpu_join(struct backend *be, const struct backend_group *group, struct error *err)
 {
     struct cpu_backend *cpu = cpu_backend_of(be);
-    int file = group_rendezvous_file(group, err);
+    int file;
 
+    cpu->sent = group->sent;
+    if (group->peers) {
+        cpu->mesh = mesh_open(group->rank, group->ranks, group->peers, err);
+        return cpu->mesh != NULL;
+    }
+    file = group_rendezvous_file(group, err);
     if (file < 0)
         return false;
     cpu->rendezvous = rendezvous_open(file, group->rank, group->ranks, group->links, err);
     close(file);
-    cpu->sent = group->sent;
     return cpu->rendezvous != NULL;
 }
 
@@ -49,14 +55,22 @@ static void keep(struct cpu_backend *cpu, bool ok)
         error_set(&cpu->failed, ERROR_SYSTEM, "another process of this run has ended");
 }
 
+static bool reduce(struct cpu_backend *cpu, float *data, size_t count, int root)
+{
+    if (cpu->mesh)
+        return cpu->sent == FORMAT_BF16 ? mesh_reduce_bf16(cpu->mesh, data, count, root)
+                                        : mesh_reduce(cpu->mesh, data, count, root);
+    return cpu->sent == FORMAT_BF16
+               ? rendezvous_reduce_bf16(cpu->rendezvous, data, count, root)
+               : rendezvous_reduce(cpu->rendezvous, data, count, root);
+}
+
 void cpu_reduce(struct backend *be, float *data, size_t count, int root)
 {
     struct cpu_backend *cpu = cpu_backend_of(be);
 
     if (is_ok(cpu))
-        keep(cpu, cpu->sent == FORMAT_BF16
-                      ? rendezvous_reduce_bf16(cpu->rendezvous, data, count, root)
-                      : rendezvous_reduce(cpu->rendezvous, data, count, root));
+        keep(cpu, reduce(cpu, data, count, root));
 }
 
 void cpu_all_reduce(struct backend *be, double *data, size_t count)
@@ -64,7 +78,8 @@ void cpu_all_reduce(struct backend *be, double *data, size_t count)
     struct cpu_backend *cpu = cpu_backend_of(be);
 
     if (is_ok(cpu))
-        keep(cpu, rendezvous_all_reduce(cpu->rendezvous, data, count));
+        keep(cpu, cpu->mesh ? mesh_all_reduce(cpu->mesh, data, count)
+                            : rendezvous_all_reduce(cpu->rendezvous, data, count));
 }
 
 void cpu_all_gather(struct backend *be, void *data, size_t bytes)
@@ -72,7 +87,8 @@ void cpu_all_gather(struct backend *be, void *data, size_t bytes)
     struct cpu_backend *cpu = cpu_backend_of(be);
 
     if (is_ok(cpu))
-        keep(cpu, rendezvous_all_gather(cpu->rendezvous, data, bytes));
+        keep(cpu, cpu->mesh ? mesh_all_gather(cpu->mesh, data, bytes)
+                            : rendezvous_all_gather(cpu->rendezvous, data, bytes));
 }
 
 void cpu_broadcast(struct backend *be, void *data, size_t bytes, int root)
@@ -80,7 +96,8 @@ void cpu_broadcast(struct backend *be, void *data, size_t bytes, int root)
     struct cpu_backend *cpu = cpu_backend_of(be);
 
     if (is_ok(cpu))
-        keep(cpu, rendezvous_broadcast(cpu->rendezvous, data, bytes, root));
+        keep(cpu, cpu->mesh ? mesh_broadcast(cpu->mesh, data, bytes, root)
+                            : rendezvous_broadcast(cpu->rendezvous, data, bytes, root));
 }
 
 void cpu_meet(struct backend *be)
