@@ -343,7 +343,7 @@ static uint64_t find_limit(const struct plan *plan, const struct device *device)
 
     if (!device || !memory_limit(plan->memory_limit, device, &limit, &ignored))
         return 0;
-    return device->kind == DEVICE_CPU ? limit / plan_ranks(plan) : limit;
+    return device->kind == DEVICE_CPU ? limit / plan_local_ranks(plan) : limit;
 }
 
 /* Let the ranks divide what does not fit otherwise: the lowest stage that fits with the

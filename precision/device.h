@@ -8,7 +8,8 @@
 
 #include "base/error.h"
 
-#define DEVICE_RANKS_MAX 16 /* processes of one run, one per device */
+#define DEVICE_RANKS_MAX 16   /* processes of one run on one machine, one per device */
+#define RANKS_MAX        1024 /* on all machines */
 
 /* DEVICE_OTHER: an accelerator of another maker than NVIDIA, which nothing here trains
  * on: it is only named, for a job of another program. */

@@ -18,6 +18,7 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "runner/attempt_internal.h"
+#include "runner/job/launched_ranks.h"
 #include "runner/job/heal.h"
 #include "runner/job/run_summary.h"
 #include "runner/job/run_manifest.h"
@@ -69,8 +70,23 @@ static bool open_log(struct attempt *attempt, struct error *err)
     return true;
 }
 
+/* The frozen text has the ranks and nodes that a launcher started. */
+static bool fit_world(const struct attempt *attempt, struct text *text, struct error *err)
+{
+    struct arena *arena;
+    bool ok;
+
+    if (attempt->world->size == 1)
+        return true;
+    arena = arena_new();
+    ok = launched_ranks_agree(attempt->world, text, err) &&
+         launched_ranks_fit(attempt->world, arena, text, err);
+    arena_free(arena);
+    return ok;
+}
+
 /* A job that run or watch has not frozen becomes ready here: freeze its own text. */
-static bool freeze(struct attempt *attempt, const struct text *text, struct error *err)
+static bool freeze(struct attempt *attempt, struct text *text, struct error *err)
 {
     struct job_record *record = &attempt->record;
     bool resume = attempt->options->resume;
@@ -79,16 +95,40 @@ static bool freeze(struct attempt *attempt, const struct text *text, struct erro
     attempt->before = 0;
     digest_bytes(text->data, text->len, record->digest);
     record->resume = resume;
-    return job_freeze(&attempt->job, text, true, record, err) &&
+    return fit_world(attempt, text, err) &&
+           job_freeze(&attempt->job, text, true, record, err) &&
            job_event(&attempt->job, record, EVENT_ACCEPTED, NULL, err);
+}
+
+/* Of several ranks that a launcher started: choose the device of this one, and wait for the
+ * others, which need the network. */
+static bool meet_ranks(struct attempt *attempt, const struct text *text,
+                       struct error *err)
+{
+    struct launched_start start = { .world = attempt->world,
+                                    .options = attempt->options,
+                                    .job = &attempt->job,
+                                    .text = text,
+                                    .stop = attempt->stop,
+                                    .log = attempt->log };
+    struct machine *own = &attempt->own_machine;
+
+    if (attempt->world->size == 1)
+        return true;
+    *own = *attempt->machine;
+    attempt->machine = attempt->containment.machine = start.machine = own;
+    if (!launched_ranks_agree(attempt->world, text, err) ||
+        !launched_ranks_machine(attempt->world, text, own, err))
+        return false;
+    attempt->called = true;
+    return launched_ranks_meet(&start, &attempt->ranks, err);
 }
 
 static bool read_job(struct attempt *attempt, struct error *err)
 {
     const struct options *options = attempt->options;
     const struct roots roots = { NULL, options->root, (uid_t)attempt->record.owner };
-    struct inspect_options how = { .machine = attempt->machine,
-                                   .job = attempt->job.path,
+    struct inspect_options how = { .job = attempt->job.path,
                                    .will_run = true,
                                    .spooled = options->spooled,
                                    .roots = roots.list,
@@ -107,8 +147,10 @@ static bool read_job(struct attempt *attempt, struct error *err)
                    freeze(attempt, &text, err);
     ok = ok && (!options->spooled || outputs_check(&attempt->job, &text, &roots, err)) &&
          outputs_share(&attempt->job, &text, options->group, err);
-    ok = ok && containment_enter(&attempt->containment, &attempt->job, &text,
-                                 attempt->log, err);
+    ok =
+        ok && meet_ranks(attempt, &text, err) &&
+        containment_enter(&attempt->containment, &attempt->job, &text, attempt->log, err);
+    how.machine = attempt->machine;
     ok = ok && inspect_text(&how, text.data, text.len, &attempt->inspection, err);
     /* the share of the CPU that a watch gives to a job that does not say how many */
     if (ok && options->threads > 0 && attempt->inspection.patch.plan.threads == 0)
@@ -270,8 +312,9 @@ static void on_warning(void *context, enum log_level level, const char *message)
     text_clear(&line);
 }
 
-/* Start the other ranks of a job that has several; plan->device becomes rank 0's. */
-static bool start_ranks(struct attempt *attempt, struct ranks *out, struct error *err)
+/* Start the other ranks of a job that has several, unless a launcher did; plan->device
+ * becomes rank 0's. */
+static bool start_ranks(struct attempt *attempt, struct error *err)
 {
     struct plan *plan = &attempt->inspection.patch.plan;
     size_t count = plan_ranks(plan);
@@ -284,12 +327,14 @@ static bool start_ranks(struct attempt *attempt, struct ranks *out, struct error
                                      .zero_stage = (int)plan->zero_stage,
                                      .devices = devices };
 
+    if (attempt->world->size > 1)
+        return launched_ranks_begin(&attempt->ranks, plan->zero_stage, err);
     if (count == 1)
         return true;
     if (!machine_devices(attempt->machine, plan->device_wanted, count, devices, err))
         return false;
     plan->device = devices[0];
-    return ranks_start(&how, out, err);
+    return ranks_start(&how, &attempt->ranks, err);
 }
 
 /* Die from the signal of a rank, so that the parent records a crash and retries. */
@@ -304,16 +349,16 @@ static void die_from_signal(struct attempt *attempt, int number)
 static bool train_ranks(struct attempt *attempt, struct trainer_options *how,
                         struct error *err)
 {
-    struct ranks ranks = { 0 };
-    bool ok = start_ranks(attempt, &ranks, err);
+    struct ranks *ranks = &attempt->ranks;
+    bool ok = start_ranks(attempt, err);
     int number;
 
     containment_close(&attempt->containment, attempt->log);
     if (ok) {
-        how->group = ranks.group.ranks > 1 ? &ranks.group : NULL;
+        how->group = ranks->group.ranks > 1 ? &ranks->group : NULL;
         ok = trainer_run(&attempt->inspection.patch.plan, how, err);
     }
-    number = ranks_end(&ranks, attempt->log);
+    number = ranks_end(ranks, attempt->log);
     if (!ok && number)
         die_from_signal(attempt, number);
     return ok;
@@ -424,11 +469,14 @@ static int run(struct attempt *attempt, struct error *err)
 }
 
 int attempt_run(const struct options *options, const struct machine *machine,
-                volatile sig_atomic_t *stop, struct error *err)
+                const struct world *world, volatile sig_atomic_t *stop, struct error *err)
 {
-    struct attempt attempt = {
-        .options = options, .machine = machine, .stop = stop, .log_fd = -1, .lock_fd = -1
-    };
+    struct attempt attempt = { .options = options,
+                               .machine = machine,
+                               .world = world,
+                               .stop = stop,
+                               .log_fd = -1,
+                               .lock_fd = -1 };
     int status;
 
     attempt.started = clock_seconds();
@@ -442,6 +490,10 @@ int attempt_run(const struct options *options, const struct machine *machine,
     meter_open(&attempt.meter, options->spooled || options->quiet ? NULL : stdout,
                attempt.report.terminal);
     status = run(&attempt, err);
+    /* without the lock, the folder is another run's */
+    if (world->size > 1 && !attempt.called && attempt.lock_fd >= 0)
+        launched_ranks_dismiss(world, &attempt.job, stop);
+    ranks_end(&attempt.ranks, NULL);
     inspect_clear(&attempt.inspection);
     log_free(attempt.log);
     if (attempt.log_fd >= 0)

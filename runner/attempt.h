@@ -8,12 +8,14 @@
 
 #include <signal.h>
 
+#include "runner/cluster/world.h"
 #include "runner/job/machine.h"
 #include "runner/options/options.h"
 
 /* Train the job. A signal sets `stop` to its number: finish the step, save, leave. Return
  * the exit status; the error is in *err and has been reported. */
 int attempt_run(const struct options *options, const struct machine *machine,
-                volatile sig_atomic_t *stop, struct error *err);
+                const struct world *world, volatile sig_atomic_t *stop,
+                struct error *err);
 
 #endif

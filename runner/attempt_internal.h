@@ -4,10 +4,12 @@
 
 #include <signal.h>
 
+#include "runner/cluster/world.h"
 #include "runner/job/containment.h"
 #include "runner/job/inspect.h"
 #include "runner/job/job.h"
 #include "runner/job/machine.h"
+#include "runner/job/ranks.h"
 #include "runner/options/options.h"
 #include "runner/output/meter.h"
 #include "runner/output/report.h"
@@ -15,6 +17,10 @@
 struct attempt {
     const struct options *options;
     const struct machine *machine;
+    const struct world *world;
+    struct machine own_machine; /* of one of several launched ranks */
+    struct ranks ranks;
+    bool called; /* the other launched ranks, if there are any */
     volatile sig_atomic_t *stop;
     struct heartbeat heartbeat;
     struct job job;

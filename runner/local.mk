@@ -9,6 +9,8 @@ librunner_a_SOURCES += %D%/calibrate.c %D%/calibrate.h
 librunner_a_SOURCES += %D%/count_steps.c %D%/count_steps.h
 librunner_a_SOURCES += %D%/ending.c %D%/ending.h
 
+librunner_a_SOURCES += %D%/cluster/assembly.c %D%/cluster/assembly.h
+librunner_a_SOURCES += %D%/cluster/world.c %D%/cluster/world.h
 librunner_a_SOURCES += %D%/commands/announce.c %D%/commands/announce.h
 librunner_a_SOURCES += %D%/commands/cmd_backups.c
 librunner_a_SOURCES += %D%/commands/cmd_cancel.c
@@ -61,6 +63,7 @@ librunner_a_SOURCES += %D%/job/inspect.c %D%/job/inspect.h
 librunner_a_SOURCES += %D%/job/job.c %D%/job/job.h
 librunner_a_SOURCES += %D%/job/job_group.c %D%/job/job_group.h
 librunner_a_SOURCES += %D%/job/job_variables.c %D%/job/job_variables.h
+librunner_a_SOURCES += %D%/job/launched_ranks.c %D%/job/launched_ranks.h
 librunner_a_SOURCES += %D%/job/machine.c %D%/job/machine.h
 librunner_a_SOURCES += %D%/job/note.c %D%/job/note.h
 librunner_a_SOURCES += %D%/job/obstacle.c %D%/job/obstacle.h

@@ -19,10 +19,12 @@
 #include "kernels/backend.h"
 #include "patcher/document/document.h"
 #include "runner/attempt.h"
+#include "runner/cluster/world.h"
 #include "runner/calibrate.h"
 #include "runner/count_steps.h"
 #include "runner/generation/generation.h"
 #include "runner/job/job_variables.h"
+#include "runner/job/launched_ranks.h"
 #include "runner/job/ranks.h"
 #include "runner/output/report.h"
 #include "runner/options/options_help.h"
@@ -167,10 +169,18 @@ static bool is_query(const struct options *options)
            options->steps || options->calibrate;
 }
 
+/* Return whether this process trains, and is not a rank that rank 0 started itself. */
+static bool may_be_launched(const struct options *options)
+{
+    return !is_query(options) && !options->generate && options->rank == 0 &&
+           options->operand_count > 0;
+}
+
 static int train(const struct options *options, struct error *err)
 {
     volatile sig_atomic_t *stop = NULL;
     struct machine machine;
+    struct world world = { .size = 1, .local_size = 1, .nodes = 1 };
 
     if (is_query(options) || options->generate)
         stop_ignore_none();
@@ -182,11 +192,14 @@ static int train(const struct options *options, struct error *err)
             return calibrate_print(options, &machine, err);
     } else if (options->operand_count == 0)
         error_set(err, ERROR_USAGE, "no job given; see %s --help", options->program);
-    else if (open_machine(options, &machine, err))
-        return options->rank > 0   ? ranks_follow(options, &machine, err)
+    else if ((!may_be_launched(options) || world_read(&world, err)) &&
+             open_machine(options, &machine, err))
+        return world.rank > 0
+                   ? launched_ranks_follow(options, &world, &machine, stop, err)
+               : options->rank > 0 ? ranks_follow(options, &machine, err)
                : options->generate ? generation_run(options, &machine, err)
                : options->steps    ? count_steps(options, &machine)
-                                   : attempt_run(options, &machine, stop, err);
+                                   : attempt_run(options, &machine, &world, stop, err);
     report_error(options->program, err);
     return report_exit(err->code);
 }

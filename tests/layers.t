@@ -52,7 +52,7 @@ includes_up() {
 # train/plan.h is plain values, which every room reads.
 rooms='train text files tables tokenizer jinja chat dataset model checkpoint teacher generation
 patcher document findings profiles schema script history rules import
-runner options output job generation spool page commands'
+runner options cluster output job generation spool page commands'
 
 # Read lines `USER USED WHAT` and print those in which USED is in a higher room than USER.
 room_points_up() {

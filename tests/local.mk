@@ -280,6 +280,8 @@ unit_tests += %D%/unit/test_torch_setup
 unit_tests += %D%/unit/test_versions
 
 # runner
+unit_tests += %D%/unit/test_assembly
+unit_tests += %D%/unit/test_assembly_strangers
 unit_tests += %D%/unit/test_chart
 unit_tests += %D%/unit/test_claim
 unit_tests += %D%/unit/test_drop
@@ -318,6 +320,7 @@ unit_tests += %D%/unit/test_items
 unit_tests += %D%/unit/test_spool_metrics
 unit_tests += %D%/unit/test_worker
 unit_tests += %D%/unit/test_worker_group
+unit_tests += %D%/unit/test_world
 
 # fuzz targets of the parsers, run on their corpora
 fuzz_tests += %D%/fuzz/fuzz_adapter
@@ -415,6 +418,7 @@ plain_tests += %D%/cli/cuda_code.t
 plain_tests += %D%/cli/gpu.t
 plain_tests += %D%/cli/gpu_steps.t
 plain_tests += %D%/cli/heal.t
+plain_tests += %D%/cli/launch.t
 plain_tests += %D%/cli/memory.t
 plain_tests += %D%/cli/package.t
 plain_tests += %D%/cli/people.t
@@ -528,6 +532,7 @@ EXTRA_DIST += %D%/unit/unit_cuda.h
 EXTRA_DIST += %D%/unit/unit_cuda_attention.h
 EXTRA_DIST += %D%/unit/unit_formula_adapter.h
 EXTRA_DIST += %D%/unit/unit_architectures.h %D%/unit/unit_packed.h
+EXTRA_DIST += %D%/unit/unit_assembly.h
 EXTRA_DIST += %D%/unit/unit_attention.h
 EXTRA_DIST += %D%/unit/unit_import.h
 EXTRA_DIST += %D%/unit/unit_hashed_model.h

@@ -321,6 +321,7 @@ struct plan {
     const struct torch_setup *torch;
     const char *device_wanted; /* "auto", "cpu", "cuda:1", "cuda:0,1" */
     int64_t ranks;             /* number of processes, from 1 */
+    int64_t nodes;             /* machines among which they are distributed, from 1 */
     /* what they divide: 1 moments, 2 also gradients, 3 also weights; 0: not decided */
     int64_t zero_stage;
     bool stage_chosen; /* the job does not set zero_stage */
@@ -514,6 +515,14 @@ static inline const char *plan_divides(const struct plan *plan)
 static inline size_t plan_ranks(const struct plan *plan)
 {
     return plan->ranks > 1 ? (size_t)plan->ranks : 1;
+}
+
+/* Return the largest number of processes of the run on one machine. */
+static inline size_t plan_local_ranks(const struct plan *plan)
+{
+    size_t nodes = plan->nodes > 1 ? (size_t)plan->nodes : 1;
+
+    return (plan_ranks(plan) + nodes - 1) / nodes;
 }
 
 /* Return the format in which the ranks of a run send gradients. */

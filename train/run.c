@@ -244,7 +244,7 @@ struct run_sizes run_measure(const struct plan *plan, const struct model_config 
 static int thread_count(const struct plan *plan)
 {
     int all = plan->threads > 0 ? (int)plan->threads : plan->device.threads;
-    int ranks = (int)plan_ranks(plan);
+    int ranks = (int)plan_local_ranks(plan);
 
     if (ranks == 1)
         return (int)plan->threads;

@@ -1,9 +1,9 @@
 /*
- * kernels/cuda/cuda_group.c - several GPUs of one machine: NCCL on a separate stream.
+ * kernels/cuda/cuda_group.c - several GPUs: NCCL on a separate stream.
  *
  * An event makes that stream wait for the work issued so far, another makes the main
  * stream wait for it (`meet`), and in between they run concurrently: the sums of one
- * layer's gradients pass over NVLink or PCIe while the next layer's are computed.  A third
+ * layer's gradients pass over NVLink, PCIe or the network while the next layer's are computed.  A third
  * event (`mark`) lets the main stream continue before the end of that stream.  Gradients
  * that are sent in bf16 are rounded and widened on that stream, a piece at a time: a copy
  * at the rate of the card's memory takes little time next to a link.
@@ -37,7 +37,7 @@ struct cuda_group {
     cudaEvent_t issued, done, marked;
     bool pending;    /* the stream has work since the last meet */
     double patience; /* seconds that NCCL may take to shut down */
-    int rank, link_count, links[DEVICE_RANKS_MAX];
+    int rank, link_count, links[RANKS_MAX];
     void *rounded; /* a piece in bf16, of MEMORY_ROUNDED_GRADIENTS; NULL: sent in fp32 */
 };
 

@@ -175,9 +175,9 @@ const char *memory_advice(const struct rule_context *context,
 /* ---- Estimates that may be too high ---- */
 
 /* The most ranks that advice names: eight machines of eight cards. */
-enum { RANKS_MAX = 64 };
+enum { ADVISED_RANKS_MAX = 64 };
 
-/* Return the smallest power of two that fits as `ranks`; 0: none up to RANKS_MAX. */
+/* Return the smallest power of two that fits as `ranks`; 0: none up to ADVISED_RANKS_MAX. */
 static int64_t fitting_ranks(const struct memory_fit_case *request)
 {
     struct memory_fit_case sharded = *request;
@@ -185,7 +185,7 @@ static int64_t fitting_ranks(const struct memory_fit_case *request)
     struct memory_use use;
 
     sharded.plan = &plan;
-    for (plan.ranks = 2; plan.ranks <= RANKS_MAX; plan.ranks *= 2)
+    for (plan.ranks = 2; plan.ranks <= ADVISED_RANKS_MAX; plan.ranks *= 2)
         if (memory_fit_estimate(&sharded, &(struct memory_fit) { 0 }, &use, NULL) &&
             use.fits)
             return plan.ranks;

@@ -377,7 +377,7 @@ static uint64_t fitting_limit(const struct memory_fit_case *request)
         !memory_fit_estimate(request, &(struct memory_fit) { 0 }, &use, NULL))
         return 0;
     if (request->device->kind == DEVICE_CPU)
-        free /= plan_ranks(request->plan);
+        free /= plan_local_ranks(request->plan);
     return use.total <= free ? use.total : 0;
 }
 

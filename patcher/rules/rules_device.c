@@ -212,18 +212,25 @@ static void rule_unequal_gpus(struct rule_context *context)
 static const char *ranks_error(const struct rule_context *context)
 {
     const struct plan *plan = context->plan;
-    long long ranks = plan->ranks;
+    long long ranks = plan->ranks, local = (long long)plan_local_ranks(plan);
     size_t named = probe_count_named(plan->device_wanted);
 
     if (named > 0 && (int64_t)named != plan->ranks)
         return arena_printf(context->arena, "ranks: %lld, but device: %s names %zu",
                             ranks, plan->device_wanted, named);
     if (rule_on_gpu(context) && context->device->peers > 0 &&
-        context->device->peers < plan->ranks)
+        context->device->peers < local)
         return arena_printf(
             context->arena,
-            "ranks: %lld requires that many GPUs of one kind, but this machine has %d",
-            ranks, context->device->peers);
+            "ranks: %lld requires %s GPUs of one kind, but this machine has %d", ranks,
+            plan->nodes > 1 ? arena_printf(context->arena, "%lld", local) : "that many",
+            context->device->peers);
+    if (local > DEVICE_RANKS_MAX)
+        return arena_printf(
+            context->arena,
+            "ranks: %lld are more than the %d of one machine; nodes: %lld "
+            "machines have that many",
+            ranks, DEVICE_RANKS_MAX, (ranks + DEVICE_RANKS_MAX - 1) / DEVICE_RANKS_MAX);
     return NULL;
 }
 

@@ -8,13 +8,13 @@
 #include "patcher/rules/memory_case.h"
 #include "train/estimate.h"
 
-/* Return the bytes of the optimizer of all ranks that are in host memory. */
+/* Return the bytes of the optimizer of all ranks that are in the memory of one host. */
 static uint64_t offloaded(const struct memory_fit_case *request)
 {
     struct memory_use use;
 
     return memory_fit_estimate(request, &(struct memory_fit) { 0 }, &use, NULL)
-               ? use.host * plan_ranks(request->plan)
+               ? use.host * plan_local_ranks(request->plan)
                : 0;
 }
 

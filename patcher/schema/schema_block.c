@@ -37,13 +37,17 @@ static const struct key rows[] = {
       .manual = "It takes the names of --device, which takes precedence. auto is the "
                 "machine where the command runs. See DEVICES OF A CHECK in "
                 "trainspool(1)." },
-    { TS_USED("ranks", KEY_INT, "1"), .min = 1, .max = DEVICE_RANKS_MAX,
-      .into = TS_FIELD(ranks),
+    { TS_USED("ranks", KEY_INT, "1"), .min = 1, .max = RANKS_MAX, .into = TS_FIELD(ranks),
       .help = "number of processes that train one model together, each on its own "
               "GPU or with an equal share of the CPU threads",
       .manual = "As with torchrun, the batch of a step is "
                 "per_device_train_batch_size x gradient_accumulation_steps x ranks. "
                 "See RANKS." },
+    { TS_USED("nodes", KEY_INT, "1"), .min = 1, .max = RANKS_MAX, .into = TS_FIELD(nodes),
+      .help = "number of machines among which the ranks are distributed evenly",
+      .manual =
+          "srun, mpirun or torchrun starts trainspool-train once for each rank. See "
+          "SEVERAL MACHINES." },
     { TS_USED("zero_stage", KEY_INT, NULL), .min = 1, .max = 3,
       .into = TS_FIELD(zero_stage),
       .help = "what the ranks of a job divide among them: 1, the moments of the "

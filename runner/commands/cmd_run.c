@@ -8,15 +8,21 @@
 #include "runner/commands/commands.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/arena.h"
 #include "base/file.h"
 #include "base/group.h"
 #include "base/spawn.h"
 #include "base/stop.h"
+#include "patcher/document/document.h"
+#include "runner/cluster/world.h"
 #include "runner/job/heal.h"
+#include "runner/job/launched_ranks.h"
 #include "runner/job/record.h"
 #include "runner/page/page.h"
 #include "runner/output/report.h"
@@ -100,7 +106,7 @@ static int record_end(const struct job *job, const struct options *options, int 
 
 /* Train once, in a child that inherits the lock, and return the exit status. */
 static int train(const struct job *job, const struct options *options,
-                 const struct job_record *record, int lock)
+                 const struct world *world, const struct job_record *record, int lock)
 {
     char *program = spawn_sibling("trainspool-train");
     struct child_start start = { .program = program,
@@ -108,6 +114,7 @@ static int train(const struct job *job, const struct options *options,
                                  .lock = lock,
                                  .digest = record->frozen,
                                  .resume = options->resume,
+                                 .launched = world->size > 1,
                                  .options = options };
     struct child child;
     struct error err = { 0 };
@@ -185,23 +192,42 @@ static bool heal(const struct job *job, const struct options *options,
     return ok;
 }
 
+/* The other ranks of a launcher end with the first attempt. */
 static int train_and_heal(const struct job *job, const struct options *options,
-                          const struct job_record *ready, int lock)
+                          const struct world *world, const struct job_record *ready,
+                          int lock)
 {
     struct job_record record = *ready;
     int status;
 
     do
-        status = train(job, options, &record, lock);
-    while (heal(job, options, &record, &lock));
+        status = train(job, options, world, &record, lock);
+    while (world->size == 1 && heal(job, options, &record, &lock));
     return status;
+}
+
+/* Of several ranks that a launcher started, check the job for the device of this one. */
+static bool fit_world(const struct job *job, const struct world *world,
+                      struct machine *machine, struct error *err)
+{
+    struct text text;
+    bool ok;
+
+    if (world->size == 1)
+        return true;
+    text_init(&text, DOCUMENT_MAX_BYTES);
+    ok = file_read(job->path, DOCUMENT_MAX_BYTES, &text, NULL, err) &&
+         launched_ranks_agree(world, &text, err) &&
+         launched_ranks_machine(world, &text, machine, err);
+    text_clear(&text);
+    return ok;
 }
 
 /* A run starts from scratch even if checkpoints exist; only --resume continues from a
  * checkpoint. Write nothing before the command line is known to be valid. */
-static bool claim(const struct job *job, const struct options *options, int *lock,
-                  struct inspection *inspection, struct job_record *record,
-                  struct error *err)
+static bool claim(const struct job *job, const struct options *options,
+                  const struct world *world, int *lock, struct inspection *inspection,
+                  struct job_record *record, struct error *err)
 {
     struct machine machine;
     struct admit_options how = { .machine = &machine,
@@ -216,13 +242,24 @@ static bool claim(const struct job *job, const struct options *options, int *loc
     if (file_is_dir(job->path))
         return error_set(err, ERROR_DATA, "%s is a directory; name a file in it",
                          job->path);
-    return machine_open(NULL, &machine, err) &&
+    return machine_open(NULL, &machine, err) && fit_world(job, world, &machine, err) &&
            admit_settings_are_valid(job, &how, err) &&
            lock_job(job, options->group, lock, err) &&
            admit_job(job, &how, record, inspection, err);
 }
 
-static int run(const struct job *job, const struct options *options)
+/* Let go of a job that does not run. */
+static void leave(const struct job *job, const struct world *world, int lock)
+{
+    if (lock < 0)
+        return;
+    if (world->size > 1)
+        launched_ranks_dismiss(world, job, NULL);
+    close(lock);
+}
+
+static int run(const struct job *job, const struct options *options,
+               const struct world *world)
 {
     struct error err = { 0 };
     struct report report;
@@ -231,10 +268,9 @@ static int run(const struct job *job, const struct options *options)
     int lock = -1, status;
 
     report_init(&report, options);
-    if (!claim(job, options, &lock, &inspection, &record, &err)) {
+    if (!claim(job, options, world, &lock, &inspection, &record, &err)) {
         report_error(options->program, &err);
-        if (lock >= 0)
-            close(lock);
+        leave(job, world, lock);
         inspect_clear(&inspection);
         return report_exit(err.code);
     }
@@ -242,22 +278,70 @@ static int run(const struct job *job, const struct options *options)
     if (inspection.patch.findings.count > 0)
         report_summary(&report, &inspection.patch);
     if (record.state == JOB_READY) {
-        status = train_and_heal(job, options, &record, lock);
+        status = train_and_heal(job, options, world, &record, lock);
     } else {
-        close(lock);
+        leave(job, world, lock);
         status = inspection.patch.is_job ? EXIT_FINDINGS : EXIT_NO_JOB;
     }
     inspect_clear(&inspection);
     return status;
 }
 
+/* Become trainspool-train, which waits for what rank 0 sends. */
+static int follow(const struct options *options)
+{
+    char *program = spawn_sibling("trainspool-train");
+    const char *const words[] = { program, "--", options->operands[0], NULL };
+    struct error err = { 0 };
+
+    execv(program, (char *const *)words);
+    error_errno(&err, "cannot start %s", program);
+    report_error(options->program, &err);
+    free(program);
+    return report_exit(err.code);
+}
+
+/* Rank 0 of a launcher: run with the settings of --set and of the world. */
+static int run_launched(const struct job *job, const struct options *options,
+                        const struct world *world)
+{
+    struct options own = *options;
+    char ranks[48], nodes[48];
+    const char **set;
+    size_t count = 0;
+    int status;
+
+    while (options->set && options->set[count])
+        count++;
+    set = memory_alloc((count + 3) * sizeof(*set));
+    if (count > 0)
+        memcpy(set, options->set, count * sizeof(*set));
+    snprintf(ranks, sizeof(ranks), "trainspool.ranks=%d", world->size);
+    snprintf(nodes, sizeof(nodes), "trainspool.nodes=%d", world->nodes);
+    set[count] = ranks;
+    set[count + 1] = nodes;
+    own.set = set;
+    status = run(job, &own, world);
+    free(set);
+    return status;
+}
+
 static int cmd_run(const struct options *options)
 {
+    struct error err = { 0 };
+    struct world world;
     struct job job;
     int status;
 
+    if (!world_read(&world, &err)) {
+        report_error(options->program, &err);
+        return report_exit(err.code);
+    }
+    if (world.rank > 0)
+        return follow(options);
     job_init(&job, options->operands[0]);
-    status = run(&job, options);
+    status =
+        world.size > 1 ? run_launched(&job, options, &world) : run(&job, options, &world);
     job_clear(&job);
     return status;
 }

@@ -156,7 +156,8 @@ static char **make_variables(const struct child_start *start)
     char **copy;
 
     if (contained || !is_own(start))
-        return child_environment(is_own(start) ? NULL : start->user);
+        return start->launched ? child_environment_of_rank()
+                               : child_environment(is_own(start) ? NULL : start->user);
     while (environ[count])
         count++;
     copy = memory_alloc((count + 1) * sizeof(*copy));

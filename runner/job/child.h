@@ -30,6 +30,7 @@ struct child_start {
     /* In a spool: use a new session, with output to train.log. Otherwise use the caller's
      * terminal. */
     bool spooled;
+    bool launched;           /* it is rank 0 of a launcher, as this process is */
     const struct user *user; /* as which it runs; NULL: as this process */
     /* in which it starts, if it can; sets `trouble`; NULL: as this process. Only if spooled */
     struct job_group *group;

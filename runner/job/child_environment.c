@@ -10,6 +10,7 @@
 #include "base/arena.h"
 #include "base/size.h"
 #include "base/text.h"
+#include "runner/cluster/world.h"
 
 extern char **environ;
 
@@ -60,7 +61,7 @@ bool child_variable_is_kept(const char *name)
     return false;
 }
 
-static bool is_kept(const char *variable)
+static bool is_kept(const char *variable, bool rank)
 {
     char name[64];
     size_t len = strcspn(variable, "=");
@@ -69,7 +70,7 @@ static bool is_kept(const char *variable)
         len = sizeof(name) - 1;
     memcpy(name, variable, len);
     name[len] = 0;
-    return child_variable_is_kept(name);
+    return child_variable_is_kept(name) || (rank && world_is_variable(name));
 }
 
 /* Variables that name folders and the like of one user. */
@@ -92,7 +93,7 @@ static void add_text(char **list, size_t *count, char **room, const char *name,
     *room += sprintf(*room, "%s=%s", name, value) + 1;
 }
 
-char **child_environment(const struct user *user)
+static char **make_environment(const struct user *user, bool rank)
 {
     const bool other = user && !user_is_own(user->id);
     size_t all = 0, count = 0;
@@ -104,7 +105,7 @@ char **child_environment(const struct user *user)
                         (other ? sizeof(user->home) + 2 * sizeof(user->name) + 32 : 0));
     room = (char *)(list + all + 4);
     for (size_t i = 0; i < all; i++)
-        if (is_kept(environ[i]) && !(other && is_personal(environ[i])))
+        if (is_kept(environ[i], rank) && !(other && is_personal(environ[i])))
             list[count++] = environ[i];
     if (other)
         add_text(list, &count, &room, "HOME", user->home[0] ? user->home : "/");
@@ -113,4 +114,14 @@ char **child_environment(const struct user *user)
         add_text(list, &count, &room, "LOGNAME", user->name);
     }
     return list;
+}
+
+char **child_environment(const struct user *user)
+{
+    return make_environment(user, false);
+}
+
+char **child_environment_of_rank(void)
+{
+    return make_environment(NULL, true);
 }

@@ -15,5 +15,7 @@ bool child_variable_is_kept(const char *name);
  * that name folders of this one are left out or replaced. The strings belong to the list
  * and to the environment; free() the list. user: NULL: the same one. */
 char **child_environment(const struct user *user);
+/* The same for a process that is a rank of a launcher, as this one is. */
+char **child_environment_of_rank(void);
 
 #endif

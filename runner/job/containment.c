@@ -105,7 +105,7 @@ static uint64_t unplanned(const struct plan *plan, const struct device *device)
 uint64_t containment_most_memory(const struct plan *plan)
 {
     const struct device *device = &plan->device;
-    const uint64_t ranks = plan_ranks(plan);
+    const uint64_t ranks = plan_local_ranks(plan);
     uint64_t limit;
 
     if (!plan->memory_limit || strchr(plan->memory_limit, '%') ||
@@ -129,7 +129,7 @@ static void limit_memory(struct containment *containment, const struct plan *pla
     if (!plan->memory_limit || containment->gpu ||
         !memory_limit(plan->memory_limit, device, &limit, NULL))
         return;
-    containment->memory = limit / plan_ranks(plan);
+    containment->memory = limit / plan_local_ranks(plan);
     limits_fix_data(containment->memory + unplanned(plan, device));
     if (containment->frozen)
         memory_set_status(EXIT_OVER_LIMIT);
@@ -322,7 +322,7 @@ void containment_add_line(const struct plan *plan, struct text *out)
         return;
     if (plan->memory_limit && !here.gpu &&
         memory_limit(plan->memory_limit, &plan->device, &here.memory, NULL))
-        here.memory /= plan_ranks(plan);
+        here.memory /= plan_local_ranks(plan);
     text_adds(out, "  contained   ");
     containment_describe(&here, out);
     text_addc(out, '\n');

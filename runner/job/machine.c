@@ -8,6 +8,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/arena.h"
+#include "base/size.h"
 #include "patcher/profiles/trainer_view.h"
 #include "precision/memory.h"
 
@@ -48,15 +50,16 @@ static const char *scalar(const struct entry *entry)
 struct request {
     const char *device;
     const char *check_device; /* or NULL */
-    size_t ranks;
+    size_t ranks;             /* of one machine */
+    size_t all_ranks;         /* of all nodes */
     bool external;
 };
 
 static struct request read_request(const struct machine *machine,
                                    const struct document *document)
 {
-    struct request request = { .device = "auto", .ranks = 1 };
-    const struct entry *block, *device = NULL, *ranks = NULL;
+    struct request request = { .device = "auto", .ranks = 1, .all_ranks = 1 };
+    const struct entry *block, *device = NULL, *ranks = NULL, *nodes = NULL;
     const char *use_cpu;
 
     if (!document->root)
@@ -65,13 +68,16 @@ static struct request read_request(const struct machine *machine,
     if (block && block->value->kind == NODE_MAP) {
         device = node_find(block->value, "device");
         ranks = node_find(block->value, "ranks");
+        nodes = node_find(block->value, "nodes");
     }
     if (block && block->value->kind == NODE_MAP)
         request.check_device = scalar(node_find(block->value, "check_device"));
     request.external =
         trainer_of_target(document, machine ? machine->target : NULL) != TRAINER_NATIVE;
     if (scalar(ranks) && atoi(scalar(ranks)) > 1)
-        request.ranks = (size_t)atoi(scalar(ranks));
+        request.all_ranks = request.ranks = (size_t)atoi(scalar(ranks));
+    if (scalar(nodes) && atoi(scalar(nodes)) > 1)
+        request.ranks = size_divide_up(request.ranks, (size_t)atoi(scalar(nodes)));
     use_cpu = scalar(document_find(document, "use_cpu"));
     if (scalar(device))
         request.device = scalar(device);
@@ -263,6 +269,18 @@ bool machine_check_device(const struct machine *machine, const char *text,
     ok = take_checked(machine, &request, repository, out, err);
     arena_free(arena);
     return ok;
+}
+
+size_t machine_ranks(const char *data, size_t len)
+{
+    struct arena *arena = arena_new();
+    struct document document;
+    size_t ranks;
+
+    document_read(data, len, arena, &document);
+    ranks = read_request(NULL, &document).all_ranks;
+    arena_free(arena);
+    return ranks;
 }
 
 char *machine_requested(const char *data, size_t len)

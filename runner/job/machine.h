@@ -62,6 +62,8 @@ bool machine_device(const struct machine *machine, const char *data, size_t len,
 /* Return what a job's text requests, as probe_name_matches; of the GPUs that it names,
  * the first, which is rank 0's. The text need not be a valid job. malloc'ed. */
 char *machine_requested(const char *data, size_t len);
+/* Return the number of processes that a job's text asks for; 1 by default. */
+size_t machine_ranks(const char *data, size_t len);
 /* Return the devices of a plan's ranks, as probe_select, with what is free on them.
  * ERROR_DEVICE if there are not enough. */
 bool machine_devices(const struct machine *machine, const char *requested, size_t ranks,

@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/arena.h"
 #include "base/file.h"
 #include "base/link.h"
 #include "base/size.h"
@@ -124,7 +125,11 @@ static bool start_one(const struct ranks_start *start, int rank, struct ranks *o
 
 bool ranks_start(const struct ranks_start *start, struct ranks *out, struct error *err)
 {
-    *out = (struct ranks) { .group = { .rank = 0, .ranks = start->count } };
+    const size_t count = (size_t)start->count;
+
+    *out = (struct ranks) { .group = { .rank = 0, .ranks = start->count },
+                            .links = memory_alloc(count * sizeof(*out->links)),
+                            .children = memory_alloc(count * sizeof(*out->children)) };
     out->group.links = out->links;
     for (int r = 1; r < start->count; r++) {
         out->links[r - 1] = -1;
@@ -177,31 +182,35 @@ int ranks_end(struct ranks *ranks, struct log *log)
 {
     int number = 0, patience = END_MS;
 
-    for (int r = 1; r < ranks->group.ranks; r++)
+    for (int r = 1; r < ranks->group.ranks; r++) {
         if (ranks->links[r - 1] >= 0)
             close(ranks->links[r - 1]);
-    for (int r = 1; r < ranks->group.ranks; r++) {
+        if (ranks->peers && ranks->peers[r] >= 0)
+            close(ranks->peers[r]);
+    }
+    for (int r = 1; ranks->children && r < ranks->group.ranks; r++) {
         int of_this = ranks->children[r].pid > 0
                           ? end_one(&ranks->children[r], r, patience, log)
                           : 0;
 
         number = number ? number : of_this;
     }
-    ranks->group.ranks = 1;
+    free(ranks->links);
+    free(ranks->peers);
+    free(ranks->children);
+    *ranks = (struct ranks) { 0 };
     return number;
 }
 
 /* ---- The other ranks ---- */
 
-/* Rank 0 handles Ctrl-C and the end of a session, which the system sends to all; this
- * process ends when rank 0 does. */
-static void follow_rank_0(void)
+/* Rank 0 handles Ctrl-C and the end of a session, which the system sends to all. */
+void rank_ignore_signals(void)
 {
     static const int ignored[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
 
     for (size_t i = 0; i < TS_COUNT(ignored); i++)
         signal(ignored[i], SIG_IGN);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
 /* A rank that reads data must notice that rank 0 gave up. */
@@ -218,50 +227,81 @@ static void check_rank_0(void *context)
         rank_0->ended = 1;
 }
 
-static bool read_plan(const struct options *options, const struct machine *machine,
-                      const struct job *job, struct inspection *inspection,
+static bool read_plan(const struct rank_work *work, struct inspection *inspection,
                       struct error *err)
 {
-    struct inspect_options how = {
-        .machine = machine, .job = job->path, .will_run = true, .edit = INSPECT_AS_IS
-    };
-    struct text text;
-    bool ok;
+    const struct inspect_options how = { .machine = work->machine,
+                                         .job = work->job->path,
+                                         .will_run = true,
+                                         .edit = INSPECT_AS_IS };
+    struct plan *plan = &inspection->patch.plan;
 
-    text_init(&text, DOCUMENT_MAX_BYTES);
-    ok = job_read_frozen(job, options->digest, &text, err) &&
-         inspect_text(&how, text.data, text.len, inspection, err);
-    text_clear(&text);
-    if (ok && options->zero_stage >= 0)
-        inspection->patch.plan.zero_stage = options->zero_stage;
-    if (ok && (!inspection->patch.has_plan ||
-               (size_t)options->rank >= plan_ranks(&inspection->patch.plan)))
-        ok = error_set(err, ERROR_JOB, "%s has no rank %d", job->frozen,
-                       (int)options->rank);
+    if (!inspect_text(&how, work->text->data, work->text->len, inspection, err))
+        return false;
+    if (!inspection->patch.has_plan || (size_t)work->group.rank >= plan_ranks(plan))
+        return error_set(err, ERROR_JOB, "%s has no rank %d", work->job->path,
+                         work->group.rank);
+    return !work->stage || work->stage(work->context, &plan->zero_stage, err);
+}
+
+bool rank_work(const struct rank_work *work, struct error *err)
+{
+    struct backend_group group = work->group;
+    struct rank_0 rank_0 = { .link = group.links[0] };
+    struct heartbeat heartbeat = { .stop = &rank_0.ended,
+                                   .beat = check_rank_0,
+                                   .context = &rank_0 };
+    struct trainer_options how = { .no_onednn = work->no_onednn,
+                                   .heartbeat = &heartbeat,
+                                   .group = &group };
+    struct inspection inspection = { 0 };
+    bool ok = read_plan(work, &inspection, err);
+
+    if (!ok) {
+        parallel_report(&group, err);
+    } else {
+        group.ranks = (int)plan_ranks(&inspection.patch.plan);
+        work->containment->gpu = inspection.patch.plan.device.kind != DEVICE_CPU;
+        containment_close(work->containment, NULL);
+        ok = trainer_run(&inspection.patch.plan, &how, err);
+    }
+    inspect_clear(&inspection);
     return ok;
+}
+
+/* The stage that rank 0 decided, and passed on the command line. */
+static bool stage_of_option(void *context, int64_t *out, struct error *err)
+{
+    const struct options *options = context;
+
+    (void)err;
+    if (options->zero_stage >= 0)
+        *out = options->zero_stage;
+    return true;
 }
 
 int ranks_follow(const struct options *options, const struct machine *machine,
                  struct error *err)
 {
     int link = (int)options->link_fd;
-    struct backend_group group = { .rank = (int)options->rank, .links = &link };
-    struct rank_0 rank_0 = { .link = link };
-    struct heartbeat heartbeat = { .stop = &rank_0.ended,
-                                   .beat = check_rank_0,
-                                   .context = &rank_0 };
-    struct trainer_options how = { .no_onednn = options->no_onednn,
-                                   .heartbeat = &heartbeat,
-                                   .group = &group };
-    struct inspection inspection = { 0 };
     /* rank 0 contained itself and all ranks, except for starting programs */
     struct containment containment = { .on = !options->no_sandbox,
                                        .machine = machine,
                                        .seccomp = true };
     struct job job;
+    struct text text;
+    struct rank_work work = { .group = { .rank = (int)options->rank, .links = &link },
+                              .machine = machine,
+                              .job = &job,
+                              .text = &text,
+                              .containment = &containment,
+                              .no_onednn = options->no_onednn,
+                              .stage = stage_of_option,
+                              .context = (void *)options };
     bool ok;
 
-    follow_rank_0();
+    rank_ignore_signals();
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (link < 0 || options->lock_fd < 0 || fcntl(link, F_SETFD, FD_CLOEXEC) != 0 ||
         fcntl((int)options->lock_fd, F_SETFD, FD_CLOEXEC) != 0) {
         error_set(err, ERROR_USAGE, "--rank is for trainspool-train only");
@@ -269,16 +309,12 @@ int ranks_follow(const struct options *options, const struct machine *machine,
         return report_exit(err->code);
     }
     job_init(&job, options->operands[0]);
-    ok = read_plan(options, machine, &job, &inspection, err);
-    if (!ok) {
-        parallel_report(&group, err);
-    } else {
-        group.ranks = (int)plan_ranks(&inspection.patch.plan);
-        containment.gpu = inspection.patch.plan.device.kind != DEVICE_CPU;
-        containment_close(&containment, NULL);
-        ok = trainer_run(&inspection.patch.plan, &how, err);
-    }
-    inspect_clear(&inspection);
+    text_init(&text, DOCUMENT_MAX_BYTES);
+    ok = job_read_frozen(&job, options->digest, &text, err);
+    if (!ok)
+        parallel_report(&work.group, err);
+    ok = ok && rank_work(&work, err);
+    text_clear(&text);
     job_clear(&job);
     return ok ? EXIT_FINE : report_training_exit(err->code);
 }

@@ -20,7 +20,7 @@ static bool wait_for(const struct device *device, uint64_t missing, struct error
 bool room_check(const struct machine *machine, const struct plan *plan, struct error *err)
 {
     struct device devices[DEVICE_RANKS_MAX];
-    const size_t ranks = plan_trains(plan) ? plan_ranks(plan) : 1;
+    const size_t ranks = plan_trains(plan) ? plan_local_ranks(plan) : 1;
     uint64_t need = plan->memory.total;
 
     if (!machine_devices(machine, plan->device_wanted, ranks, devices, NULL))

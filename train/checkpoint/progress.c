@@ -304,7 +304,7 @@ static void add_attention(const struct progress *progress, json_t *object)
     json_t *list = json_array();
     bool differs = false;
 
-    for (size_t r = 0; r < DEVICE_RANKS_MAX && names[r][0]; r++) {
+    for (size_t r = 0; r < RANKS_MAX && names[r][0]; r++) {
         differs = differs || strcmp(names[r], names[0]) != 0;
         json_array_append_new(list, json_string(names[r]));
     }
@@ -321,7 +321,7 @@ static void attention_read(const json_t *object, struct progress *out)
     const json_t *list = json_object_get(object, "attention_of_ranks");
 
     snprintf(out->attention[0], sizeof(out->attention[0]), "%s", first ? first : "");
-    for (size_t r = 1; r < DEVICE_RANKS_MAX && r < json_array_size(list); r++) {
+    for (size_t r = 1; r < RANKS_MAX && r < json_array_size(list); r++) {
         const char *name = json_string_value(json_array_get(list, r));
 
         snprintf(out->attention[r], sizeof(out->attention[r]), "%s", name ? name : "");

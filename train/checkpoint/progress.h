@@ -36,7 +36,7 @@ struct progress {
     char optimizer[PROGRESS_OPTIMIZER]; /* optimizer_name of that run; "": unknown */
     /* what computes it in each rank: backend_ops.attention_name; "": unknown, and in
      * ranks after the first, the same as there */
-    char attention[DEVICE_RANKS_MAX][PROGRESS_ATTENTION];
+    char attention[RANKS_MAX][PROGRESS_ATTENTION];
     /* only for checkpoint_save: what the backends of all ranks chose (methods.h) */
     const char *choices;
     const char *answers;         /* rollout_text; NULL: none */

@@ -1,0 +1,296 @@
+/* runner/job/launched_ranks.c - what rank 0 sends before a run, and the other ranks. */
+#include "config.h"
+
+#include "runner/job/launched_ranks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/link.h"
+#include "patcher/setting.h"
+#include "runner/cluster/assembly.h"
+#include "runner/job/containment.h"
+#include "runner/output/report.h"
+#include "train/model/parallel.h"
+
+enum { DISMISS_SECONDS = 10 }; /* for ranks that a launcher starts at the same time */
+
+/* Before the text of the job. */
+struct brief {
+    uint64_t bytes;
+    enum device_kind kind;
+    bool no_onednn, no_sandbox;
+};
+
+static char *assembly_file(const struct job *job)
+{
+    struct text name;
+
+    text_init(&name, 0);
+    text_addf(&name, "%s/ranks.json", job->run_dir);
+    return text_detach(&name, NULL);
+}
+
+bool launched_ranks_agree(const struct world *world, const struct text *text,
+                          struct error *err)
+{
+    const size_t wanted = machine_ranks(text->data, text->len);
+
+    return wanted == 1 || wanted == (size_t)world->size ||
+           error_set(
+               err, ERROR_USAGE,
+               "the job has ranks: %zu, but %s started %d: start as many, or remove "
+               "ranks from the job",
+               wanted, world->launcher, world->size);
+}
+
+bool launched_ranks_fit(const struct world *world, struct arena *arena, struct text *text,
+                        struct error *err)
+{
+    char ranks[48], nodes[48];
+    const char *set[] = { ranks, nodes, NULL };
+    const char *data = text->data;
+    size_t len = text->len;
+
+    snprintf(ranks, sizeof(ranks), "trainspool.ranks=%d", world->size);
+    snprintf(nodes, sizeof(nodes), "trainspool.nodes=%d", world->nodes);
+    if (!setting_apply(set, arena, &data, &len, err))
+        return false;
+    if (data != text->data) {
+        text_reset(text);
+        text_add(text, data, len);
+    }
+    return true;
+}
+
+static bool choose_device(const struct world *world, const struct machine *machine,
+                          enum device_kind kind, struct device *out, struct error *err)
+{
+    const struct probe *probe = &machine->probe;
+    const size_t gpus = probe->count - 1;
+    size_t own = gpus == 1 ? 0 : (size_t)world->local_rank;
+
+    if (kind == DEVICE_CPU) {
+        *out = probe->devices[0];
+        return true;
+    }
+    if (gpus == 0)
+        return error_set(err, ERROR_DEVICE,
+                         "rank %d: this machine has no GPU that trainspool can use, and "
+                         "rank 0 has one%s%s",
+                         world->rank, *probe->note ? ": " : "", probe->note);
+    if (own >= gpus)
+        return error_set(
+            err, ERROR_DEVICE,
+            "rank %d: %d ranks on a machine with %zu GPUs; start one for each "
+            "GPU",
+            world->rank, world->local_size, gpus);
+    *out = probe->devices[1 + own];
+    out->peers = world->local_size;
+    return true;
+}
+
+static bool name_device(const struct world *world, enum device_kind kind,
+                        struct machine *machine, struct error *err)
+{
+    machine->named = true;
+    return choose_device(world, machine, kind, &machine->device, err);
+}
+
+bool launched_ranks_machine(const struct world *world, const struct text *text,
+                            struct machine *machine, struct error *err)
+{
+    struct device device;
+
+    return machine_device(machine, text->data, text->len, &device, err) &&
+           name_device(world, device.kind, machine, err);
+}
+
+/* ---- Rank 0 ---- */
+
+static bool send_brief(const struct launched_start *start, const struct ranks *ranks,
+                       struct error *err)
+{
+    const struct brief brief = { .bytes = start->text->len,
+                                 .kind = start->machine->device.kind,
+                                 .no_onednn = start->options->no_onednn,
+                                 .no_sandbox = start->options->no_sandbox };
+
+    for (int r = 1; r < start->world->size; r++)
+        if (!link_send(ranks->links[r - 1], &brief, sizeof(brief), 0, err) ||
+            !link_send(ranks->links[r - 1], start->text->data, start->text->len, 0, err))
+            return false;
+    return true;
+}
+
+/* CPUs connect each pair of ranks; NCCL connects GPUs. */
+static bool connect_pairs(struct assembly *assembly, enum device_kind kind,
+                          const int *links, int **peers, struct error *err)
+{
+    if (kind != DEVICE_CPU)
+        return true;
+    *peers = memory_alloc((size_t)assembly->world->size * sizeof(**peers));
+    return assembly_connect_pairs(assembly, links, *peers, err);
+}
+
+bool launched_ranks_meet(const struct launched_start *start, struct ranks *out,
+                         struct error *err)
+{
+    const size_t size = (size_t)start->world->size;
+    char *file = assembly_file(start->job);
+    struct assembly assembly;
+    bool ok;
+
+    *out = (struct ranks) { .group = { .ranks = (int)size },
+                            .links = memory_alloc(size * sizeof(*out->links)) };
+    assembly_init(&assembly, start->world, file);
+    ok = assembly_meet(&assembly, start->stop, start->log, out->links, err) &&
+         send_brief(start, out, err) &&
+         connect_pairs(&assembly, start->machine->device.kind, out->links, &out->peers,
+                       err);
+    out->group.links = out->links;
+    out->group.peers = out->peers;
+    if (!ok && err->code != ERROR_STOPPED)
+        parallel_explain(&out->group, err);
+    assembly_end(&assembly);
+    free(file);
+    if (ok)
+        log_line(start->log, LOG_INFO, "ranks: %d on %d machine%s, started by %s",
+                 start->world->size, start->world->nodes,
+                 start->world->nodes == 1 ? "" : "s", start->world->launcher);
+    return ok;
+}
+
+bool launched_ranks_begin(const struct ranks *ranks, int64_t zero_stage,
+                          struct error *err)
+{
+    for (int r = 1; r < ranks->group.ranks; r++)
+        if (!link_send(ranks->links[r - 1], &zero_stage, sizeof(zero_stage), 0, err)) {
+            parallel_explain(&ranks->group, err);
+            return false;
+        }
+    return true;
+}
+
+void launched_ranks_dismiss(const struct world *world, const struct job *job,
+                            const volatile sig_atomic_t *stop)
+{
+    int *links = memory_alloc((size_t)world->size * sizeof(*links));
+    char *file = assembly_file(job);
+    struct assembly assembly;
+    struct error ignored = { 0 };
+
+    assembly_init(&assembly, world, file);
+    assembly.patience = DISMISS_SECONDS;
+    assembly_meet(&assembly, stop, NULL, links, &ignored);
+    assembly_end(&assembly);
+    for (int r = 1; r < world->size; r++)
+        if (links[r - 1] >= 0)
+            close(links[r - 1]);
+    free(file);
+    free(links);
+}
+
+/* ---- The other ranks ---- */
+
+/* Receive what rank 0 sends before the run. */
+static bool receive(int link, void *data, size_t bytes, struct error *err)
+{
+    return link_receive(link, data, bytes, 0, NULL) ||
+           error_set(err, ERROR_SYSTEM,
+                     "rank 0 ended before the run began: see what it printed");
+}
+
+static bool receive_brief(int link, struct brief *brief, struct text *text,
+                          struct error *err)
+{
+    char *data;
+    bool ok;
+
+    if (!receive(link, brief, sizeof(*brief), err))
+        return false;
+    if (brief->bytes > DOCUMENT_MAX_BYTES)
+        return error_set(err, ERROR_SYSTEM, "rank 0 sent a job of %llu bytes",
+                         (unsigned long long)brief->bytes);
+    data = memory_alloc(brief->bytes + 1);
+    ok = receive(link, data, brief->bytes, err);
+    if (ok)
+        text_add(text, data, brief->bytes);
+    free(data);
+    return ok;
+}
+
+static bool receive_stage(void *context, int64_t *out, struct error *err)
+{
+    const int *link = context;
+
+    return receive(*link, out, sizeof(*out), err);
+}
+
+/* Contain this rank as rank 0 contains itself, and train. */
+static bool work(const struct world *world, struct machine *machine,
+                 const struct job *job, const struct brief *brief,
+                 const struct text *text, int *link, const int *peers, struct error *err)
+{
+    struct containment containment = { .on = !brief->no_sandbox, .machine = machine };
+    const struct rank_work how = {
+        .group = { .rank = world->rank, .links = link, .peers = peers },
+        .machine = machine,
+        .job = job,
+        .text = text,
+        .containment = &containment,
+        .no_onednn = brief->no_onednn,
+        .stage = receive_stage,
+        .context = link
+    };
+
+    if (name_device(world, brief->kind, machine, err) &&
+        containment_enter(&containment, job, text, NULL, err))
+        return rank_work(&how, err);
+    parallel_report(&how.group, err);
+    return false;
+}
+
+static void close_peers(const struct world *world, int *peers)
+{
+    for (int r = 0; peers && r < world->size; r++)
+        if (peers[r] >= 0)
+            close(peers[r]);
+    free(peers);
+}
+
+int launched_ranks_follow(const struct options *options, const struct world *world,
+                          const struct machine *machine,
+                          const volatile sig_atomic_t *stop, struct error *err)
+{
+    struct machine own = *machine;
+    struct assembly assembly;
+    struct brief brief;
+    struct text text;
+    struct job job;
+    int link, *peers = NULL;
+    char *file;
+    bool ok;
+
+    job_init(&job, options->operands[0]);
+    text_init(&text, DOCUMENT_MAX_BYTES);
+    file = assembly_file(&job);
+    assembly_init(&assembly, world, file);
+    ok = assembly_meet(&assembly, stop, NULL, &link, err) &&
+         receive_brief(link, &brief, &text, err) &&
+         connect_pairs(&assembly, brief.kind, &link, &peers, err);
+    assembly_end(&assembly);
+    rank_ignore_signals();
+    ok = ok && work(world, &own, &job, &brief, &text, &link, peers, err);
+    close_peers(world, peers);
+    if (link >= 0)
+        close(link);
+    free(file);
+    text_clear(&text);
+    job_clear(&job);
+    if (!ok && err->code != ERROR_STOPPED)
+        report_error(options->program, err);
+    return ok ? EXIT_FINE : report_training_exit(err->code);
+}

@@ -1,0 +1,57 @@
+/*
+ * runner/job/launched_ranks.h - the processes of one job that srun, mpirun or torchrun
+ * started, on one machine or several.
+ *
+ * Rank 0 does what a single process does: it alone locks the job, reads its file, records
+ * its state and writes its files. The others get the text of the job from it, over the
+ * network, and work until it ends. All need the model, the data and the folder of the job
+ * under the same names.
+ */
+#ifndef RUNNER_JOB_LAUNCHED_RANKS_H
+#define RUNNER_JOB_LAUNCHED_RANKS_H
+
+#include <signal.h>
+
+#include "base/arena.h"
+#include "runner/cluster/world.h"
+#include "runner/job/ranks.h"
+
+struct launched_start {
+    const struct world *world;
+    const struct options *options; /* passed on: no_onednn, no_sandbox */
+    const struct job *job;
+    const struct text *text;       /* of the job, with ranks and nodes */
+    const struct machine *machine; /* of launched_ranks_machine */
+    const volatile sig_atomic_t *stop;
+    struct log *log;
+};
+
+/* ERROR_USAGE if the text of a job asks for another number of ranks than the world has. */
+bool launched_ranks_agree(const struct world *world, const struct text *text,
+                          struct error *err);
+/* Give the text the ranks and nodes of the world, with memory of the arena. */
+bool launched_ranks_fit(const struct world *world, struct arena *arena, struct text *text,
+                        struct error *err);
+/* Let the machine have one device, that of this rank, of the kind that the text of the job
+ * asks for: of the GPUs, the one with its local rank, or the only one that the launcher
+ * shows it. */
+bool launched_ranks_machine(const struct world *world, const struct text *text,
+                            struct machine *machine, struct error *err);
+
+/* Rank 0: wait for the others and send them the job. Call ranks_end in any case. */
+bool launched_ranks_meet(const struct launched_start *start, struct ranks *out,
+                         struct error *err);
+/* Rank 0, which cannot begin the run: end the others, which wait for it.  Those that do not
+ * come within ten seconds are left to their launcher. */
+void launched_ranks_dismiss(const struct world *world, const struct job *job,
+                            const volatile sig_atomic_t *stop);
+/* Rank 0: send the stage of ZeRO, once the plan is made. */
+bool launched_ranks_begin(const struct ranks *ranks, int64_t zero_stage,
+                          struct error *err);
+
+/* Run as a rank other than 0 until rank 0 ends.  Return the exit status. */
+int launched_ranks_follow(const struct options *options, const struct world *world,
+                          const struct machine *machine,
+                          const volatile sig_atomic_t *stop, struct error *err);
+
+#endif
