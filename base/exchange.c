@@ -43,7 +43,7 @@ static bool advance(struct transfer *transfer)
 
 static bool set_ended(struct error *err)
 {
-    return error_set(err, ERROR_SYSTEM, "another process of this run has ended");
+    return error_set(err, ERROR_SYSTEM, LINK_OTHER_ENDED);
 }
 
 /* Wait until a transfer can continue. */

@@ -9,6 +9,9 @@
 
 #include "base/error.h"
 
+/* The error of a process that notices the end of another. */
+#define LINK_OTHER_ENDED "another process of this run has ended"
+
 /* Create two connected sockets, both close-on-exec. */
 bool link_pair(int ends[2], struct error *err);
 

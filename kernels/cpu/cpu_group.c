@@ -52,7 +52,7 @@ static bool is_ok(const struct cpu_backend *cpu)
 static void keep(struct cpu_backend *cpu, bool ok)
 {
     if (!ok)
-        error_set(&cpu->failed, ERROR_SYSTEM, "another process of this run has ended");
+        error_set(&cpu->failed, ERROR_SYSTEM, LINK_OTHER_ENDED);
 }
 
 static bool reduce(struct cpu_backend *cpu, float *data, size_t count, int root)

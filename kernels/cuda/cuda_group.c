@@ -77,7 +77,7 @@ static bool complete_call(struct cuda_group *group, ncclResult_t result,
         if (result != ncclInProgress)
             break;
         if (!all_alive(group))
-            return error_set(err, ERROR_SYSTEM, "another process of this run has ended");
+            return error_set(err, ERROR_SYSTEM, LINK_OTHER_ENDED);
         if (polls++ < POLLS) {
             sched_yield();
             continue;
@@ -215,7 +215,7 @@ bool cuda_group_well(struct cuda_backend *cuda)
     if (group->comm && alive && (state == ncclSuccess || state == ncclInProgress))
         return true;
     if (!alive)
-        error_set(&cuda->failed, ERROR_SYSTEM, "another process of this run has ended");
+        error_set(&cuda->failed, ERROR_SYSTEM, LINK_OTHER_ENDED);
     else if (group->comm)
         set_nccl_error(group, state, "cannot communicate", &cuda->failed);
     else

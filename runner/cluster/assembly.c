@@ -474,8 +474,7 @@ bool assembly_connect_pairs(struct assembly *assembly, const int links[], int pe
         left -= rank > 0;
         for (int i = 0; i < (world->rank == 0 ? world->size - 1 : 1); i++)
             if (!link_is_alive(links[i]))
-                return error_set(err, ERROR_SYSTEM,
-                                 "another process of this run has ended");
+                return error_set(err, ERROR_SYSTEM, LINK_OTHER_ENDED);
         if (rank == 0 && clock_seconds() > until)
             return error_set(err, ERROR_SYSTEM, "%d ranks did not connect to rank %d",
                              left, world->rank);

@@ -4,13 +4,16 @@
 
 #include "train/model/parallel.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/link.h"
 
 #define LAST_REPORT_SECONDS 2 /* to read what a rank wrote before it exited */
+#define CAUSE_SECONDS       1 /* for the link of the first rank that ended to close */
 #define PIECE_NUMBERS       ((size_t)1 << 20)
 #define TEXT_MAX            ((uint64_t)1 << 16)
 #define MESSAGE_TEXT_MAX    ((uint64_t)8 << 20)
@@ -300,20 +303,43 @@ static bool read_last_error(const struct backend_group *group, int other,
     return false;
 }
 
+/* What a rank reports that only found out that another one has ended. */
+static bool is_consequence(const struct error *err)
+{
+    return strstr(err->text, LINK_OTHER_ENDED) != NULL;
+}
+
+/* Find a rank that has ended. Return whether it is the cause: it reported another error than
+ * that a rank has ended, or none at all. *out: the last one that was found. */
+static bool find_cause(const struct backend_group *group, bool seen[], struct error *out)
+{
+    for (int i = 0; i < other_ranks(group); i++) {
+        struct error found = { 0 };
+
+        if (seen[i] || link_is_alive(group->links[i]))
+            continue;
+        seen[i] = true;
+        if (!read_last_error(group, i, &found))
+            error_set(&found, ERROR_SYSTEM, "rank %d exited without reporting an error",
+                      i + 1);
+        *out = found;
+        if (!is_consequence(&found))
+            return true;
+    }
+    return false;
+}
+
+/* The ranks that notice the end of another may end before its own link does. */
 void parallel_explain(const struct backend_group *group, struct error *err)
 {
+    const double until = clock_seconds() + CAUSE_SECONDS;
+    bool *seen = memory_alloc((size_t)other_ranks(group) + 1);
     struct error found = { 0 };
 
-    for (int i = 0; i < other_ranks(group); i++)
-        if (!link_is_alive(group->links[i]) && read_last_error(group, i, &found)) {
-            *err = found;
-            return;
-        }
-    for (int i = 0; i < other_ranks(group); i++)
-        if (!link_is_alive(group->links[i])) {
-            error_clear(err);
-            error_set(err, ERROR_SYSTEM, "rank %d exited without reporting an error",
-                      i + 1);
-            return;
-        }
+    while (other_ranks(group) > 0 && !find_cause(group, seen, &found) &&
+           clock_seconds() < until)
+        poll(NULL, 0, 10);
+    if (found.code != ERROR_NONE)
+        *err = found;
+    free(seen);
 }
