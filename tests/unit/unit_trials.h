@@ -25,6 +25,7 @@ enum base {
     BASE_GEMMA3,
     BASE_QWEN2_MOE,
     BASE_QWEN3_5,
+    BASE_LLAMA4,
     BASES
 };
 
@@ -83,10 +84,21 @@ static const char *const configs[BASES] = {
                         "\"linear_num_key_heads\": 2, \"linear_num_value_heads\": 4, "
                         "\"linear_key_head_dim\": 16, \"linear_value_head_dim\": 8, "
                         "\"full_attention_interval\": 2}",
+    [BASE_LLAMA4] =
+        START("llama4_text") "\"intermediate_size\": 24, \"intermediate_size_mlp\": 40, "
+                             "\"num_hidden_layers\": 2,\"num_attention_heads\": 2, "
+                             "\"num_key_value_heads\": 1, \"head_dim\": 16, "
+                             "\"num_local_experts\": 5, \"num_experts_per_tok\": 2, "
+                             "\"interleave_moe_layer_step\": 1}",
     [BASE_QWEN3] =
         START("qwen3") "\"intermediate_size\": 40, \"num_hidden_layers\": "
                        "2,\"num_attention_heads\": 2, \"num_key_value_heads\": "
                        "1,\"head_dim\": 16}",
+};
+
+/* lora_target_parameters: matrices that are [in][out], whose adapters PEFT transposes. */
+static const char *const parameters[BASES] = {
+    [BASE_LLAMA4] = "experts.gate_up_proj,experts.down_proj"
 };
 
 /* State of all tests of a program, from unit_trials_start to unit_trials_stop. */
@@ -181,6 +193,8 @@ static const struct trial trials[] = {
     { "fp8 qwen2", BASE_QWEN2, FP8, FULL, true, 0 },
     { "experts", BASE_QWEN2_MOE, FP32, FULL, false, 0 },
     { "experts, lora", BASE_QWEN2_MOE, FP32, LORA, true, 0 },
+    { "all experts, lora", BASE_LLAMA4, FP32, LORA, true, 0 },
+    { "all experts, qlora", BASE_LLAMA4, FP32, QLORA, false, 0 },
     { "linear attention", BASE_QWEN3_5, FP32, FULL, false, 0 },
     { "linear attention, qlora bf16", BASE_QWEN3_5, BF16, QLORA, true, 0 },
 };
@@ -191,6 +205,8 @@ static inline struct plan plan_of(const struct trial *trial)
     bool scaled = trial->mode == MODE_FP16_MIXED;
 
     plan.method = trial->method;
+    plan.lora_target_parameters =
+        trial->method == METHOD_LORA ? parameters[trial->base] : NULL;
     plan.quantization_bit = trial->bits;
     plan.double_quantization = trial->bits > 0;
     plan.lora_dropout = trial->dropout;
