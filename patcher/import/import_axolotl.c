@@ -148,6 +148,9 @@ static void import_targets(struct importing *im)
                             "all linear layers are trained anyway");
     } else if (names) {
         import_copy(im, "lora_target_modules", "lora_target", NULL);
+    } else if (import_value(im, "lora_target_parameters")) {
+        import_set_yaml(im, "lora_target", "[]", "Axolotl's file names parameters only");
+        import_mark_dropped(im, "lora_target_modules", IMPORT_IDLE, "empty");
     } else {
         import_set(im, "lora_target", "all", "Axolotl's file does not name layers");
         import_mark_dropped(im, "lora_target_modules", IMPORT_IDLE, "empty");

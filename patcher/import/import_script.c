@@ -201,6 +201,14 @@ static void import_method(struct importing *im)
     import_mark_carried(im, "finetuning_type", "finetuning_type");
     import_set_default(im, "lora_rank", "8", "PEFT's default");
     import_set_default(im, "lora_alpha", "8", "PEFT's default; a job's is 2 x lora_rank");
+    if (!target && import_value(im, "lora_target_parameters")) {
+        import_remark(im, "finetuning_type",
+                      "the script names no target_modules: next to target_parameters, "
+                      "PEFT then adapts the layers that it knows of the architecture, "
+                      "often none; a job adapts all linear layers unless lora_target "
+                      "names some, or none: []");
+        return;
+    }
     if (!target) {
         import_remark(im, "finetuning_type",
                       "the script names no target_modules: PEFT then adapts the "

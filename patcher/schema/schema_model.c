@@ -115,8 +115,8 @@ static const struct key rows[] = {
       .help = "parameters with the matrices of all experts of a block that get an "
               "adapter, as in PEFT's target_parameters",
       .manual =
-          "In addition to the layers of lora_target. With it, experts have no other "
-          "adapters. The names are those of transformers 5 or their ends after a "
+          "In addition to the layers of lora_target, which is [] for none. With it, "
+          "experts have no other adapters. The names are those of transformers 5 or their ends after a "
           "dot: mlp.experts.gate_up_proj, or 7.mlp.experts.down_proj of one block. "
           "It requires finetuning_type: lora and lora_dropout: 0, and an optimizer "
           "that does not update whole matrices; use_dora and pissa_init are not "

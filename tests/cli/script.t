@@ -233,6 +233,10 @@ expect_output "TRL's precision" "^bf16: true  # TRL's default without fp16$"
 sed 's/bnb_4bit_quant_type/bnb_4bit_use_double_quant=True, &/; s/, max_length=None/, max_seq_length=300/' left.py >twice.py
 "$trainspool" import twice.py >job.yaml 2>err
 expect "two quantizations" grep -q '^double_quantization: true$' job.yaml
+sed 's/layers_to_transform=.*)/target_parameters=["7.mlp.experts.down_proj", "experts.gate_up_proj"])/' left.py >experts.py
+expect_status "import makes a job of a script that adapts experts" 0 "$trainspool" import experts.py
+expect_output "the parameters of all experts" '^lora_target_parameters: 7.mlp.experts.down_proj,experts.gate_up_proj$'
+expect_output "and what PEFT adapts next to them" 'next to target_parameters, PEFT then adapts the'
 sed 's/SFT/KTO/; s/SFTTrainer/KTOTrainer/; s/loss_type="dft"/beta=0.2, desirable_weight=1.5/' sft.py >kto.py
 expect_status "import makes a job of KTOTrainer" 0 "$trainspool" import kto.py
 expect_output "with its stage" '^stage: kto$'

@@ -153,6 +153,8 @@ static void test_import_keeps_the_adapters_of_axolotl(void **state)
         { AXOLOTL_LORA
           "lora_target_parameters: [experts.gate_up_proj, experts.down_proj]\n",
           "lora_target_parameters", "experts.gate_up_proj,experts.down_proj" },
+        { AXOLOTL_LORA "lora_target_parameters: [experts.down_proj]\n", "lora_target",
+          "[]" },
         { AXOLOTL_LORA "lora_modules_to_save: [lm_head]\n", "additional_target",
           "lm_head" },
         { AXOLOTL_LORA "lora_model_dir: ./a\n", "adapter_name_or_path", "./a" },
