@@ -39,7 +39,7 @@ STEPS = 6
 LOSS_TOLERANCE = 3e-6 # relative: both sides sum in fp32
 # PEFT 0.21 with transformers 5 takes gate_proj for that of experts alone: dense blocks, and experts that
 # all tokens pass through, lose their adapters when it loads them.  It does not know the names of Phi's.
-ATTENTION_ALONE = {"qwen2_moe", "qwen3_moe-dense", "glm4_moe", "phimoe", "qwen3_next",
+ATTENTION_ALONE = {"qwen2_moe", "qwen2_moe-dense", "qwen3_moe-dense", "glm4_moe", "phimoe", "qwen3_next",
                    "qwen3_next-dense", "ernie4_5_moe", "hunyuan_v1_moe", "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "lfm2_moe"}
 TEMPLATES = ["chatml", "qwen3_nothink", "default", "alpaca"]
 
