@@ -747,7 +747,8 @@ TOWERS = {
                                      boi_token_index=261, eoi_token_index=262),
     "gemma4": lambda rng: with_tower(gemma4(rng), vit(
         rng, num_key_value_heads=2, head_dim=4, patch_size=2, position_embedding_size=16),
-                                     image_token_id=260, video_token_id=261, audio_token_id=262),
+                                     # never generated: transformers embeds them as padding
+                                     image_token_id=1000, video_token_id=1001, audio_token_id=1002),
     "internvl": lambda rng: with_tower(qwen(rng) | {"model_type": "qwen2"},
                                        vit(rng, image_size=[8, 8], patch_size=[4, 4]),
                                        image_token_id=260),

@@ -35,6 +35,10 @@ static const char *const others[] = {
     "{\"model_type\": \"falcon_h1\", \"num_key_value_heads\": 2, \"mamba_d_ssm\": 32, "
     "\"mamba_n_heads\": 4, \"mamba_n_groups\": 2, \"mamba_d_state\": 8, "
     "\"mamba_rms_norm\": true, \"key_multiplier\": 0.5," SIZES "}",
+    "{\"model_type\": \"gemma4_text\", \"num_key_value_heads\": 2, \"head_dim\": 16, "
+    "\"global_head_dim\": 24, \"num_kv_shared_layers\": 1, \"use_double_wide_mlp\": true, "
+    "\"hidden_size_per_layer_input\": 20, \"vocab_size_per_layer_input\": 300, "
+    "\"sliding_window\": 6, \"sliding_window_pattern\": 2," SIZES "}",
     "{\"model_type\": \"deepseek_v2\", \"q_lora_rank\": 20, \"kv_lora_rank\": 16, "
     "\"qk_nope_head_dim\": 16, \"qk_rope_head_dim\": 8, \"v_head_dim\": 16, "
     "\"n_routed_experts\": 4, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 24, "
