@@ -245,10 +245,10 @@ CASES |= {
         global_head_dim=8, tie_word_embeddings=False, pad_token_id=5, attention_bias=True,
         layer_types=["sliding_attention", "full_attention", "full_attention"])),
     "gemma4_e-shared": ("gemma4_text", dict(
-        GEMMA, sliding_window=4, hidden_size_per_layer_input=9, vocab_size_per_layer_input=40,
-        global_head_dim=8, attention_k_eq_v=True, num_global_key_value_heads=2,
+        GEMMA, sliding_window=4, hidden_size_per_layer_input=8, vocab_size_per_layer_input=40,
+        global_head_dim=16, attention_k_eq_v=True, num_global_key_value_heads=2,
         num_hidden_layers=5, num_kv_shared_layers=2, layer_types=[
-            "full_attention", "sliding_attention", "sliding_attention", "full_attention",
+            "sliding_attention", "full_attention", "full_attention", "sliding_attention",
             "full_attention"])),
     "minicpm": ("minicpm", dict(LLAMA, scale_emb=3, scale_depth=1.4, dim_model_base=10)),
 }

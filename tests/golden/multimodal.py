@@ -51,7 +51,7 @@ CASES = {
         "image_token_id": 39, "video_token_id": 38, "audio_token_id": 36},
     "gemma4_e": {
         "text_config": dict(TEXT, num_hidden_layers=5, sliding_window=4, global_head_dim=16,
-                            hidden_size_per_layer_input=9, vocab_size_per_layer_input=40,
+                            hidden_size_per_layer_input=8, vocab_size_per_layer_input=40,
                             num_kv_shared_layers=3, use_double_wide_mlp=True,
                             layer_types=["sliding_attention", "full_attention"] * 2
                             + ["full_attention"]),

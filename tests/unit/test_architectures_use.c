@@ -426,9 +426,38 @@ static void test_architectures_have_adapters_on_all_targets(void **state)
     }
 }
 
+/* A weight-decomposed adapter changes nothing at first: the magnitudes are the norms of all
+ * layers that have one, whose sizes may differ. */
+static void test_architectures_begin_with_the_norms_of_weights(void **state)
+{
+    static const char *const names[] = { "llama", "falcon_h1", "gemma4_e",
+                                         "gemma4_e-shared" };
+    static const double drops[] = { 0, 0.25 };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(names) * TS_COUNT(drops); i++) {
+        const json_t *one = find_case("models", names[i / TS_COUNT(drops)]);
+        char *dir = folder_of(one, NULL);
+        struct unit_model u = open_folder(dir);
+
+        u.plan.method = METHOD_LORA;
+        u.plan.lora_rank = 4;
+        u.plan.lora_alpha = 8;
+        u.plan.lora_dropout = drops[i % TS_COUNT(drops)];
+        u.plan.use_dora = true;
+        start(&u);
+        unit_assert_near(
+            names[i / TS_COUNT(drops)], unit_train(&u, &batch),
+            json_number_value(json_array_get(json_object_get(one, "losses"), 0)), 1e-5);
+        unit_model_stop(&u);
+        unit_dir_free(dir);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_architectures_begin_with_the_norms_of_weights),
         cmocka_unit_test(test_architectures_initialize_like_transformers),
         cmocka_unit_test(test_architectures_in_16_bits_are_close),
         cmocka_unit_test(test_architectures_in_8_bits_are_close),

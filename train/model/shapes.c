@@ -260,8 +260,8 @@ static void dims_model(struct shapes_builder *m, const struct model_config *c)
     d[DIM_V] = c->vocab_size;
     d[DIM_HEAD] = c->scores ? 1 : c->vocab_size;
     d[DIM_C] = c->hidden_size;
-    d[DIM_I] = c->intermediate_size;
-    d[DIM_GATE_UP] = shapes_gate_up_columns(c, c->intermediate_size);
+    d[DIM_I] = model_config_mlp_of(c, c->layers - 1); /* the widest are the last ones */
+    d[DIM_GATE_UP] = shapes_gate_up_columns(c, d[DIM_I]);
     dims_experts(m, c);
     d[DIM_H] = c->heads;
     d[DIM_Q] = shapes_times(m, c->heads, max(c->head_size, c->full_head_size));

@@ -173,7 +173,7 @@ static const char *name_of(const struct shapes_builder *m,
     return out;
 }
 
-/* Return a dimension of a parameter: that of heads depends on the layer. */
+/* Return a dimension of a parameter: those of heads and MLPs depend on the layer. */
 static size_t dim_of(const struct shapes_builder *m, enum dim dim, size_t layer)
 {
     const struct model_config *c = m->config;
@@ -189,6 +189,8 @@ static size_t dim_of(const struct shapes_builder *m, enum dim dim, size_t layer)
         return model_config_keys(c, layer);
     case DIM_I:
         return model_config_mlp_of(c, layer);
+    case DIM_GATE_UP:
+        return shapes_gate_up_columns(c, model_config_mlp_of(c, layer));
     case DIM_Q_NORM:
     case DIM_K_NORM:
         return model_config_head_size(c, layer);
