@@ -144,6 +144,7 @@ libtrain_a_SOURCES += %D%/model/architecture_latent.c %D%/model/architecture_con
 libtrain_a_SOURCES += %D%/model/rope_config.c %D%/model/rope_config.h
 libtrain_a_SOURCES += %D%/model/latent_config.c %D%/model/latent_config.h
 libtrain_a_SOURCES += %D%/model/model_attention.c
+libtrain_a_SOURCES += %D%/model/model_add_adapter.c
 libtrain_a_SOURCES += %D%/model/model_joined.c
 libtrain_a_SOURCES += %D%/model/model_latent.c
 libtrain_a_SOURCES += %D%/model/shapes_latent.c

@@ -795,6 +795,13 @@ struct merged_parts {
 void model_merge(const struct model_rows *rows, const struct lora *lora,
                  struct merged_parts parts);
 
+/* model_add_adapter.c: download rows of a parameter in fp32, malloc'ed; NULL: an error. */
+float *model_read_values(const struct model *model, size_t index, size_t row, size_t rows,
+                         struct error *err);
+/* Add this run's adapter, if there is one, to rows of the base. */
+bool model_add_adapter(const struct model *model, const struct model_rows *rows,
+                       struct error *err);
+
 /* Rows of A or B of an adapter of the matrices of all experts (expert_adapters.h). */
 struct expert_factor {
     enum module module;

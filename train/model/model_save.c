@@ -22,7 +22,6 @@
 #include "train/model/score_head.h"
 #include "train/model/weight_shards.h"
 #include "train/model/weights.h"
-#include "train/model/model_rotation.h"
 
 #define GIGABYTE UINT64_C(1000000000) /* as transformers counts max_shard_size */
 
@@ -147,103 +146,6 @@ static bool read_trained(const void *context, size_t index, void *to, struct err
     return ok;
 }
 
-/* Download rows of a parameter in fp32, malloc'ed. */
-static float *read_values(const struct model *m, size_t index, size_t row, size_t rows,
-                          struct error *err)
-{
-    struct tensor weight = tensor_rows(m->parameters[index].weight, row, rows);
-    size_t count = weight.rows * weight.cols;
-    float *values = malloc(count * sizeof(*values));
-    void *raw = malloc(tensor_bytes(weight));
-    bool ok = false;
-
-    if (values && raw)
-        ok = model_read_weight(m, &m->parameters[index], row, rows, raw, err);
-    else
-        error_set(err, ERROR_SYSTEM, "no memory for %s", m->parameters[index].name);
-    if (ok)
-        format_convert(values, FORMAT_FP32, raw, weight.format, count);
-    free(raw);
-    if (ok)
-        return values;
-    free(values);
-    return NULL;
-}
-
-/* Return the index of a part of the same layer; SIZE_MAX: it has none. */
-static size_t part_of(const struct model *m, const struct shape_parameter *p,
-                      enum part part)
-{
-    const struct shape_parameter *all = m->shapes.parameters;
-    const struct parameter *first = m->slots[model_slot(p->module, part, p->layer)];
-
-    for (size_t i = first ? (size_t)(first - m->parameters) : m->shapes.count;
-         i < m->shapes.count && all[i].layer == p->layer; i++)
-        if (all[i].module == p->module && all[i].part == part &&
-            all[i].expert == p->expert)
-            return i;
-    return SIZE_MAX;
-}
-
-static bool add_rotation(const struct model *m, const struct model_rows *rows,
-                         size_t index, struct error *err)
-{
-    float *packed = read_values(m, index, 0, m->parameters[index].rows, err);
-
-    if (packed)
-        model_rotate_weights(rows, &m->shapes.lora.rotation, packed);
-    free(packed);
-    return packed != NULL;
-}
-
-static bool read_factor(const void *context, const struct expert_factor *at, float *to,
-                        struct error *err)
-{
-    const struct model *m = context;
-    const struct parameter *p = model_find(m, at->module, at->part, at->layer);
-    float *values = read_values(m, (size_t)(p - m->parameters), at->row, at->rows, err);
-
-    if (values)
-        memcpy(to, values, at->rows * p->cols * sizeof(*to));
-    free(values);
-    return values != NULL;
-}
-
-static bool add_adapter(const struct model *m, const struct model_rows *rows,
-                        struct error *err)
-{
-    const struct shape_parameter *p =
-        &m->shapes.parameters[rows->parameter - m->parameters];
-    size_t a = part_of(m, p, PART_LORA_A), b = part_of(m, p, PART_LORA_B);
-    size_t magnitude = part_of(m, p, PART_LORA_MAGNITUDE);
-    size_t rotation = part_of(m, p, PART_OFT_R);
-    const struct lora *lora = &m->shapes.lora;
-    float *lora_a, *lora_b = NULL, *magnitudes = NULL;
-    bool ok;
-
-    if (p->part == PART_WEIGHT && rotation != SIZE_MAX)
-        return add_rotation(m, rows, rotation, err);
-    if (lora->joined && p->part == PART_WEIGHT && module_is_of_experts(p->module))
-        return model_merge_joined(m, rows, lora,
-                                  &(struct expert_factors) { read_factor, m }, err);
-    if (p->part != PART_WEIGHT || a == SIZE_MAX)
-        return true;
-    lora_a = read_values(m, a, 0, lora->rank, err);
-    if (lora_a)
-        lora_b = read_values(m, b, rows->first, rows->count, err);
-    if (lora_b && magnitude != SIZE_MAX)
-        magnitudes = read_values(m, magnitude, 0, 1, err);
-    ok = lora_b && (magnitudes || magnitude == SIZE_MAX);
-    if (ok)
-        model_merge(rows, lora,
-                    (struct merged_parts) {
-                        lora_a, lora_b, magnitudes ? magnitudes + rows->first : NULL });
-    free(lora_a);
-    free(lora_b);
-    free(magnitudes);
-    return ok;
-}
-
 /* Return the format in which a parameter of the base is saved if it is merged or not
  * trained.  transformers keeps buffers of routers in fp32, as files have them. */
 static enum format base_format(const struct model *m, size_t index)
@@ -273,8 +175,9 @@ static bool merge_rows(const struct model *m, const struct model_rows *rows,
     float *trained;
 
     if (!p->trainable)
-        return model_read_original(m, rows, err) && add_adapter(m, rows, err);
-    trained = read_values(m, (size_t)(p - m->parameters), rows->first, rows->count, err);
+        return model_read_original(m, rows, err) && model_add_adapter(m, rows, err);
+    trained =
+        model_read_values(m, (size_t)(p - m->parameters), rows->first, rows->count, err);
     if (trained)
         memcpy(rows->values, trained, rows->count * p->cols * sizeof(*trained));
     free(trained);
@@ -570,7 +473,7 @@ static bool read_converted(const void *context, size_t index, void *to, struct e
     bool is_b = m->shapes.parameters[index].part == PART_LORA_B;
     size_t cols = is_b ? 2 * p->cols : p->cols, half = p->rows * p->cols;
     struct parameter whole = *p;
-    float *values = read_values(m, index, 0, p->rows, err), *both;
+    float *values = model_read_values(m, index, 0, p->rows, err), *both;
 
     if (!values)
         return false;
