@@ -137,6 +137,7 @@ libtrain_a_SOURCES += %D%/model/attention_room.c %D%/model/attention_room.h
 libtrain_a_SOURCES += %D%/model/companion_files.c %D%/model/companion_files.h
 libtrain_a_SOURCES += %D%/model/lora.c %D%/model/lora.h
 libtrain_a_SOURCES += %D%/model/lora_config.c %D%/model/lora_config.h
+libtrain_a_SOURCES += %D%/model/name_matcher.c %D%/model/name_matcher.h
 libtrain_a_SOURCES += %D%/model/adapter_targets.c %D%/model/adapter_targets.h
 libtrain_a_SOURCES += %D%/model/architecture_latent.c
 libtrain_a_SOURCES += %D%/model/architecture_own.c

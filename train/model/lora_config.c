@@ -13,6 +13,7 @@
 #include "base/size.h"
 #include "train/model/adapter_targets.h"
 #include "train/model/expert_adapters.h"
+#include "train/model/name_matcher.h"
 #include "train/model/rotation_config.h"
 #include "train/model/weights.h"
 #include "train/text/pattern.h"
@@ -169,60 +170,6 @@ static bool check_kind(const json_t *root, const char *file, struct lora *out,
                                err);
 }
 
-/* A list of names, or one regular expression. */
-struct name_matcher {
-    const json_t *names; /* NULL: no list */
-    struct pattern *pattern;
-};
-
-static void matcher_clear(struct name_matcher *matcher)
-{
-    pattern_free(matcher->pattern);
-    *matcher = (struct name_matcher) { .names = NULL };
-}
-
-static bool matcher_open(const json_t *value, const char *file, const char *key,
-                         struct name_matcher *out, struct error *err)
-{
-    struct text where;
-
-    *out = (struct name_matcher) { .names = NULL };
-    if (!value || json_is_null(value))
-        return true;
-    if (json_is_string(value)) {
-        text_init(&where, 0);
-        text_addf(&where, "%s: %s", file, key);
-        out->pattern = pattern_compile_whole(json_string_value(value), where.data, err);
-        text_clear(&where);
-        return out->pattern != NULL;
-    }
-    out->names = value;
-    for (size_t i = 0; i < json_array_size(value); i++)
-        if (!json_is_string(json_array_get(value, i)))
-            out->names = NULL;
-    return (out->names && json_is_array(value)) ||
-           error_set(err, ERROR_DATA,
-                     "%s: %s must be a list of names or a regular "
-                     "expression",
-                     file, key);
-}
-
-/* A listed name is the whole name of a module, or its end after a dot. */
-static bool matcher_has(const struct name_matcher *matcher, const char *name)
-{
-    if (matcher->pattern)
-        return pattern_matches(matcher->pattern, name, NULL);
-    for (size_t i = 0; i < json_array_size(matcher->names); i++) {
-        const char *target = json_string_value(json_array_get(matcher->names, i));
-        size_t all = strlen(name), len = strlen(target);
-
-        if (len > 0 && len <= all && strcmp(name + all - len, target) == 0 &&
-            (len == all || name[all - len - 1] == '.'))
-            return true;
-    }
-    return false;
-}
-
 /* What is being read. */
 struct reading {
     const json_t *root;
@@ -257,13 +204,13 @@ static bool has_name(const struct reading *reading, const struct name_matcher *m
                      const char *name)
 {
     const struct multimodal *towers = reading->config->multimodal;
-    bool has = matcher_has(matcher, name);
+    bool has = name_matcher_has(matcher, name);
     struct text old;
 
     text_init(&old, 0);
     for (size_t i = 1; towers && !has && towers->names[i].base; i++) {
         weights_name(reading->config, &towers->names[i], name, &old);
-        has = matcher_has(matcher, old.data);
+        has = name_matcher_has(matcher, old.data);
     }
     text_clear(&old);
     return has;
@@ -419,14 +366,15 @@ static bool read_targets(struct reading *reading, struct error *err)
     reading->out->joined = !is_off(json_object_get(reading->root, "target_parameters"));
     reading->all_linear =
         json_is_string(targets) && strcmp(json_string_value(targets), "all-linear") == 0;
-    ok = (reading->all_linear || matcher_open(targets, reading->file, "target_modules",
-                                              &reading->targets, err)) &&
-         matcher_open(json_object_get(reading->root, "exclude_modules"), reading->file,
-                      "exclude_modules", &reading->excluded, err) &&
+    ok = (reading->all_linear ||
+          name_matcher_open(targets, reading->file, "target_modules", &reading->targets,
+                            err)) &&
+         name_matcher_open(json_object_get(reading->root, "exclude_modules"),
+                           reading->file, "exclude_modules", &reading->excluded, err) &&
          mark_adapted(reading, err) && read_parameters(reading, err) &&
          check_some(reading, err);
-    matcher_clear(&reading->targets);
-    matcher_clear(&reading->excluded);
+    name_matcher_clear(&reading->targets);
+    name_matcher_clear(&reading->excluded);
     return ok;
 }
 
@@ -450,7 +398,7 @@ bool lora_config_mark_pattern(const char *key, const char *pattern,
     if (!reading.targets.pattern)
         return error_set(err, ERROR_JOB, "%s", local.text);
     ok = mark_adapted(&reading, err);
-    matcher_clear(&reading.targets);
+    name_matcher_clear(&reading.targets);
     for (enum module i = 0; ok && i < MODULES; i++)
         if (out->adapted[i])
             return true;
