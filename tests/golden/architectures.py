@@ -242,7 +242,8 @@ CASES |= {
                      "full_attention", "full_attention"])),
     "gemma4_e-inputs": ("gemma4_text", dict(
         GEMMA, sliding_window=4, hidden_size_per_layer_input=12, vocab_size_per_layer_input=40,
-        global_head_dim=8, tie_word_embeddings=False, pad_token_id=5, attention_bias=True,
+        global_head_dim=8, tie_word_embeddings=False, pad_token_id=tokens(13, 0)[3],
+        attention_bias=True,
         layer_types=["sliding_attention", "full_attention", "full_attention"])),
     "gemma4_e-shared": ("gemma4_text", dict(
         GEMMA, sliding_window=4, hidden_size_per_layer_input=8, vocab_size_per_layer_input=40,
