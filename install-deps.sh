@@ -21,7 +21,7 @@ scripts='python3 python3-venv'
 optional=
 [ "${1-}" != --tests ] ||
     optional="python3 python3-venv python3-yaml python3-jsonschema chromium zsh clang-format logrotate systemd
-              strace faketime"
+              strace faketime munge slurmctld slurmd slurm-client openmpi-bin"
 
 missing() { # PACKAGES
     for package in "$@"; do

@@ -18,8 +18,8 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "runner/attempt_internal.h"
-#include "runner/job/launched_ranks.h"
 #include "runner/job/heal.h"
+#include "runner/job/launched_ranks.h"
 #include "runner/job/run_summary.h"
 #include "runner/job/run_manifest.h"
 #include "runner/job/outputs.h"
@@ -27,6 +27,7 @@
 #include "runner/job/room.h"
 #include "runner/page/page.h"
 #include "runner/job/ranks.h"
+#include "runner/lease.h"
 #include "train/evaluation_only.h"
 #include "train/merge.h"
 
@@ -46,6 +47,11 @@ static bool take_lock(struct attempt *attempt, struct error *err)
     if (!job_make_dir(&attempt->job, err) ||
         (attempt->options->spooled && !job_check_dir(&attempt->job, geteuid(), err)))
         return false;
+    if (attempt->options->lease) {
+        lease_take_names(&attempt->job);
+        attempt->lock_fd = lease_take(&attempt->job, attempt->options->lease, err);
+        return attempt->lock_fd >= 0;
+    }
     if (attempt->options->lock_fd >= 0) {
         attempt->lock_fd = (int)attempt->options->lock_fd;
         return fcntl(attempt->lock_fd, F_SETFD, FD_CLOEXEC) == 0 ||
@@ -449,6 +455,9 @@ static int run(struct attempt *attempt, struct error *err)
     if (!take_lock(attempt, err) || !open_log(attempt, err) ||
         !job_read(&attempt->job, &attempt->record, err))
         return attempt_refuse(attempt, err);
+    /* Slurm starts a job again whose node it lost */
+    if (attempt->options->lease && attempt->record.state == JOB_RUNNING)
+        attempt->record.state = JOB_READY;
     job_remove_leftovers(&attempt->job, attempt->options->spooled);
     attempt->before = isnan(attempt->record.seconds) ? 0 : attempt->record.seconds;
     attempt->first = attempt->record.step;

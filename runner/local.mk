@@ -8,8 +8,12 @@ librunner_a_SOURCES += %D%/attempt_end.c %D%/attempt_internal.h
 librunner_a_SOURCES += %D%/calibrate.c %D%/calibrate.h
 librunner_a_SOURCES += %D%/count_steps.c %D%/count_steps.h
 librunner_a_SOURCES += %D%/ending.c %D%/ending.h
+librunner_a_SOURCES += %D%/handover.c %D%/handover.h
+librunner_a_SOURCES += %D%/lease.c %D%/lease.h
 
 librunner_a_SOURCES += %D%/cluster/assembly.c %D%/cluster/assembly.h
+librunner_a_SOURCES += %D%/cluster/slurm.c %D%/cluster/slurm.h
+librunner_a_SOURCES += %D%/cluster/slurm_script.c
 librunner_a_SOURCES += %D%/cluster/world.c %D%/cluster/world.h
 librunner_a_SOURCES += %D%/commands/announce.c %D%/commands/announce.h
 librunner_a_SOURCES += %D%/commands/cmd_backups.c

@@ -19,13 +19,15 @@
 #include "kernels/backend.h"
 #include "patcher/document/document.h"
 #include "runner/attempt.h"
-#include "runner/cluster/world.h"
 #include "runner/calibrate.h"
+#include "runner/cluster/world.h"
 #include "runner/count_steps.h"
 #include "runner/generation/generation.h"
+#include "runner/handover.h"
 #include "runner/job/job_variables.h"
 #include "runner/job/launched_ranks.h"
 #include "runner/job/ranks.h"
+#include "runner/lease.h"
 #include "runner/output/report.h"
 #include "runner/options/options_help.h"
 
@@ -34,13 +36,13 @@ static const struct command train_command = {
     .operands = "JOB",
     .min_operands = 0,
     .max_operands = 1,
-    .options = (const enum option_id[]) { OPTION_RESUME, OPTION_PROBE, OPTION_MEASURE,
-                                          OPTION_STEPS, OPTION_SET, OPTION_CALIBRATE,
-                                          OPTION_FROZEN, OPTION_DIGEST, OPTION_ROOT,
-                                          OPTION_SPOOLED, OPTION_LOCK_FD, OPTION_THREADS,
-                                          OPTION_RANK, OPTION_ZERO_STAGE, OPTION_LINK_FD,
-                                          OPTION_GROUP, OPTION_GENERATE,
-                                          OPTIONS_OF_GENERATE, OPTION_END },
+    .options =
+        (const enum option_id[]) {
+            OPTION_RESUME,  OPTION_PROBE,     OPTION_MEASURE,      OPTION_STEPS,
+            OPTION_SET,     OPTION_CALIBRATE, OPTION_FROZEN,       OPTION_DIGEST,
+            OPTION_ROOT,    OPTION_SPOOLED,   OPTION_LOCK_FD,      OPTION_LEASE,
+            OPTION_THREADS, OPTION_RANK,      OPTION_ZERO_STAGE,   OPTION_LINK_FD,
+            OPTION_GROUP,   OPTION_GENERATE,  OPTIONS_OF_GENERATE, OPTION_END },
     .help = "train one job in this process",
     .details =
         "trainspool run and trainspool watch start this program.  It follows the "
@@ -176,6 +178,19 @@ static bool may_be_launched(const struct options *options)
            options->operand_count > 0;
 }
 
+/* Train as rank 0 of a submission to Slurm, and note the exit status for the process that
+ * follows it. */
+static int attempt(const struct options *options, const struct machine *machine,
+                   const struct world *world, volatile sig_atomic_t *stop,
+                   struct error *err)
+{
+    int status = attempt_run(options, machine, world, stop, err);
+
+    if (options->lease)
+        lease_note_exit(options->operands[0], options->lease, status);
+    return status;
+}
+
 static int train(const struct options *options, struct error *err)
 {
     volatile sig_atomic_t *stop = NULL;
@@ -192,6 +207,8 @@ static int train(const struct options *options, struct error *err)
             return calibrate_print(options, &machine, err);
     } else if (options->operand_count == 0)
         error_set(err, ERROR_USAGE, "no job given; see %s --help", options->program);
+    else if (may_be_launched(options) && handover_is_due(options))
+        return handover_run(options, stop, err);
     else if ((!may_be_launched(options) || world_read(&world, err)) &&
              open_machine(options, &machine, err))
         return world.rank > 0
@@ -199,7 +216,7 @@ static int train(const struct options *options, struct error *err)
                : options->rank > 0 ? ranks_follow(options, &machine, err)
                : options->generate ? generation_run(options, &machine, err)
                : options->steps    ? count_steps(options, &machine)
-                                   : attempt_run(options, &machine, &world, stop, err);
+                                   : attempt(options, &machine, &world, stop, err);
     report_error(options->program, err);
     return report_exit(err->code);
 }

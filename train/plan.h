@@ -94,6 +94,18 @@ enum metric_kind {
 };
 /* Whether a run that met a problem is patched and resumed: auto, in a watched folder. */
 enum healing { HEALING_AUTO, HEALING_OFF, HEALING_ON, HEALING_BOLD };
+/* What starts the processes of a job. */
+enum run_backend { RUN_LOCAL, RUN_SLURM };
+
+/* Options of sbatch, as written in the job; NULL: Slurm's default. */
+struct plan_slurm {
+    const char *partition, *account, *qos, *reservation, *constraint;
+    const char *gres;      /* of each node, such as gpu:a100:4 */
+    const char *time;      /* limit of each submission, such as 12:00:00 */
+    const char *mem;       /* of each node, such as 64G */
+    int64_t cpus_per_task; /* 0: Slurm's default */
+};
+
 /* How the ranks of a run send gradients to each other. */
 enum reduction { REDUCE_FP32, REDUCE_BF16 };
 /* Types of rotary scaling that a job can ask for: train/model/rope_scaling.h. */
@@ -322,6 +334,8 @@ struct plan {
     const char *device_wanted; /* "auto", "cpu", "cuda:1", "cuda:0,1" */
     int64_t ranks;             /* number of processes, from 1 */
     int64_t nodes;             /* machines among which they are distributed, from 1 */
+    enum run_backend backend;
+    struct plan_slurm slurm; /* of backend slurm */
     /* what they divide: 1 moments, 2 also gradients, 3 also weights; 0: not decided */
     int64_t zero_stage;
     bool stage_chosen; /* the job does not set zero_stage */

@@ -36,6 +36,7 @@ static const char *const kept[] = {
     "CUDA_",
     "NVIDIA_",
     "NCCL_",
+    "SLURM_CONF",
     "LD_LIBRARY_PATH",
     "OMP_",
     "GOMP_",

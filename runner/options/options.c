@@ -174,6 +174,9 @@ static const struct option_row rows[OPTION_IDS] = {
                          "resume when stopped" },
     [OPTION_LOCK_FD] = { "lock-fd", 0, OPTION_IS_NUMBER, "N", NULL, INTO(lock_fd),
                          "the lock of the job is already held, as descriptor N" },
+    [OPTION_LEASE] = { "lease", 0, OPTION_IS_TEXT, "NAME", NULL, INTO(lease),
+                       "be a rank of the submission NAME to Slurm, whose lock another "
+                       "process holds" },
     [OPTION_THREADS] = { "threads", 0, OPTION_IS_NUMBER, "N", NULL, INTO(threads),
                          "use N CPU threads, if the job does not say how many" },
     [OPTION_RANK] = { "rank", 0, OPTION_IS_NUMBER, "N", NULL, INTO(rank),

@@ -68,6 +68,7 @@ enum option_id {
     OPTION_RANK,
     OPTION_ZERO_STAGE,
     OPTION_LINK_FD,
+    OPTION_LEASE,
     OPTION_NO_ONEDNN,
     OPTION_NO_SANDBOX,
     OPTION_GROUP,
@@ -159,6 +160,7 @@ struct options {
     bool exit_zero, alternatives, probe, steps, calibrate, frozen, spooled, no_onednn;
     bool no_sandbox;
     const char *group;
+    const char *lease;
     bool quiet, verbose, help, version;
 
     const char *user; /* of status */
