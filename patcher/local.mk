@@ -138,6 +138,7 @@ libpatcher_a_SOURCES += %D%/rules/rules_resume.c
 libpatcher_a_SOURCES += %D%/rules/rules_saving.c
 libpatcher_a_SOURCES += %D%/rules/rules_scaler.c
 libpatcher_a_SOURCES += %D%/rules/rules_script.c
+libpatcher_a_SOURCES += %D%/rules/rules_slurm.c
 libpatcher_a_SOURCES += %D%/rules/rules_text.c
 libpatcher_a_SOURCES += %D%/rules/rules_torch_state.c
 libpatcher_a_SOURCES += %D%/rules/rules_trainer.c
@@ -183,6 +184,7 @@ libpatcher_a_SOURCES += %D%/schema/schema_preference.c
 libpatcher_a_SOURCES += %D%/schema/schema_reinforcement.c
 libpatcher_a_SOURCES += %D%/schema/schema_rows.h
 libpatcher_a_SOURCES += %D%/schema/schema_value.c %D%/schema/schema_value.h
+libpatcher_a_SOURCES += %D%/schema/slurm_values.c %D%/schema/slurm_values.h
 libpatcher_a_SOURCES += %D%/schema/sweep_axes.c %D%/schema/sweep_axes.h
 libpatcher_a_SOURCES += %D%/schema/variables.c %D%/schema/variables.h
 

@@ -263,6 +263,7 @@ unit_tests += %D%/unit/test_relocation
 unit_tests += %D%/unit/test_rewrite
 unit_tests += %D%/unit/test_rules
 unit_tests += %D%/unit/test_rules_ranks
+unit_tests += %D%/unit/test_slurm_values
 unit_tests += %D%/unit/test_rules_missing
 unit_tests += %D%/unit/test_scalar
 unit_tests += %D%/unit/test_score_head

@@ -37,6 +37,8 @@ struct patch_options {
     bool will_run;             /* run, watch: TS713 is an error */
     bool spooled;              /* watch: TS710 is an error */
     bool frozen; /* the text was admitted: what the start waits for is not checked */
+    /* a launcher started the ranks of this run on the machines that it chose */
+    bool launched;
     /* run --resume: the same as resume_from_checkpoint: true */
     bool resume;
     /* with spooled: the folders that jobs may write to, ending with NULL; NULL: those of

@@ -57,6 +57,7 @@
     X(saving)           \
     X(scaler)           \
     X(script)           \
+    X(slurm)            \
     X(suppress_unused)  \
     X(text)             \
     X(torch_state)      \

@@ -187,6 +187,12 @@ const char *rule_device_text(const struct rule_context *context)
                                                         : "");
 }
 
+bool rule_is_submitted(const struct rule_context *context)
+{
+    return context->plan->backend == RUN_SLURM && !context->plan->external &&
+           !context->options->launched && !context->options->frozen;
+}
+
 struct proposal rule_proposal(const struct rule_context *context)
 {
     return (struct proposal) { context->document, context->findings };

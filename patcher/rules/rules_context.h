@@ -174,6 +174,9 @@ bool rule_removes_scaler(const struct rule_context *context);
 const struct entry *rule_env_variable(const struct rule_context *context,
                                       const char *name);
 
+/* Return whether Slurm runs the job, on other machines than this one. */
+bool rule_is_submitted(const struct rule_context *context);
+
 /* Findings. */
 
 struct proposal rule_proposal(const struct rule_context *context);

@@ -5,6 +5,7 @@
 #include "patcher/rules/rules_context.h"
 
 #include "base/size.h"
+#include "patcher/schema/slurm_values.h"
 #include "precision/probe.h"
 
 /* Report at trainspool.device, ranks or target, or without a line. */
@@ -171,7 +172,7 @@ static void rule_unknown_device(struct rule_context *context)
         report_accelerator(context, accelerator);
         return;
     }
-    if (context->device || rule_on_cpu(context))
+    if (context->device || rule_on_cpu(context) || rule_is_submitted(context)) /* TS211 */
         return;
     if (!why)
         why = context->plan->external ? "another program may run this job elsewhere"
@@ -205,8 +206,28 @@ static void rule_unequal_gpus(struct rule_context *context)
                                     "the GPUs of this job differ: the weakest properties "
                                     "count, compute capability %s and %s",
                                     capability, memory),
-            .note = "the slowest GPU limits the speed; set device: cuda:N,M to select "
-                    "equal ones" });
+            .note =
+                rule_is_submitted(context)
+                    ? "the slowest GPU limits the speed; name a model in gres, as in "
+                      "gpu:a100:4, or set constraint"
+                    : "the slowest GPU limits the speed; set device: cuda:N,M to select "
+                      "equal ones" });
+}
+
+/* Return what is wrong with the ranks of a node and the GPUs that Slurm gives it. */
+static const char *node_error(const struct rule_context *context)
+{
+    const struct plan *plan = context->plan;
+    const long long local = (long long)plan_local_ranks(plan);
+    struct slurm_gpus gpus;
+
+    if (!rule_is_submitted(context) || !rule_on_gpu(context) || !plan->slurm.gres ||
+        !slurm_read_gres(plan->slurm.gres, &gpus) || !gpus.any || gpus.count >= local)
+        return NULL;
+    return arena_printf(
+        context->arena,
+        "ranks: %lld requires %lld GPUs of each node, but gres: %s has %lld",
+        (long long)plan->ranks, local, plan->slurm.gres, (long long)gpus.count);
 }
 
 static const char *ranks_error(const struct rule_context *context)
@@ -218,6 +239,8 @@ static const char *ranks_error(const struct rule_context *context)
     if (named > 0 && (int64_t)named != plan->ranks)
         return arena_printf(context->arena, "ranks: %lld, but device: %s names %zu",
                             ranks, plan->device_wanted, named);
+    if (node_error(context))
+        return node_error(context);
     if (rule_on_gpu(context) && context->device->peers > 0 &&
         context->device->peers < local)
         return arena_printf(
@@ -247,8 +270,13 @@ static void rule_too_many_ranks(struct rule_context *context)
                 .rule = "TS207",
                 .severity = SEVERITY_ERROR,
                 .message = trouble,
-                .note = "use fewer ranks with more gradient_accumulation_steps to keep "
-                        "the batch of a step; device: cpu allows any number of ranks" },
+                .note =
+                    node_error(context)
+                        ? "ask for more GPUs in gres or for more nodes, or use fewer "
+                          "ranks with more gradient_accumulation_steps"
+                        : "use fewer ranks with more gradient_accumulation_steps to "
+                          "keep the batch of a step; device: cpu allows any number of "
+                          "ranks" },
             entry);
 }
 

@@ -15,7 +15,14 @@ static const char *const healings[] = { "auto", "false", "true", "bold", NULL };
 static const char *const reductions[] = { "fp32", "bf16", NULL };
 /* In the order of enum export_gguf. */
 static const char *const ggufs[] = { "none", "f16", "bf16", "q8_0", NULL };
-static const char *const runners[] = { "local", NULL };
+/* In the order of enum run_backend, train/plan.h. */
+static const char *const runners[] = { "local", "slurm", NULL };
+static const struct advice runners_advice[] = {
+    { "mpi",
+      "ranks: N starts N processes on this machine, without MPI; on several, mpirun "
+      "starts trainspool run, and the job needs no backend" },
+    { NULL, NULL },
+};
 
 /* In the order of enum reward_head, train/plan.h. */
 static const char *const heads[] = { "auto", "score", "value_head", NULL };
@@ -46,8 +53,9 @@ static const struct key rows[] = {
     { TS_USED("nodes", KEY_INT, "1"), .min = 1, .max = RANKS_MAX, .into = TS_FIELD(nodes),
       .help = "number of machines among which the ranks are distributed evenly",
       .manual =
-          "srun, mpirun or torchrun starts trainspool-train once for each rank. See "
-          "SEVERAL MACHINES." },
+          "Slurm starts them with backend: slurm (see SLURM); or srun, mpirun or torchrun "
+          "starts trainspool-train once for each rank, and sets nodes itself (see SEVERAL "
+          "MACHINES)." },
     { TS_USED("zero_stage", KEY_INT, NULL), .min = 1, .max = 3,
       .into = TS_FIELD(zero_stage),
       .help = "what the ranks of a job divide among them: 1, the moments of the "
@@ -202,13 +210,43 @@ static const struct key rows[] = {
     { TS_USED("disable_dropout", KEY_BOOL, "false"), .into = TS_FIELD(disable_dropout),
       .help = "train without the dropout that the model's config.json requests, "
               "such as GPT-2's attn_pdrop; lora_dropout still applies" },
-    { .name = "backend",
-      .type = KEY_ENUM,
-      .use = KEY_USED,
-      .default_value = "local",
-      .values = runners,
-      .rejects = "mpi slurm",
-      .help = "what runs the job" },
+    { TS_USED("backend", KEY_ENUM, "local"), .values = runners, .rejects = "mpi",
+      .advice = runners_advice, .into = TS_FIELD(backend),
+      .help =
+          "what starts the processes of the job: this machine, or slurm, to which the "
+          "watched folder submits it with sbatch",
+      .manual = "See SLURM." },
+    { TS_USED("partition", KEY_TEXT, NULL), .into = TS_FIELD(slurm.partition),
+      .help = "with backend: slurm, the partition, or several separated by commas",
+      .manual =
+          "This and the following keys are the options of sbatch(1) with that name; "
+          "without one, Slurm's default counts." },
+    { TS_USED("account", KEY_TEXT, NULL), .into = TS_FIELD(slurm.account),
+      .help = "with backend: slurm, the account that is charged" },
+    { TS_USED("qos", KEY_TEXT, NULL), .into = TS_FIELD(slurm.qos),
+      .help = "with backend: slurm, the quality of service" },
+    { TS_USED("reservation", KEY_TEXT, NULL), .into = TS_FIELD(slurm.reservation),
+      .help = "with backend: slurm, the reservation" },
+    { TS_USED("constraint", KEY_TEXT, NULL), .into = TS_FIELD(slurm.constraint),
+      .help =
+          "with backend: slurm, the features that nodes must have, such as a100&nvlink" },
+    { TS_USED("gres", KEY_TEXT, NULL), .into = TS_FIELD(slurm.gres),
+      .help = "with backend: slurm, resources of each node, such as gpu:a100:4 or gpu:2",
+      .manual =
+          "Without a GPU in it the job trains on CPUs. The model of the GPU is what "
+          "the job is checked for." },
+    { TS_USED("time", KEY_TEXT, NULL), .into = TS_FIELD(slurm.time),
+      .help = "with backend: slurm, the time limit of each submission: minutes, "
+              "minutes:seconds, hours:minutes:seconds, or days-hours with or without "
+              ":minutes and :seconds",
+      .manual =
+          "It needs no quotes: 12:00:00 is 12 hours. timeout limits all submissions "
+          "together." },
+    { TS_USED("mem", KEY_TEXT, NULL), .into = TS_FIELD(slurm.mem),
+      .help = "with backend: slurm, the memory of each node, such as 64G" },
+    { TS_USED("cpus_per_task", KEY_INT, NULL), .min = 1, .max = 4096,
+      .into = TS_FIELD(slurm.cpus_per_task),
+      .help = "with backend: slurm, the CPUs of each rank" },
     TS_IGNORED("command", KEY_ANY, NULL,
                "command that trains a job with target: external"),
     { TS_USED("env", KEY_ANY, NULL),

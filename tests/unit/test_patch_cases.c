@@ -11,7 +11,8 @@
  *   host            bytes free on the host ("8GiB")
  *   want.yaml       the text after the safe edits
  *   want.findings   one per line: position, severity, rule, applicability, then the edit
- *   options         words: unsafe, run, spooled, roots, resume (run --resume), guessed (nothing
+ *   options         words: unsafe, run, spooled, roots, resume (run --resume), launched
+ *                   (ranks of a launcher), nameless (why the device is unknown), guessed (nothing
  *                   names the device), heal-memory and heal-diverged (the problem to remedy)
  *   job.run/, out/  what a previous run left next to the job and in its output_dir
  *
@@ -116,6 +117,9 @@ static void read_case(struct patch_case *test, char *job)
         .will_run = strstr(test->options.data, "run"),
         .spooled = strstr(test->options.data, "spooled"),
         .resume = strstr(test->options.data, "resume"),
+        .no_device =
+            strstr(test->options.data, "nameless") ? "sinfo names no model" : NULL,
+        .launched = strstr(test->options.data, "launched"),
         .guessed = strstr(test->options.data, "guessed"),
         .roots = strstr(test->options.data, "roots") ? roots : NULL,
         .heal = strstr(test->options.data, "heal-memory")     ? &heals[0]
