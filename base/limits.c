@@ -83,6 +83,11 @@ void limits_fix_files(void)
     set_both(RLIMIT_NOFILE, open_max);
 }
 
+void limits_raise_files(void)
+{
+    set_soft(RLIMIT_NOFILE, open_max);
+}
+
 void limits_lift(void)
 {
     set_soft(RLIMIT_DATA, RLIM_INFINITY);

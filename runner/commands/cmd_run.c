@@ -232,6 +232,7 @@ static bool claim(const struct job *job, const struct options *options,
     struct machine machine;
     struct admit_options how = { .machine = &machine,
                                  .set = options->set,
+                                 .launched = world->size > 1,
                                  .no_patch = options->no_patch,
                                  .resume = options->resume };
 

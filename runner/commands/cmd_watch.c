@@ -25,7 +25,9 @@
 #include "base/path.h"
 #include "base/spawn.h"
 #include "base/group.h"
+#include "base/limits.h"
 #include "base/stop.h"
+#include "runner/job/cluster_nodes.h"
 #include "runner/output/report.h"
 #include "runner/spool/cleaner.h"
 #include "runner/spool/spool.h"
@@ -443,6 +445,7 @@ static bool open_daemon(struct daemon *daemon, bool *busy, struct error *err)
         !people_limits_read(options, &daemon->fleet.people.limits, err) ||
         !fleet_open(&daemon->fleet, &daemon->machine.probe, options->devices, slots, err))
         return false;
+    daemon->machine.cluster = cluster_nodes_new();
     daemon->machine.whole = true; /* what is free now decides only when a job starts */
     daemon->fleet.log = daemon->log;
     daemon->workers.roots = (const char *const *)daemon->roots;
@@ -497,6 +500,7 @@ static int cmd_watch(const struct options *options)
     int status;
 
     signal(SIGPIPE, SIG_IGN); /* the reader of the log may end */
+    limits_raise_files();     /* one for each job that runs */
     daemon.supervisor = supervisor_open();
     daemon.reloads = options->log || daemon.supervisor;
     if (watch_log_open(options, &daemon.output, &err))
@@ -520,6 +524,7 @@ static int cmd_watch(const struct options *options)
     supervisor_close(daemon.supervisor);
     free_roots(&daemon);
     fleet_close(&daemon.fleet);
+    cluster_nodes_free(daemon.machine.cluster);
     watch_log_close(&daemon.output);
     free(program);
     return status;

@@ -80,6 +80,8 @@ static bool apply_set(const struct job *job, const struct admit_options *options
                                    .roots = options->roots,
                                    .owner = options->owner,
                                    .counts = true,
+                                   .submits = true,
+                                   .launched = options->launched,
                                    .resume = options->resume,
                                    .edit =
                                        options->no_patch ? INSPECT_AS_IS : INSPECT_LOOK };
@@ -95,7 +97,8 @@ static bool apply_set(const struct job *job, const struct admit_options *options
 }
 
 /* A job that needs what an earlier one creates has no plan yet: nothing is known of it. */
-static void note_need(const struct patch *patch, struct job_record *record)
+static void note_need(const struct admit_options *options, const struct patch *patch,
+                      struct job_record *record)
 {
     const struct plan *plan = &patch->plan;
     const struct device *device = &plan->device;
@@ -110,7 +113,12 @@ static void note_need(const struct patch *patch, struct job_record *record)
     record->threads = plan->threads;
     record->memory = (int64_t)plan->memory.total;
     record->memory_max = (int64_t)containment_most_memory(plan);
-    if (!patch_rejected(patch))
+    if (plan->backend == RUN_SLURM && !options->launched) {
+        /* what submits it and waits for it needs nothing of this machine */
+        strcpy(record->wanted, "slurm");
+        record->devices[0] = 0;
+        record->threads = record->memory = record->memory_max = 0;
+    } else if (!patch_rejected(patch))
         snprintf(record->wanted, sizeof(record->wanted), "%s",
                  on_cpu ? "cpu" : plan->device_wanted);
 }
@@ -147,7 +155,7 @@ static bool freeze(const struct job *job, const struct admit_options *options,
     record->priority = patch->plan.priority;
     record->max_retries = patch->plan.max_retries;
     record->timeout = patch->plan.timeout_seconds;
-    note_need(patch, record);
+    note_need(options, patch, record);
     record->sweep = 0;
     /* the jobs of a sweep wait instead of it */
     if (options->spooled && patch->plan.sweep
@@ -212,6 +220,7 @@ bool admit_settings_are_valid(const struct job *job, const struct admit_options 
                                    .roots = options->roots,
                                    .owner = options->owner,
                                    .counts = true,
+                                   .launched = options->launched,
                                    .resume = options->resume,
                                    .edit =
                                        options->no_patch ? INSPECT_AS_IS : INSPECT_LOOK };
@@ -246,6 +255,8 @@ bool admit_job(const struct job *job, const struct admit_options *options,
                                    .roots = options->roots,
                                    .owner = options->owner,
                                    .counts = true,
+                                   .submits = true,
+                                   .launched = options->launched,
                                    .resume = options->resume || options->heal,
                                    .heal = options->heal,
                                    .origin = record->origin,

@@ -23,6 +23,7 @@ struct admit_options {
     /* accept a missing model or dataset, but no damaged one (TS713): an earlier job may
      * create it before this one starts; the trainer checks again */
     bool waits;
+    bool launched;           /* as in patch_options */
     const struct heal *heal; /* the problem to remedy, as in patch_options; NULL: none */
 };
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "runner/job/cluster_device.h"
 #include "runner/job/repository.h"
 
 /* The device that a check is for; without one, *out says why. */
@@ -26,9 +27,27 @@ static bool choose_checked(const struct inspect_options *options, const char *da
     return true;
 }
 
+/* Choose the device of a job that Slurm runs.  False: it is another job. */
+static bool choose_cluster(const struct inspect_options *options, const char *data,
+                           size_t len, struct inspection *out)
+{
+    const struct cluster_job job = {
+        .machine = options->machine, .data = data, .len = len, .set = options->set
+    };
+
+    if ((options->place == INSPECT_HERE && !options->submits) || options->frozen ||
+        options->launched || !cluster_job_is_due(&job))
+        return false;
+    if (cluster_device_find(&job, &out->storage, &out->no_device))
+        out->device = &out->storage.device;
+    return true;
+}
+
 static bool choose_device(const struct inspect_options *options, const char *data,
                           size_t len, struct inspection *out, struct error *err)
 {
+    if (choose_cluster(options, data, len, out))
+        return true;
     if (options->place != INSPECT_HERE)
         return choose_checked(options, data, out, err);
     if (!machine_device(options->machine, data, len, &out->storage.device,
@@ -44,7 +63,7 @@ static const struct device *find_host(const struct inspect_options *options,
 {
     const struct device *device = inspection->device;
 
-    if (options->machine->named ||
+    if (options->machine->named || inspection->storage.elsewhere ||
         (device && !device->here && device->kind != DEVICE_CPU))
         return NULL;
     return &options->machine->probe.devices[0];
@@ -93,6 +112,7 @@ static struct patch_options patch_options(const struct inspect_options *options,
         .will_run = options->will_run,
         .spooled = options->spooled,
         .frozen = options->frozen,
+        .launched = options->launched,
         .roots = options->spooled ? options->roots : NULL,
         .owner = options->owner,
         .resume = options->resume,
@@ -226,5 +246,6 @@ void inspect_clear(struct inspection *inspection)
 {
     if (inspection->patch.arena)
         patch_clear(&inspection->patch);
+    checked_device_clear(&inspection->storage);
     *inspection = (struct inspection) { 0 };
 }

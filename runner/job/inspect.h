@@ -45,6 +45,9 @@ struct inspect_options {
     bool resume;             /* --resume */
     const struct heal *heal; /* as in patch_options */
     const char *origin;
+    /* with INSPECT_HERE: if Slurm runs the job, check it for the device there */
+    bool submits;
+    bool launched; /* as in patch_options */
     enum inspect_edit edit;
     enum inspect_place place;
 };

@@ -80,7 +80,7 @@ struct job_record {
     char device[96];
     char contained[160]; /* what contained the last attempt, for people */
     /* what the job needs, as far as its check found out: see placement.h */
-    char wanted[64]; /* trainspool.device; cpu if no GPU fits; "": not known */
+    char wanted[64]; /* trainspool.device; cpu if no GPU fits; slurm; "": not known */
     int64_t capability, ranks, threads;
     int64_t memory; /* planned bytes of each rank; 0: unknown */
     /* bytes of the machine's memory that all its processes may use, in a group of their own

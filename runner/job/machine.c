@@ -112,9 +112,7 @@ static void report_difference(const struct device *other, struct device *out)
              other->name, capability, memory);
 }
 
-/* Take the weakest of several devices, with the least memory of any queried device. */
-static void take_least(const struct device *const taken[], size_t count,
-                       struct device *out)
+void machine_weakest(const struct device *const taken[], size_t count, struct device *out)
 {
     const struct device *least = taken[0];
 
@@ -151,7 +149,7 @@ static bool take_ranks(const struct probe *probe, const struct request *request,
     count = probe_select(probe, request->device, request->ranks, taken, err);
     if (count == 0)
         return false;
-    take_least(taken, count, out);
+    machine_weakest(taken, count, out);
     out->peers = probe_peers(probe, taken[0]);
     if (without) {
         device_capability_text(without, capability);
@@ -184,7 +182,7 @@ static bool take_for_external(const struct probe *probe, const struct request *r
             taken[count++] = &probe->devices[i];
     if (count == 0)
         return take_ranks(probe, request, out, err);
-    take_least(taken, count, out);
+    machine_weakest(taken, count, out);
     return true;
 }
 
@@ -269,6 +267,12 @@ bool machine_check_device(const struct machine *machine, const char *text,
     ok = take_checked(machine, &request, repository, out, err);
     arena_free(arena);
     return ok;
+}
+
+void checked_device_clear(struct checked_device *checked)
+{
+    free(checked->text);
+    *checked = (struct checked_device) { .source = NULL };
 }
 
 size_t machine_ranks(const char *data, size_t len)

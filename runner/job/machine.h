@@ -15,6 +15,7 @@ struct machine {
     const char *target; /* --target, which takes precedence over the job; or NULL */
     /* a spool: check jobs for all memory of a device; they wait until it is free */
     bool whole;
+    struct cluster_nodes *cluster; /* of cluster_nodes.h; NULL: sinfo is always asked */
     struct device device;
     struct probe probe; /* otherwise: the devices of this machine */
 };
@@ -30,9 +31,17 @@ bool machine_open_check(const char *requested, struct machine *machine,
 struct checked_device {
     struct device device;
     const char *source; /* what names it, such as "--device"; NULL: this machine has it */
+    char *text;         /* `source`, if it is malloc'ed: checked_device_clear */
+    bool elsewhere;     /* on other machines, where Slurm runs the job */
     /* nothing names it, and this machine has no GPU: it is its CPU */
     bool guessed;
 };
+
+void checked_device_clear(struct checked_device *checked);
+
+/* Take the weakest of several devices, with the least memory of any queried device. */
+void machine_weakest(const struct device *const taken[], size_t count,
+                     struct device *out);
 
 /*
  * Find the device to check a job for.  In this order: --device, TRAINSPOOL_DEVICE,

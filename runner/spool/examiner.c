@@ -23,6 +23,7 @@
 #include "base/limits.h"
 #include "base/user.h"
 #include "runner/job/child_environment.h"
+#include "runner/job/cluster_nodes.h"
 #include "runner/job/containment.h"
 
 extern char **environ;
@@ -96,7 +97,10 @@ static void serve(const struct examiners *examiners, int socket, const struct us
 {
     struct examine_request request;
     struct error none = { 0 };
-    bool is_user = take_user(user, &none) && contain(examiners->how, &none);
+    bool is_user =
+        take_user(user, &none) &&
+        cluster_nodes_detach(examiners->how->machine->cluster, socket, &none) &&
+        contain(examiners->how, &none);
     uint64_t data = limits_data_bytes();
 
     /* only now: another user's process would forget it */
