@@ -20,6 +20,7 @@
 #include "runner/output/report.h"
 #include "runner/output/screen.h"
 #include "runner/spool/listing.h"
+#include "runner/spool/placement.h"
 #include "runner/spool/spool.h"
 #include "runner/spool/status_table.h"
 
@@ -141,7 +142,9 @@ static void add_object(struct text *out, const struct listed *job)
     add_integer(out, ",\"priority\":", record->priority);
     add_text(out, ",\"device\":", record->device);
     add_text(out, ",\"contained\":", record->contained);
-    add_text(out, ",\"devices\":", record->devices);
+    add_text(out, ",\"devices\":",
+             strcmp(record->wanted, PLACEMENT_SUBMITTED) == 0 ? PLACEMENT_SUBMITTED
+                                                              : record->devices);
     add_text(out, ",\"queued\":", record->queued);
     add_text(out, ",\"started\":", record->started);
     add_text(out, ",\"ended\":", record->ended);
@@ -233,7 +236,8 @@ static void add_view(struct text *out, const struct fleet_view *view)
 {
     struct text line;
 
-    if (!view || (view->slots == 0 && view->device_count < 2 && view->running < 2))
+    if (!view || (view->slots == 0 && view->device_count < 2 && view->running < 2 &&
+                  view->submitted == 0))
         return;
     text_init(&line, 0);
     fleet_view_describe_slots(view, &line);

@@ -23,6 +23,8 @@ bool room_check(const struct machine *machine, const struct plan *plan, struct e
     const size_t ranks = plan_trains(plan) ? plan_local_ranks(plan) : 1;
     uint64_t need = plan->memory.total;
 
+    if (plan->backend == RUN_SLURM)
+        return true; /* Slurm chose the machine, and gave the job what it asked for */
     if (!machine_devices(machine, plan->device_wanted, ranks, devices, NULL))
         return true; /* the run says why */
     if (devices[0].kind == DEVICE_CPU)

@@ -270,6 +270,7 @@ static void add_running(const struct overview *overview, const char *base,
     begin_table(overview, "Running jobs", headings, out);
     for (size_t i = 0; i < shown; i++) {
         const struct listed *listed = overview->running[i];
+        char device[LISTED_DEVICE];
         struct recent recent;
         struct job job;
 
@@ -278,7 +279,8 @@ static void add_running(const struct overview *overview, const char *base,
         text_adds(out, "<tr>");
         add_name(listed, base, out);
         add_owner(overview, listed, out);
-        add_text_cell("device", listed->record.device, out);
+        listed_device(listed, device);
+        add_text_cell("device", device, out);
         add_progress(&listed->record, out);
         add_number(listed->record.loss, HTML_PLAIN, out);
         add_spark(&recent, out);

@@ -30,7 +30,7 @@ static bool is_on_cpu(const struct placement_need *need)
 
 static bool is_on_gpu(const struct placement_need *need)
 {
-    return need->wanted[0] && !is_on_cpu(need);
+    return need->wanted[0] && !is_on_cpu(need) && !placement_is_submitted(need);
 }
 
 static bool has_word(const char *list, const char *word)
@@ -161,7 +161,9 @@ void fleet_remove(struct fleet *fleet, const char *name)
     for (size_t i = 0; i < fleet->count; i++)
         if (strcmp(fleet->jobs[i].name, name) == 0) {
             fleet_use_charge(fleet, i);
-            if (!is_on_cpu(&fleet->running[i].need))
+            if (placement_is_submitted(&fleet->running[i].need))
+                ; /* it left nothing here */
+            else if (!is_on_cpu(&fleet->running[i].need))
                 fleet->left = clock_seconds();
             else if (is_large(fleet, &fleet->running[i].need))
                 fleet->measured = 0;
@@ -197,7 +199,8 @@ static bool has_settled(struct fleet_job *running)
 static void look_at_jobs(struct fleet *fleet, bool on_cpu)
 {
     for (size_t i = 0; i < fleet->count; i++)
-        if (!fleet->jobs[i].settled && is_on_cpu(&fleet->running[i].need) == on_cpu)
+        if (!fleet->jobs[i].settled && !placement_is_submitted(&fleet->running[i].need) &&
+            is_on_cpu(&fleet->running[i].need) == on_cpu)
             fleet->jobs[i].settled = has_settled(&fleet->jobs[i]);
 }
 
@@ -461,7 +464,8 @@ static void leave_gpu_jobs(const struct fleet *fleet, struct choice *choice)
     for (size_t i = 0; i < choice->count; i++) {
         const struct placement_need *need = &choice->waiting[i]->need;
 
-        if (skipped && (fleet->slots > 0 || !need->wanted[0]))
+        if (skipped && !placement_is_submitted(need) &&
+            (fleet->slots > 0 || !need->wanted[0]))
             break;
         skipped |= is_on_gpu(need);
         if (is_on_gpu(need))
@@ -534,34 +538,51 @@ static size_t place(struct fleet *fleet, const struct placement *placement,
     return placement_choose(placement, choice->waiting, choice->count, now, answers);
 }
 
+/* Choose a job that Slurm runs after more waiting ones than placement_choose looks at. */
+static void choose_submitted(const struct fleet *fleet, struct queue *queue, double now,
+                             struct fleet_choice *out)
+{
+    struct queued *job = NULL;
+
+    if (queue->count > PLACEMENT_LOOK)
+        job = queue_find_submitted(queue, fleet->people.on, now);
+    if (!job)
+        return;
+    out->job = job;
+    out->stalled = out->probing = false;
+}
+
 void fleet_choose(struct fleet *fleet, struct queue *queue, double now,
                   struct fleet_choice *out)
 {
     struct placement_answer answers[PLACEMENT_LOOK];
     struct placement placement;
     struct choice choice;
-    size_t chosen;
+    size_t chosen, local;
 
     *out = (struct fleet_choice) { 0 };
     if (fleet->people.on)
         fleet_use_count(fleet);
     choice.count = queue_list(queue, fleet->people.on ? &fleet->people : NULL, now,
                               choice.jobs, PLACEMENT_LOOK);
-    out->stalled = choice.count == 0 && fleet->count == 0 && queue_is_barred(queue, now);
+    placement = fleet_placement(fleet);
+    local = placement_local_count(&placement);
+    out->stalled = choice.count == 0 && local == 0 && queue_is_barred(queue, now);
     if (choice.count == 0 || fleet->count == FLEET_JOBS_MAX)
         return;
     for (size_t i = 0; i < choice.count; i++)
         choice.waiting[i] = &choice.jobs[i]->waiting;
-    out->stalled = fleet->count == 0;
+    out->stalled = local == 0;
     if (!measure_gpus(fleet, &choice, now)) {
         out->probing = !isinf(prober_due(&fleet->prober));
         leave_gpu_jobs(fleet, &choice);
     }
-    placement = fleet_placement(fleet);
     chosen = place(fleet, &placement, &choice, now, answers);
     note_answers(&choice, chosen, answers, out);
-    if (chosen == choice.count)
+    if (chosen == choice.count) {
+        choose_submitted(fleet, queue, now, out);
         return;
+    }
     out->job = choice.jobs[chosen];
     out->devices = answers[chosen].devices;
     out->stalled = out->probing = false;

@@ -14,7 +14,8 @@
 #include "runner/spool/prober.h"
 #include "runner/spool/queue.h"
 
-enum { FLEET_JOBS_MAX = 256 }; /* that run at once */
+/* Jobs that run at once, most of them in Slurm. */
+enum { FLEET_JOBS_MAX = 2048 };
 
 struct fleet_job {
     char *name;

@@ -16,7 +16,7 @@ static void charge(struct fleet *fleet, size_t job, double seconds)
     const int gpus = __builtin_popcount(running->devices & ~(device_set)1);
     double devices = gpus > 0 ? gpus : 1;
 
-    if (!fleet->people.on || seconds <= 0)
+    if (!fleet->people.on || seconds <= 0 || placement_is_submitted(&running->need))
         return;
     if (strcmp(running->need.wanted, "cpu") == 0)
         devices = placement_cores(&placement, &running->need) /

@@ -121,8 +121,11 @@ static void add_turns(struct fleet *fleet, struct queue *queue, struct text *out
 
 static void make_view(struct fleet *fleet, struct queue *queue, struct text *out)
 {
-    text_addf(out, "{\"slots\":%zu,\"running\":%zu,\"devices\":[", fleet->slots,
-              fleet->count);
+    const struct placement placement = fleet_placement(fleet);
+    const size_t local = placement_local_count(&placement);
+
+    text_addf(out, "{\"slots\":%zu,\"running\":%zu,\"submitted\":%zu,\"devices\":[",
+              fleet->slots, local, fleet->count - local);
     for (size_t i = 0; i < fleet->device_count; i++)
         add_device(fleet, i, out);
     text_adds(out, "],\"waits\":{");
@@ -216,6 +219,7 @@ bool fleet_view_read(const char *spool, struct fleet_view *out)
         return false;
     out->slots = json_get_int(view, "slots", 0, VIEW_FILE, NULL);
     out->running = json_get_int(view, "running", 0, VIEW_FILE, NULL);
+    out->submitted = json_get_int(view, "submitted", 0, VIEW_FILE, NULL);
     json_array_foreach(json_object_get(view, "devices"), i, device)
     {
         if (i < PROBE_MAX)
@@ -256,6 +260,8 @@ void fleet_view_describe_slots(const struct fleet_view *view, struct text *out)
     else
         text_addf(out, "%" PRId64 " job%s", view->running,
                   view->running == 1 ? " runs" : "s run");
+    if (view->submitted > 0)
+        text_addf(out, ", %" PRId64 " in Slurm", view->submitted);
 }
 
 void fleet_view_describe_device(const struct fleet_view_device *device, struct text *out)

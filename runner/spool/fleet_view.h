@@ -19,6 +19,7 @@ struct fleet_view_device {
 
 struct fleet_view {
     int64_t slots, running; /* slots 0: as many as fit */
+    int64_t submitted;      /* jobs in Slurm, which take no slot */
     struct fleet_view_device devices[PROBE_MAX];
     size_t device_count;
     json_t *waits, *turns; /* for fleet_view_wait and fleet_view_turn */

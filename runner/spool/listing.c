@@ -23,6 +23,7 @@
 #include "runner/job/record.h"
 #include "runner/options/names.h"
 #include "runner/spool/pause.h"
+#include "runner/spool/placement.h"
 #include "runner/spool/spool.h"
 
 enum { SILENCE_SECONDS = 60 };
@@ -91,6 +92,13 @@ struct fleet_view *listing_take_view(struct listing *listing, size_t folder)
 const char *listed_reason(const struct listed *job)
 {
     return job->record.reason[0] ? job->record.reason : job->waits;
+}
+
+void listed_device(const struct listed *job, char out[LISTED_DEVICE])
+{
+    snprintf(out, LISTED_DEVICE, "%s%s",
+             strcmp(job->record.wanted, PLACEMENT_SUBMITTED) == 0 ? "slurm " : "",
+             job->record.device);
 }
 
 const char *listed_state(const struct listed *job)

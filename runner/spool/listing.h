@@ -65,6 +65,9 @@ struct fleet_view *listing_take_view(struct listing *listing, size_t folder);
 
 /* Return why the job is in its state, or what it waits for. */
 const char *listed_reason(const struct listed *job);
+/* Write the model of its device, after "slurm " if Slurm runs it; "": not known. */
+enum { LISTED_DEVICE = 112 };
+void listed_device(const struct listed *job, char out[LISTED_DEVICE]);
 /* Return the state to show: `held` for a job that a person holds, `crashed` for a job that
  * is running by its record, but whose lock is free; `unknown` for one that cannot be read. */
 const char *listed_state(const struct listed *job);

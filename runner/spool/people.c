@@ -265,7 +265,7 @@ enum placement_verdict people_judge(const struct people *people,
     if (limits->running >= 0 && person->running >= (size_t)limits->running)
         return PLACEMENT_RUNNING;
     if (limits->gpu_seconds >= 0 && strcmp(need->wanted, "cpu") != 0 &&
-        person->gpu_seconds >= limits->gpu_seconds)
+        !placement_is_submitted(need) && person->gpu_seconds >= limits->gpu_seconds)
         return PLACEMENT_HOURS;
     return PLACEMENT_STARTS;
 }

@@ -36,6 +36,7 @@ struct search {
     struct room rooms[PROBE_MAX];
     struct reservation reserved[PROBE_MAX];
     size_t reserved_count;
+    size_t local; /* running jobs that use this machine */
 };
 
 static device_set bit(size_t device)
@@ -52,6 +53,20 @@ static size_t size_of(device_set set)
 static bool is_on_cpu(const struct placement_need *need)
 {
     return strcmp(need->wanted, "cpu") == 0;
+}
+
+bool placement_is_submitted(const struct placement_need *need)
+{
+    return strcmp(need->wanted, PLACEMENT_SUBMITTED) == 0;
+}
+
+size_t placement_local_count(const struct placement *placement)
+{
+    size_t count = 0;
+
+    for (size_t j = 0; j < placement->running_count; j++)
+        count += !placement_is_submitted(&placement->running[j].need);
+    return count;
 }
 
 static const struct device *device_at(const struct search *search, size_t i)
@@ -106,11 +121,16 @@ static void count_running(struct search *search)
 {
     const struct placement *placement = search->placement;
 
-    for (size_t j = 0; j < placement->running_count; j++)
+    for (size_t j = 0; j < placement->running_count; j++) {
+        const struct placement_running *running = &placement->running[j];
+
+        if (placement_is_submitted(&running->need))
+            continue;
+        search->local++;
         for (size_t i = 0; i < placement->device_count; i++)
-            if (placement->running[j].devices == 0 ||
-                placement->running[j].devices & bit(i))
-                take(search, &placement->running[j], i);
+            if (running->devices == 0 || running->devices & bit(i))
+                take(search, running, i);
+    }
 }
 
 /* ---- One device ---- */
@@ -433,7 +453,7 @@ static void try_unknown(struct search *search, struct placement_waiting *job, bo
                         struct placement_answer *out)
 {
     *out = (struct placement_answer) { .verdict = PLACEMENT_STARTS };
-    if (first && search->placement->running_count == 0)
+    if (first && search->local == 0)
         return;
     out->verdict = first ? PLACEMENT_DEVICES : PLACEMENT_RESERVED;
     if (!first)
@@ -490,10 +510,15 @@ size_t placement_choose(const struct placement *placement,
 {
     struct search search = { .placement = placement, .now = now };
     size_t most = count < PLACEMENT_LOOK ? count : PLACEMENT_LOOK;
-    bool full = placement->slots > 0 && placement->running_count >= placement->slots;
+    bool full;
 
     count_running(&search);
+    full = placement->slots > 0 && search.local >= placement->slots;
     for (size_t i = 0; i < most; i++) {
+        if (placement_is_submitted(&queue[i]->need)) {
+            answers[i] = (struct placement_answer) { .verdict = PLACEMENT_STARTS };
+            return i;
+        }
         if (full) {
             answers[i] = (struct placement_answer) { .verdict = PLACEMENT_SLOTS };
             continue;

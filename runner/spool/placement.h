@@ -14,6 +14,8 @@
  * at most PLACEMENT_PASSES jobs may do, within PLACEMENT_PASS_SECONDS: how long a job will
  * take is unknown. After that the reserved devices stay empty until the job starts, so
  * that no job waits forever.
+ *
+ * A job that Slurm runs starts at once, without a device and without a slot: it waits there.
  */
 #ifndef RUNNER_SPOOL_PLACEMENT_H
 #define RUNNER_SPOOL_PLACEMENT_H
@@ -30,12 +32,15 @@ enum {
     PLACEMENT_LOOK = 256 /* jobs of the queue that are considered at once */
 };
 
+#define PLACEMENT_SUBMITTED "slurm"
+
 /* A set of devices: bit 0 is the CPU, the others are GPUs in the order of the probe. */
 typedef uint32_t device_set;
 
 /* What a job needs. */
 struct placement_need {
-    /* trainspool.device: auto, cuda or cuda:N,M; cpu; "": nothing is known of the job: it
+    /* trainspool.device: auto, cuda or cuda:N,M; cpu; PLACEMENT_SUBMITTED: Slurm runs it,
+     * and it takes nothing of this machine; "": nothing is known of the job: it
      * starts when it is the first and nothing runs, and chooses its devices itself */
     char wanted[64];
     int capability;  /* of the GPU that it was checked for, 80 for 8.0; 0: any */
@@ -101,6 +106,10 @@ size_t placement_choose(const struct placement *placement,
                         struct placement_waiting *const queue[], size_t count, double now,
                         struct placement_answer answers[]);
 
+/* Return whether Slurm runs the job. */
+bool placement_is_submitted(const struct placement_need *need);
+/* Return how many jobs run on this machine. */
+size_t placement_local_count(const struct placement *placement);
 /* Return how many GPUs a job takes, or processes on the CPU. */
 size_t placement_ranks(const struct placement_need *need);
 /* Return the cores that a job on the CPU takes. */

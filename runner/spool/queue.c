@@ -198,6 +198,20 @@ size_t queue_list(struct queue *queue, struct people *people, double now,
     return count;
 }
 
+struct queued *queue_find_submitted(struct queue *queue, bool people, double now)
+{
+    if (now < queue->paused_until)
+        return NULL;
+    for (size_t at = queue->head; at < queue->head + queue->count; at++) {
+        struct queued *job = &queue->list[at];
+
+        if (placement_is_submitted(&job->waiting.need) &&
+            is_due(queue, job, false, now) && !(people && job->barred))
+            return job;
+    }
+    return NULL;
+}
+
 bool queue_is_barred(const struct queue *queue, double now)
 {
     for (size_t at = queue->head; at < queue->head + queue->count; at++)

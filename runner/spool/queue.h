@@ -57,6 +57,9 @@ bool queue_has(const struct queue *queue, const char *name);
  * as their answer. */
 size_t queue_list(struct queue *queue, struct people *people, double now,
                   struct queued *out[], size_t most);
+/* Return the first job that is due and that Slurm runs; people: as judged by queue_list;
+ * or NULL. */
+struct queued *queue_find_submitted(struct queue *queue, bool people, double now);
 /* Return whether limits of their owners kept all jobs out of the last list. */
 bool queue_is_barred(const struct queue *queue, double now);
 /* Remove a job of the list and return its name, malloc'ed. */

@@ -171,6 +171,7 @@ void status_table_add_line(const struct status_table *table,
 {
     const struct job_record *record = &line->job.record;
     const char *color_code = color ? state_colors[record->state] : NULL;
+    char device[LISTED_DEVICE];
     struct text cell;
 
     text_init(&cell, 0);
@@ -195,7 +196,8 @@ void status_table_add_line(const struct status_table *table,
     /* which of several GPUs of one name */
     if (line->job.running && strncmp(record->devices, "cuda", 4) == 0)
         text_addf(&cell, "%s ", record->devices);
-    text_addf(&cell, "%s", record->device);
+    listed_device(&line->job, device);
+    text_adds(&cell, device);
     if (cell.len > 20)
         cell.data[20] = 0;
     add_cell(out, cell.len ? cell.data : "-", 20);

@@ -135,7 +135,8 @@ static void test_people_forget_what_is_long_ago(void **state)
 static void test_people_are_limited_but_not_root(void **state)
 {
     struct people people = some_people();
-    const struct placement_need gpu = { .wanted = "cuda" }, cpu = { .wanted = "cpu" };
+    const struct placement_need gpu = { .wanted = "cuda" }, cpu = { .wanted = "cpu" },
+                                submitted = { .wanted = "slurm" };
     char why[256];
 
     (void)state;
@@ -151,10 +152,14 @@ static void test_people_are_limited_but_not_root(void **state)
                      PLACEMENT_HOURS);
     assert_int_equal(people_judge(&people, people_find(&people, ADA), &cpu),
                      PLACEMENT_STARTS);
+    assert_int_equal(people_judge(&people, people_find(&people, ADA), &submitted),
+                     PLACEMENT_STARTS);
     assert_int_equal(people_judge(&people, people_find(&people, 0), &gpu),
                      PLACEMENT_STARTS);
     people_find(&people, ADA)->running = people_find(&people, 0)->running = 2;
     assert_int_equal(people_judge(&people, people_find(&people, ADA), &cpu),
+                     PLACEMENT_RUNNING);
+    assert_int_equal(people_judge(&people, people_find(&people, ADA), &submitted),
                      PLACEMENT_RUNNING);
     assert_int_equal(people_judge(&people, people_find(&people, 0), &cpu),
                      PLACEMENT_STARTS);

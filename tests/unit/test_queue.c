@@ -168,6 +168,37 @@ static void test_queue_tries_another_job_after_a_fault(void **state)
     queue_clear(&queue);
 }
 
+static void add_submitted(struct queue *queue, const char *name, double not_before,
+                          bool barred)
+{
+    queue_add(queue, &(struct queued) { .name = name,
+                                        .arrived = 1e6,
+                                        .not_before = not_before,
+                                        .barred = barred,
+                                        .waiting.need.wanted = "slurm" });
+}
+
+static void test_queue_finds_jobs_of_slurm_after_all_others(void **state)
+{
+    struct queue queue = { 0 };
+    char name[8];
+
+    (void)state;
+    for (int i = 0; i < 2 * PLACEMENT_LOOK; i++) {
+        snprintf(name, sizeof(name), "%d", i);
+        add(&queue, name, 0, 0);
+    }
+    assert_null(queue_find_submitted(&queue, false, 5));
+    add_submitted(&queue, "later", 9, false);
+    add_submitted(&queue, "barred", 0, true);
+    assert_null(queue_find_submitted(&queue, true, 5));
+    assert_string_equal(queue_find_submitted(&queue, false, 5)->name, "barred");
+    assert_string_equal(queue_find_submitted(&queue, true, 9)->name, "later");
+    queue_pause(&queue, 20);
+    assert_null(queue_find_submitted(&queue, true, 9));
+    queue_clear(&queue);
+}
+
 static void test_queue_keeps_thousands_in_order(void **state)
 {
     struct queue queue = { 0 };
@@ -200,6 +231,7 @@ int main(void)
         cmocka_unit_test(test_queue_skips_jobs_that_are_not_due),
         cmocka_unit_test(test_queue_holds_a_name_once),
         cmocka_unit_test(test_queue_tries_another_job_after_a_fault),
+        cmocka_unit_test(test_queue_finds_jobs_of_slurm_after_all_others),
         cmocka_unit_test(test_queue_keeps_thousands_in_order),
     };
 
