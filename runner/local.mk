@@ -78,6 +78,7 @@ librunner_a_SOURCES += %D%/job/old_files.c %D%/job/old_files.h
 librunner_a_SOURCES += %D%/job/outputs.c %D%/job/outputs.h
 librunner_a_SOURCES += %D%/job/plan_alternatives.c %D%/job/plan_alternatives.h
 librunner_a_SOURCES += %D%/job/plan_shares.c %D%/job/plan_shares.h
+librunner_a_SOURCES += %D%/job/plan_slurm.c %D%/job/plan_slurm.h
 librunner_a_SOURCES += %D%/job/plan_json.c %D%/job/plan_json.h
 librunner_a_SOURCES += %D%/job/plan_rewards.c %D%/job/plan_rewards.h
 librunner_a_SOURCES += %D%/job/ranks.c %D%/job/ranks.h

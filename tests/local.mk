@@ -499,6 +499,7 @@ script_tests += %D%/cli/removed.t
 script_tests += %D%/cli/timeout.t
 script_tests += %D%/cli/status.t
 script_tests += %D%/cli/submit.t
+script_tests += %D%/cli/slurm_check.t
 script_tests += %D%/cli/target.t
 script_tests += %D%/cli/sweep.t
 script_tests += %D%/cli/tables.t

@@ -20,6 +20,7 @@
 #include "runner/job/plan_shares.h"
 #include "runner/job/plan_json.h"
 #include "runner/job/plan_rewards.h"
+#include "runner/job/plan_slurm.h"
 #include "runner/job/trial.h"
 #include "runner/output/report_json.h"
 
@@ -111,7 +112,8 @@ static void add_parts(json_t *object, const struct page *page)
 {
     static const char *const names[] = { "precision", "distillation", "preference",
                                          "batch",     "steps",        "evaluation",
-                                         "memory",    "time",         "variables" };
+                                         "memory",    "time",         "variables",
+                                         "slurm" };
 
     for (size_t i = 0; !page->plan && i < TS_COUNT(names); i++)
         json_object_set_new(object, names[i], json_null());
@@ -127,6 +129,7 @@ static void add_parts(json_t *object, const struct page *page)
     json_object_set_new(object, "memory", memory_object(&page->forecast));
     json_object_set_new(object, "time", time_object(&page->forecast));
     json_object_set_new(object, "variables", job_variables_json(page->plan));
+    json_object_set_new(object, "slurm", plan_slurm_json(page->inspection));
 }
 
 /* Return what the memory of the plan follows from, also for data that a run would refuse;
@@ -473,8 +476,10 @@ static void show_page(struct report *report, const struct page *page)
         add_batch(&out, page);
         add_steps(&out, &page->forecast);
     }
-    if (page->plan)
+    if (page->plan) {
         add_end(&out, page);
+        plan_slurm_text(page->inspection, &out);
+    }
     report_write(report, &out);
     text_clear(&out);
     report->apart = !report->quiet;
