@@ -218,6 +218,28 @@ static void log_job(struct handover *h, const char *fmt, ...)
     text_clear(&line);
 }
 
+/* As a run does, for the watch. */
+static void show_life(const struct handover *h)
+{
+    if (h->lock >= 0)
+        futimens(h->lock, NULL);
+}
+
+/* The user has as many jobs in the queue as Slurm allows. */
+static void wait_for_room(struct handover *h, const char *why)
+{
+    const double until = clock_seconds() + longest_query;
+
+    if (strcmp(h->record.reason, why) != 0) {
+        record_set_text(h->record.reason, sizeof(h->record.reason), why);
+        job_write(&h->job, &h->record, false, NULL);
+    }
+    while (clock_seconds() < until && !*h->stop) {
+        show_life(h);
+        poll(NULL, 0, TICK_MS);
+    }
+}
+
 /*
  * Submit, unless the controller has the submission already: sbatch may have been
  * acknowledged before this process, or an answer, was lost.
@@ -240,6 +262,10 @@ static bool submit(struct handover *h, struct error *err)
         }
         if (answer == SLURM_NO)
             return error_set(err, own.code, "%s", own.text);
+        if (answer == SLURM_LATER) {
+            wait_for_room(h, own.text);
+            continue;
+        }
         log_job(h, "%s; looking for %s", own.text, h->name);
         do {
             error_clear(&own);
@@ -367,12 +393,6 @@ static int end_canceled(struct handover *h)
         job_forget(&h->job);
     }
     return EXIT_TERMINATED;
-}
-
-static void show_life(const struct handover *h)
-{
-    if (h->lock >= 0)
-        futimens(h->lock, NULL);
 }
 
 /* Ask Slurm when it is time. Return whether it was asked, and answered. */
@@ -508,11 +528,11 @@ static int run(struct handover *h, struct error *err)
         if (there && slurm_find(h->name, &found, NULL) == SLURM_YES)
             h->id = found.id;
         if (h->id == 0 && !submit(h, err)) {
-            if (err->code != ERROR_STOPPED) {
-                forget_submission(h);
-                end_as(h, EVENT_BLOCKED, err->text, 0);
-            }
-            return EXIT_AGAIN;
+            if (err->code == ERROR_STOPPED)
+                return EXIT_AGAIN;
+            forget_submission(h);
+            log_job(h, "%s", err->text);
+            return end_as(h, EVENT_EXIT_BAD, err->text, EXIT_FINDINGS);
         }
     }
     return follow(h);
@@ -532,7 +552,7 @@ int handover_run(const struct options *options, const volatile sig_atomic_t *sto
     h.script = (char *)path_of(&h, "slurm.sh");
     h.exit = (char *)path_of(&h, "slurm.exit");
     status = run(&h, err);
-    if (err->code && err->code != ERROR_STOPPED)
+    if (err->code && err->code != ERROR_STOPPED && !options->spooled)
         report_error(options->program, err);
     job_clear(&h.job);
     arena_free(h.arena);

@@ -33,31 +33,43 @@ static enum slurm_answer run(const char *const words[], int milliseconds,
         while (errors.len > 0 && errors.data[errors.len - 1] == '\n')
             errors.data[--errors.len] = '\0';
         line = errors.len ? strrchr(errors.data, '\n') : NULL;
-        error_set(err, ERROR_SYSTEM, "%s: %.400s", words[0],
-                  line         ? line + 1
-                  : errors.len ? errors.data
-                               : "it failed without a message");
+        if (errors.len == 0)
+            text_addf(&errors, "%s: failed without a message", words[0]);
+        error_set(err, ERROR_SYSTEM, "%.400s", line ? line + 1 : errors.data);
         answer = SLURM_NO;
     }
     text_clear(&errors);
     return answer;
 }
 
-/* Messages of clients that got no answer from the controller. */
-static bool is_about_controller(const struct error *err)
-{
-    static const char *const parts[] = { "Unable to contact slurm controller",
-                                         "Socket timed out",
-                                         "Connection refused",
-                                         "Zero Bytes were transmitted",
-                                         "Communication connection failure",
-                                         "in standby mode",
-                                         "Slurm temporarily unable" };
+static const char *const silence_parts[] = { "Unable to contact slurm controller",
+                                             "Socket timed out",
+                                             "Connection refused",
+                                             "Zero Bytes were transmitted",
+                                             "Communication connection failure",
+                                             "in standby mode",
+                                             "Slurm temporarily unable" };
+static const char *const limit_parts[] = { "SubmitJob", "submit limit", "QOS policy",
+                                           "MaxJobCount" };
 
-    for (size_t i = 0; i < TS_COUNT(parts); i++)
+static bool has_any(const struct error *err, const char *const parts[], size_t count)
+{
+    for (size_t i = 0; i < count; i++)
         if (strstr(err->text, parts[i]))
             return true;
     return false;
+}
+
+/* Messages of clients that got no answer from the controller. */
+static bool is_about_controller(const struct error *err)
+{
+    return has_any(err, silence_parts, TS_COUNT(silence_parts));
+}
+
+/* Messages of sbatch about limits of the jobs that a user may have in the queue. */
+static bool is_about_limit(const struct error *err)
+{
+    return has_any(err, limit_parts, TS_COUNT(limit_parts));
 }
 
 static enum slurm_answer judge(enum slurm_answer answer, const struct error *own,
@@ -66,7 +78,10 @@ static enum slurm_answer judge(enum slurm_answer answer, const struct error *own
     if (answer == SLURM_YES)
         return answer;
     error_set(err, is_about_controller(own) ? ERROR_FAULT : own->code, "%s", own->text);
-    return answer == SLURM_NO && is_about_controller(own) ? SLURM_UNSURE : answer;
+    return answer != SLURM_NO         ? answer
+           : is_about_controller(own) ? SLURM_UNSURE
+           : is_about_limit(own)      ? SLURM_LATER
+                                      : SLURM_NO;
 }
 
 enum slurm_answer slurm_submit(const char *script, const char *output, int64_t *id,

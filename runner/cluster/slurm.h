@@ -28,16 +28,12 @@ struct slurm_script {
  * unless rank 0 did. */
 void slurm_script_write(const struct slurm_script *script, struct text *out);
 
-/* Return the seconds of a time limit as Slurm writes it: minutes, minutes:seconds,
- * hours:minutes:seconds, days-hours, days-hours:minutes, days-hours:minutes:seconds. 0: it
- * is none of these. */
-int64_t slurm_time_seconds(const char *time);
-
 /* ---- Commands ---- */
 
 enum slurm_answer {
     SLURM_YES,
     SLURM_NO,     /* *err says why: trying the same again is useless until someone acts */
+    SLURM_LATER,  /* the same for now: a limit of jobs is reached */
     SLURM_UNSURE, /* no answer in time: it may have happened. *err says what is known */
 };
 

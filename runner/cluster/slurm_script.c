@@ -4,10 +4,8 @@
 #include "runner/cluster/slurm.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/size.h"
+#include "patcher/schema/slurm_values.h"
 
 /* Quote a word for the shell. */
 static void add_quoted(struct text *out, const char *word)
@@ -27,37 +25,14 @@ static void add_option(struct text *out, const char *name, const char *value)
         text_addf(out, "#SBATCH --%s=%s\n", name, value);
 }
 
-int64_t slurm_time_seconds(const char *time)
-{
-    static const int64_t seconds[] = { 24 * 3600, 3600, 60, 1 };
-    const bool days = strchr(time, '-') != NULL;
-    int64_t numbers[TS_COUNT(seconds)], sum = 0;
-    size_t count = 0, first;
-    const char *at = time;
-    char *end;
-
-    do {
-        if (count == TS_COUNT(numbers) || *at < '0' || *at > '9')
-            return 0;
-        numbers[count++] = strtoll(at, &end, 10);
-        if (end - at > 9 || (*end && *end != (days && count == 1 ? '-' : ':')))
-            return 0;
-        at = end + 1;
-    } while (*end);
-    first = days ? 0 : count == 3 ? 1 : 2;
-    if (first + count > TS_COUNT(seconds) || (days && count < 2))
-        return 0;
-    for (size_t i = 0; i < count; i++)
-        sum += numbers[i] * seconds[first + i];
-    return sum;
-}
-
 /* Time for a checkpoint: two minutes, or a tenth of a short limit. */
 static int64_t margin(const struct plan *plan)
 {
-    int64_t limit = plan->slurm.time ? slurm_time_seconds(plan->slurm.time) : 0;
+    int64_t limit;
 
-    return limit == 0 || limit >= 1200 ? 120 : limit / 10 + 1;
+    if (!plan->slurm.time || !slurm_is_time(plan->slurm.time, &limit))
+        return 120;
+    return limit >= 1200 ? 120 : limit / 10 + 1;
 }
 
 /* The values were checked: they have no spaces and no control characters. */

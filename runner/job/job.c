@@ -320,6 +320,15 @@ static const bool is_durable[JOB_EVENTS] = {
     [EVENT_GAVE_UP] = true, [EVENT_AILED] = true, /* what is counted must not be forgotten */
 };
 
+/* Ranks of a job that Slurm has in its queue end when they start (runner/lease.h). */
+static void end_lease(const struct job *job)
+{
+    char *lease = path_join(job->run_dir, "lease");
+
+    walk_unlink(lease);
+    free(lease);
+}
+
 bool job_event(const struct job *job, struct job_record *record, enum job_event event,
                const char *reason, struct error *err)
 {
@@ -334,6 +343,8 @@ bool job_event(const struct job *job, struct job_record *record, enum job_event 
     note_event(&after, event);
     if (!job_write(job, &after, is_durable[event], err))
         return false;
+    if (event == EVENT_CANCELLED)
+        end_lease(job);
     *record = after;
     return true;
 }

@@ -7,11 +7,13 @@
 #include "runner/spool/guard.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 #include <sys/stat.h>
 
 #include "base/holders.h"
 #include "base/user.h"
+#include "runner/spool/placement.h"
 
 /* A process that works without a sign of life, in a part that has none, or that waits for
  * a disk, has this many times as long. */
@@ -24,12 +26,17 @@ static const double timeout_delay = 2;
 void guard_begin(struct guard *guard, int lock, const struct job_record *record,
                  double now)
 {
-    *guard = (struct guard) { .lock = lock,
-                              .user = geteuid(),
-                              .started = now,
-                              .before = record->seconds > 0 ? record->seconds : 0,
-                              .timeout = record->timeout > 0 ? record->timeout : 0,
-                              .beat_at = now };
+    *guard = (struct guard) {
+        .lock = lock,
+        .user = geteuid(),
+        .started = now,
+        .before = record->seconds > 0 ? record->seconds : 0,
+        /* a job in the queue of Slurm does not run yet */
+        .timeout = record->timeout > 0 && strcmp(record->wanted, PLACEMENT_SUBMITTED) != 0
+                       ? record->timeout
+                       : 0,
+        .beat_at = now
+    };
 }
 
 static void note_beat(struct guard *guard, double now)

@@ -1,40 +1,10 @@
-/* tests/unit/test_slurm.c - the batch script, time limits, and lines of squeue. */
+/* tests/unit/test_slurm.c - the batch script, and lines of squeue. */
 #include "config.h"
 
 #include "runner/cluster/slurm.h"
 
 #include "base/size.h"
 #include "tests/unit/unit.h"
-
-static void check_seconds(const char *time, int64_t seconds)
-{
-    int64_t got = slurm_time_seconds(time);
-
-    if (got != seconds)
-        fail_msg("%s: %lld seconds, expected %lld", time, (long long)got,
-                 (long long)seconds);
-}
-
-/* sbatch(1): minutes, minutes:seconds, hours:minutes:seconds, days-hours,
- * days-hours:minutes and days-hours:minutes:seconds. */
-static void test_slurm_reads_time_limits(void **state)
-{
-    (void)state;
-    check_seconds("30", 1800);
-    check_seconds("2:30", 150);
-    check_seconds("12:00:00", 43200);
-    check_seconds("1-0", 86400);
-    check_seconds("1-2:30", 86400 + 9000);
-    check_seconds("7-00:00:01", 7 * 86400 + 1);
-    check_seconds("", 0);
-    check_seconds("-5", 0);
-    check_seconds("1:2:3:4", 0);
-    check_seconds("1-", 0);
-    check_seconds("1-2:3:4:5", 0);
-    check_seconds("5m", 0);
-    check_seconds("99999999999999999999", 0);
-    check_seconds("UNLIMITED", 0);
-}
 
 static void test_slurm_reads_lines_of_squeue(void **state)
 {
@@ -156,7 +126,6 @@ static void test_slurm_script_leaves_time_to_train(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_slurm_reads_time_limits),
         cmocka_unit_test(test_slurm_reads_lines_of_squeue),
         cmocka_unit_test(test_slurm_refuses_other_lines),
         cmocka_unit_test(test_slurm_cuts_long_fields),
