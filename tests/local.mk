@@ -425,6 +425,7 @@ plain_tests += %D%/cli/memory.t
 plain_tests += %D%/cli/package.t
 plain_tests += %D%/cli/people.t
 plain_tests += %D%/cli/ranks.t
+plain_tests += %D%/cli/slurm.t
 plain_tests += %D%/cli/soak.t
 plain_tests += %D%/cli/zero.t
 plain_tests += %D%/english.t
