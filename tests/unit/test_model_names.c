@@ -87,6 +87,8 @@ static void test_unsupported_names(void **state)
     assert_null(model_name_unsupported("tencent/Youtu-LLM-2B"));
     assert_string_equal(model_name_unsupported("deepseek-ai/DeepSeek-V3.2-Exp"),
                         "deepseek_v32");
+    assert_string_equal(model_name_unsupported("nvidia/DeepSeek-V4-Flash-NVFP4"),
+                        "deepseek_v4");
     assert_null(model_name_unsupported("openai/gpt-oss-20b"));
     assert_null(model_name_unsupported("tencent/Hunyuan-A13B-Instruct"));
     assert_null(model_name_unsupported("MiniMaxAI/MiniMax-M2"));

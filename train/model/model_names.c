@@ -52,6 +52,7 @@ static const struct name_row {
     { "deepseek-r1-distill-llama-*", "llama" },
     { "deepseek-r1-0528-qwen3-*", "qwen3" },
     { "deepseek-r1*", "deepseek_v3" },
+    { "deepseek-v4*", "deepseek_v4" },
     { "deepseek-v3.2*", "deepseek_v32" },
     { "deepseek-v3*", "deepseek_v3" },
     { "deepseek-v2*", "deepseek_v2" },
