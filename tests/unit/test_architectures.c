@@ -187,6 +187,7 @@ static void check_adapter(const json_t *one)
     u.plan.adapter_name_or_path = adapter;
     start(&u);
     check_saved(&u, one, "adapter_model");
+    check_order(&u, one);
     check_logits(&u, one);
     check_steps(&u, one);
     unit_model_stop(&u);
