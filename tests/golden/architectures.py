@@ -209,7 +209,7 @@ CASES |= {
         layer_types=["full_attention", "linear_attention"], rope_parameters={
             "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5})),
     "gemma4": ("gemma4_text", dict(
-        GEMMA, sliding_window=4, hidden_size_per_layer_input=0, global_head_dim=16,
+        GEMMA, sliding_window=3, hidden_size_per_layer_input=0, global_head_dim=16,
         attention_k_eq_v=True, num_global_key_value_heads=1, final_logit_softcapping=8.0,
         layer_types=["full_attention", "sliding_attention", "full_attention"])),
     "gemma4-biased": ("gemma4_text", dict(
