@@ -35,7 +35,9 @@ static bool is_end(int number)
 /*
  * Return whether a machine does not answer what was sent to it.  Idle connections are
  * probed by the kernel; data that were sent stop its probes, and it would send them again
- * for 15 minutes.
+ * for 15 minutes.  Data that it could not send at all, because this machine lost its
+ * network, do not count as unacknowledged: there, its probes for room at the peer get no
+ * answer.  A peer that is slow has no room, but answers each.
  */
 static bool is_silent(int end)
 {
@@ -43,7 +45,8 @@ static bool is_silent(int end)
     socklen_t len = sizeof(info);
 
     return getsockopt(end, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
-           info.tcpi_unacked > 0 && info.tcpi_last_ack_recv > NET_LOST_SECONDS * 1000;
+           (info.tcpi_unacked > 0 || info.tcpi_probes > 1) &&
+           info.tcpi_last_ack_recv > NET_LOST_SECONDS * 1000;
 }
 
 /* Wait until the socket is readable (POLLIN) or writable (POLLOUT). */

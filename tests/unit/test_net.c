@@ -3,10 +3,17 @@
 
 #include "base/net.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -36,17 +43,22 @@ static bool closes_on_exec(int fd)
     return fcntl(fd, F_GETFD) & FD_CLOEXEC;
 }
 
-static void open_pair(int ends[2])
+static void open_pair_at(const char *address, int ends[2])
 {
     struct error err = { 0 };
     int port = 0, listener = listen_on(&port);
 
-    ends[0] = net_connect("127.0.0.1", port, 5, &err);
+    ends[0] = net_connect(address, port, 5, &err);
     if (ends[0] < 0)
         fail_msg("%s", err.text);
     ends[1] = net_accept(listener, 5, &err);
     assert_true(ends[1] >= 0);
     close(listener);
+}
+
+static void open_pair(int ends[2])
+{
+    open_pair_at("127.0.0.1", ends);
 }
 
 static void test_net_listens_on_any_free_port(void **state)
@@ -232,6 +244,100 @@ static void test_net_connection_shows_the_end_of_its_peer(void **state)
     }
 }
 
+/* ---- A network that is lost ---- */
+
+#define OWN_ADDRESS "10.77.1.1"
+
+/* Give the loopback interface an address of its own, or take it away: nothing can be sent
+ * from there then. */
+static void set_address(bool present)
+{
+    struct ifreq up = { .ifr_name = "lo", .ifr_flags = IFF_UP };
+    struct ifreq request = { .ifr_name = "lo:1" };
+    struct sockaddr_in address = { .sin_family = AF_INET };
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+    assert_int_equal(inet_pton(AF_INET, OWN_ADDRESS, &address.sin_addr), 1);
+    assert_int_equal(ioctl(fd, SIOCSIFFLAGS, &up), 0);
+    if (present)
+        memcpy(&request.ifr_addr, &address, sizeof(address));
+    assert_int_equal(ioctl(fd, present ? SIOCSIFADDR : SIOCSIFFLAGS, &request), 0);
+    close(fd);
+}
+
+/* False: not permitted here. */
+static bool enter_own_network(void)
+{
+    return unshare(CLONE_NEWNET) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0;
+}
+
+/* Fill the connection; the peer reads nothing. */
+static void fill(int end)
+{
+    static char bytes[1 << 16];
+    int tries = 0;
+
+    while (tries++ < 3) {
+        while (send(end, bytes, sizeof(bytes), MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
+            tries = 0;
+        poll(NULL, 0, 20);
+    }
+}
+
+/* slow: the peer has no room for the rest; otherwise all data were received before. Exit
+ * with 0 if the end is noticed, and with 1 if it is seen where there is none. */
+static void lose_network(bool slow)
+{
+    const double limit = NET_LOST_SECONDS + 10;
+    double started;
+    int ends[2];
+
+    set_address(true);
+    open_pair_at(OWN_ADDRESS, ends);
+    if (slow)
+        fill(ends[0]);
+    for (started = clock_seconds(); slow && clock_seconds() - started < limit;) {
+        if (!link_is_alive(ends[0]))
+            _exit(1);
+        poll(NULL, 0, 100);
+    }
+    if (slow)
+        _exit(0);
+    set_address(false);
+    fill(ends[0]);
+    for (started = clock_seconds(); link_is_alive(ends[0]); poll(NULL, 0, 100))
+        if (clock_seconds() - started > limit)
+            _exit(1);
+    _exit(clock_seconds() - started > NET_LOST_SECONDS - 2 ? 0 : 1);
+}
+
+static void test_net_notices_a_lost_network_and_no_slow_peer(void **state)
+{
+    pid_t children[2];
+
+    (void)state;
+    fflush(NULL);
+    for (int slow = 0; slow < 2; slow++) {
+        children[slow] = fork();
+        assert_true(children[slow] >= 0);
+        if (children[slow] == 0) {
+            if (!enter_own_network())
+                _exit(77);
+            lose_network(slow == 1);
+        }
+    }
+    for (int slow = 0; slow < 2; slow++) {
+        int status;
+
+        assert_int_equal(waitpid(children[slow], &status, 0), children[slow]);
+        if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+            skip();
+        if (status != 0)
+            fail_msg("%s", slow ? "the end of a slow peer was seen"
+                                : "a lost network was not noticed");
+    }
+}
+
 static void test_net_addresses_include_the_loopback(void **state)
 {
     char list[16][NET_ADDRESS], few[1][NET_ADDRESS];
@@ -264,6 +370,7 @@ int main(void)
         cmocka_unit_test(test_net_accept_ends_after_its_time),
         cmocka_unit_test(test_net_accept_survives_a_caller_that_goes),
         cmocka_unit_test(test_net_connection_shows_the_end_of_its_peer),
+        cmocka_unit_test(test_net_notices_a_lost_network_and_no_slow_peer),
         cmocka_unit_test(test_net_addresses_include_the_loopback),
     };
 
