@@ -171,11 +171,11 @@ static bool is_query(const struct options *options)
            options->steps || options->calibrate;
 }
 
-/* Return whether this process trains, and is not a rank that rank 0 started itself. */
+/* Return whether this process trains, and neither a watch nor rank 0 started it. */
 static bool may_be_launched(const struct options *options)
 {
-    return !is_query(options) && !options->generate && options->rank == 0 &&
-           options->operand_count > 0;
+    return !is_query(options) && !options->generate && !options->spooled &&
+           options->rank == 0 && options->operand_count > 0;
 }
 
 /* Train as rank 0 of a submission to Slurm, and note the exit status for the process that

@@ -20,11 +20,13 @@
 #include "base/link.h"
 #include "base/size.h"
 #include "base/walk.h"
+#include "runner/cluster/callers.h"
 
 enum {
     FILE_MAX = 16 << 10,
+    PORT_MAX = 65535,
     GREETING_SECONDS = 5,   /* for what a rank says first */
-    REPLY_SECONDS = 30,     /* of rank 0, which may hear others first */
+    REPLY_SECONDS = 30,     /* of a rank that was called */
     ATTEMPT_SECONDS = 3,    /* to connect to one address */
     REPORT_SECONDS = 30,    /* between lines about missing ranks */
     LOOK_MILLISECONDS = 200 /* between looks for the file */
@@ -42,9 +44,11 @@ struct greeting {
     struct endpoint own; /* of PURPOSE_LINK */
 };
 
-/* The reply: who answers, or why the rank cannot take part. */
+/* The reply: who answers, or why the rank cannot take part.  Its key is not that of the
+ * greeting: a program that got a greeting by chance cannot give itself out as a rank. */
 struct reply {
     char magic[16];
+    char key[ASSEMBLY_KEY + 1];
     int32_t rank;
     char refusal[200]; /* "": welcome */
 };
@@ -68,13 +72,26 @@ static void name_host(char out[96])
     text_clear(&boot);
 }
 
-/* torchrun keeps MASTER_PORT for itself; other launchers leave it to rank 0. */
-static int wanted_port(const struct world *world)
+/* torchrun keeps MASTER_PORT for itself; other launchers leave it to rank 0.  A dismissal
+ * needs no port of its own, and may follow from one that is in use. */
+static bool wanted_port(const struct assembly *assembly, int *out, struct error *err)
 {
     const char *port = getenv("MASTER_PORT");
-    bool taken = getenv("TORCHELASTIC_RUN_ID") != NULL;
+    char *end;
+    long value;
 
-    return port && world->rank == 0 && !taken ? atoi(port) : 0;
+    *out = 0;
+    if (!port || !*port || assembly->world->rank > 0 || assembly->dismisses ||
+        getenv("TORCHELASTIC_RUN_ID"))
+        return true;
+    value = strtol(port, &end, 10);
+    if (*end != '\0' || value < 1 || value > PORT_MAX)
+        return error_set(err, ERROR_USAGE,
+                         "MASTER_PORT=%.60s in the environment is not a number from 1 to "
+                         "%d",
+                         port, PORT_MAX);
+    *out = (int)value;
+    return true;
 }
 
 static bool listen_here(struct assembly *assembly, struct endpoint *out,
@@ -83,7 +100,9 @@ static bool listen_here(struct assembly *assembly, struct endpoint *out,
     const char *master = getenv("MASTER_ADDR");
     size_t first = 0;
 
-    *out = (struct endpoint) { .port = wanted_port(assembly->world) };
+    *out = (struct endpoint) { .port = 0 };
+    if (!wanted_port(assembly, &out->port, err))
+        return false;
     if (assembly->world->rank == 0 && master && strlen(master) < NET_ADDRESS)
         snprintf(out->addresses[first++], NET_ADDRESS, "%s", master);
     name_host(out->host);
@@ -115,9 +134,9 @@ static bool write_file(const struct assembly *assembly, struct error *err)
 
     for (size_t i = 0; i < ASSEMBLY_ADDRESSES && own->addresses[i][0]; i++)
         json_array_append_new(addresses, json_string(own->addresses[i]));
-    object = json_pack("{s:s, s:s, s:s, s:i, s:o}", "start", assembly->world->start,
-                       "key", assembly->key, "host", own->host, "port", own->port,
-                       "addresses", addresses);
+    object = json_pack("{s:s, s:s, s:s, s:s, s:i, s:o}", "start", assembly->world->start,
+                       "key", assembly->key, "reply", assembly->reply, "host", own->host,
+                       "port", own->port, "addresses", addresses);
     text_init(&text, 0);
     ok = json_write_pretty(object, &text) &&
          file_replace(assembly->file, text.data, text.len, 0600, err);
@@ -133,13 +152,15 @@ static bool read_file(struct assembly *assembly, struct endpoint *out)
     const json_t *list = json_object_get(object, "addresses");
     const char *start = json_string_value(json_object_get(object, "start"));
     const char *key = json_string_value(json_object_get(object, "key"));
+    const char *reply = json_string_value(json_object_get(object, "reply"));
     const char *host = json_string_value(json_object_get(object, "host"));
-    bool ok = start && key && host && strlen(key) == ASSEMBLY_KEY &&
-              strcmp(start, assembly->world->start) == 0;
+    bool ok = start && key && reply && host && strlen(key) == ASSEMBLY_KEY &&
+              strlen(reply) == ASSEMBLY_KEY && strcmp(start, assembly->world->start) == 0;
 
     *out = (struct endpoint) { 0 };
     if (ok) {
         strcpy(assembly->key, key);
+        strcpy(assembly->reply, reply);
         snprintf(out->host, sizeof(out->host), "%s", host);
         out->port = (int)json_integer_value(json_object_get(object, "port"));
         for (size_t i = 0; i < ASSEMBLY_ADDRESSES && i < json_array_size(list); i++) {
@@ -196,7 +217,9 @@ static bool is_welcome(const struct assembly *assembly, const struct greeting *g
                       greeting->size, world->rank, world->size);
     if (greeting->rank <= world->rank || greeting->rank >= world->size)
         return refuse(reply, "there is no rank %d of %d", greeting->rank, world->size);
-    if (taken[greeting->rank] >= 0)
+    /* a launcher may start a rank again that ended while it waited for the others */
+    if (taken[greeting->rank] >= 0 &&
+        (greeting->purpose == PURPOSE_PAIR || link_is_alive(taken[greeting->rank])))
         return refuse(reply, "there are two ranks %d", greeting->rank);
     return true;
 }
@@ -210,21 +233,21 @@ static bool keys_are_equal(const char *a, const char *b)
     return differs == 0;
 }
 
-/* Accept one connection.  Return its rank, and put the socket at taken[rank]; 0: nothing
- * came that is one of us.  -1: a rank cannot take part, and *err says why. */
+/* Accept a connection.  Return its rank, and put the socket at taken[rank]; 0: none came
+ * that is one of us.  -1: a rank cannot take part, and *err says why. */
 static int accept_rank(struct assembly *assembly, enum purpose purpose, double seconds,
                        int taken[], struct error *err)
 {
     struct reply reply = { .rank = assembly->world->rank };
     struct greeting greeting;
-    int fd = net_accept(assembly->listener, seconds, err);
+    int fd = callers_next(assembly->callers, assembly->listener, seconds, &greeting, err);
     bool ok;
 
     if (fd < 0)
         return err->code ? -1 : 0;
     memcpy(reply.magic, magic, sizeof(magic));
-    if (!link_receive(fd, &greeting, sizeof(greeting), GREETING_SECONDS, NULL) ||
-        memcmp(greeting.magic, magic, sizeof(magic)) != 0 ||
+    strcpy(reply.key, assembly->reply);
+    if (memcmp(greeting.magic, magic, sizeof(magic)) != 0 ||
         !keys_are_equal(greeting.key, assembly->key) || greeting.purpose != purpose) {
         close(fd);
         return 0;
@@ -237,26 +260,60 @@ static int accept_rank(struct assembly *assembly, enum purpose purpose, double s
                       reply.refusal);
         return ok ? 0 : -1;
     }
+    if (taken[greeting.rank] >= 0)
+        close(taken[greeting.rank]);
     taken[greeting.rank] = fd;
     if (purpose == PURPOSE_LINK)
         assembly->ranks[greeting.rank] = greeting.own;
     return greeting.rank;
 }
 
-/* Return a connection to a rank, or -1; *err only says why the rank refuses. */
+static bool is_stopped(const struct assembly *assembly, struct error *err)
+{
+    return assembly->stop && *assembly->stop &&
+           !error_set(err, ERROR_STOPPED, "stopped on request");
+}
+
+/* Return whether the file names another rank 0 than the one that was called. */
+static bool has_changed(const struct assembly *assembly)
+{
+    struct assembly now = { .world = assembly->world, .file = assembly->file };
+    struct endpoint ignored;
+
+    return read_file(&now, &ignored) && strcmp(now.key, assembly->key) != 0;
+}
+
+/* Wait until a rank that was called says something or ends.  False: do not wait longer. */
+static bool wait_for_reply(const struct assembly *assembly, int fd, enum purpose purpose,
+                           struct error *err)
+{
+    const double until =
+        clock_seconds() + (purpose == PURPOSE_LINK ? REPLY_SECONDS : assembly->patience);
+
+    while (!link_has_data(fd)) {
+        if (is_stopped(assembly, err) || clock_seconds() > until || !link_is_alive(fd) ||
+            (purpose == PURPOSE_LINK && has_changed(assembly)))
+            return false;
+        poll(&(struct pollfd) { .fd = fd, .events = POLLIN }, 1, LOOK_MILLISECONDS);
+    }
+    return true;
+}
+
+/* Return a connection to a rank, or -1; *err only says that the rank refuses, or a stop. */
 static int call_address(const struct assembly *assembly, const char *address, int port,
                         int rank, enum purpose purpose, struct error *err)
 {
     const struct greeting greeting = greet(assembly, purpose);
     struct reply reply;
-    const double patience = purpose == PURPOSE_LINK ? REPLY_SECONDS : assembly->patience;
     int fd = net_connect(address, port, ATTEMPT_SECONDS, NULL);
 
     if (fd < 0)
         return -1;
     if (link_send(fd, &greeting, sizeof(greeting), GREETING_SECONDS, NULL) &&
-        link_receive(fd, &reply, sizeof(reply), patience, NULL) &&
-        memcmp(reply.magic, magic, sizeof(magic)) == 0 && reply.rank == rank) {
+        wait_for_reply(assembly, fd, purpose, err) &&
+        link_receive(fd, &reply, sizeof(reply), GREETING_SECONDS, NULL) &&
+        memcmp(reply.magic, magic, sizeof(magic)) == 0 &&
+        keys_are_equal(reply.key, assembly->reply) && reply.rank == rank) {
         reply.refusal[sizeof(reply.refusal) - 1] = '\0';
         if (!reply.refusal[0])
             return fd;
@@ -281,18 +338,15 @@ static int call_rank(const struct assembly *assembly, const struct endpoint *to,
     int fd = -1;
 
     name_host(host);
-    for (size_t i = 0; i < ASSEMBLY_ADDRESSES && to->addresses[i][0] && fd < 0; i++)
+    for (size_t i = 0; i < ASSEMBLY_ADDRESSES && to->addresses[i][0] && fd < 0 &&
+                       err->code == ERROR_NONE;
+         i++)
         if (!is_loopback(to->addresses[i]) || strcmp(host, to->host) == 0)
             fd = call_address(assembly, to->addresses[i], to->port, rank, purpose, err);
     return fd;
 }
 
 /* ---- Meeting ---- */
-
-static bool is_stopped(const volatile sig_atomic_t *stop, struct error *err)
-{
-    return stop && *stop && !error_set(err, ERROR_STOPPED, "stopped on request");
-}
 
 /* Name the ranks that have not come, such as "ranks 2, 3, 7". */
 static void name_missing(const struct world *world, const int links[], struct text *out)
@@ -337,21 +391,23 @@ static void log_missing(const struct assembly *assembly, const int links[],
 }
 
 /* Rank 0: wait for the others.  links[r - 1] is that of rank r. */
-static bool gather(struct assembly *assembly, const volatile sig_atomic_t *stop,
-                   struct log *log, int links[], struct error *err)
+static bool gather(struct assembly *assembly, struct log *log, int links[],
+                   struct error *err)
 {
     const double until = clock_seconds() + assembly->patience;
     double report = clock_seconds() + REPORT_SECONDS;
     int *taken = memory_alloc((size_t)assembly->world->size * sizeof(*taken));
-    int left = assembly->world->size - 1, rank = 0;
+    int left = 0, rank = 0;
 
     for (int r = 0; r < assembly->world->size; r++)
         taken[r] = -1;
-    while (left > 0 && rank >= 0 && !is_stopped(stop, err)) {
+    for (int r = 1; r < assembly->world->size; r++)
+        left += !assembly->met || assembly->met[r - 1] < 0;
+    while (left > 0 && rank >= 0 && !is_stopped(assembly, err)) {
         rank = accept_rank(assembly, PURPOSE_LINK, 0.5, taken, err);
         if (rank > 0) {
+            left -= links[rank - 1] < 0;
             links[rank - 1] = taken[rank];
-            left--;
         } else if (clock_seconds() > until) {
             rank = -1;
             set_missing(assembly, links, err);
@@ -366,19 +422,19 @@ static bool gather(struct assembly *assembly, const volatile sig_atomic_t *stop,
 
 static bool open_assembly(struct assembly *assembly, struct error *err)
 {
-    return make_key(assembly->key, err) && write_file(assembly, err);
+    return make_key(assembly->key, err) && make_key(assembly->reply, err) &&
+           write_file(assembly, err);
 }
 
 /* Other ranks: find rank 0. */
-static bool find_rank_0(struct assembly *assembly, const volatile sig_atomic_t *stop,
-                        int *link, struct error *err)
+static bool find_rank_0(struct assembly *assembly, int *link, struct error *err)
 {
     const double until = clock_seconds() + assembly->patience;
     struct endpoint to = { 0 };
     bool found = false;
 
     *link = -1;
-    while (*link < 0 && err->code == ERROR_NONE && !is_stopped(stop, err)) {
+    while (*link < 0 && err->code == ERROR_NONE && !is_stopped(assembly, err)) {
         if (read_file(assembly, &to)) {
             found = true;
             *link = call_rank(assembly, &to, 0, PURPOSE_LINK, err);
@@ -408,6 +464,7 @@ void assembly_init(struct assembly *assembly, const struct world *world, const c
         .world = world, .file = file, .listener = -1, .patience = ASSEMBLY_SECONDS
     };
     assembly->ranks = memory_alloc((size_t)world->size * sizeof(*assembly->ranks));
+    assembly->callers = callers_new(sizeof(struct greeting), GREETING_SECONDS);
 }
 
 bool assembly_meet(struct assembly *assembly, const volatile sig_atomic_t *stop,
@@ -417,12 +474,13 @@ bool assembly_meet(struct assembly *assembly, const volatile sig_atomic_t *stop,
     struct error own = { 0 };
     bool ok;
 
+    assembly->stop = stop;
     for (int i = 0; i < (world->rank == 0 ? world->size - 1 : 1); i++)
         links[i] = -1;
     ok = listen_here(assembly, &assembly->ranks[world->rank], &own) &&
          (world->rank == 0
-              ? open_assembly(assembly, &own) && gather(assembly, stop, log, links, &own)
-              : find_rank_0(assembly, stop, links, &own));
+              ? open_assembly(assembly, &own) && gather(assembly, log, links, &own)
+              : find_rank_0(assembly, links, &own));
     return ok || error_set(err, own.code, "%s", own.text);
 }
 
@@ -469,7 +527,7 @@ bool assembly_connect_pairs(struct assembly *assembly, const int links[], int pe
     while (left > 0) {
         int rank = accept_rank(assembly, PURPOSE_PAIR, 0.5, peers, &own);
 
-        if (rank < 0)
+        if (rank < 0 || is_stopped(assembly, &own))
             return error_set(err, own.code, "%s", own.text);
         left -= rank > 0;
         for (int i = 0; i < (world->rank == 0 ? world->size - 1 : 1); i++)
@@ -488,6 +546,7 @@ void assembly_end(struct assembly *assembly)
         close(assembly->listener);
     if (assembly->world && assembly->world->rank == 0 && assembly->key[0])
         walk_unlink(assembly->file);
+    callers_free(assembly->callers);
     free(assembly->ranks);
     *assembly = (struct assembly) { .listener = -1 };
 }

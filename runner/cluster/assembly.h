@@ -1,9 +1,9 @@
 /*
  * runner/cluster/assembly.h - the ranks that a launcher started find each other, over TCP.
  *
- * Rank 0 listens, and writes its addresses, its port and a random key into a file that only
- * its user can read. The others wait for that file and connect. A file that an
- * earlier start left, or a program that connects without the key, is ignored.
+ * Rank 0 listens, and writes its addresses, its port and two random keys into a file that
+ * only its user can read. The others wait for that file and connect. A file that an earlier
+ * start left, and a program that does not have the keys, is ignored.
  */
 #ifndef RUNNER_CLUSTER_ASSEMBLY_H
 #define RUNNER_CLUSTER_ASSEMBLY_H
@@ -31,8 +31,14 @@ struct endpoint {
 struct assembly {
     const struct world *world;
     const char *file;
-    char key[ASSEMBLY_KEY + 1];
+    char key[ASSEMBLY_KEY + 1],
+        reply[ASSEMBLY_KEY + 1]; /* of who calls, and who answers */
     int listener;
+    struct callers *callers;
+    const volatile sig_atomic_t *stop;
+    /* of rank 0, which meets the others only to end them; set before meeting */
+    bool dismisses;
+    const int *met; /* links to ranks that need no dismissal, -1 for others; NULL: none */
     struct endpoint *ranks; /* of rank 0: all; others: all after assembly_share */
     double patience;        /* seconds; ASSEMBLY_SECONDS unless changed before meeting */
 };

@@ -21,6 +21,7 @@
 #include "base/stop.h"
 #include "patcher/document/document.h"
 #include "runner/cluster/world.h"
+#include "runner/job/child_environment.h"
 #include "runner/job/heal.h"
 #include "runner/job/launched_ranks.h"
 #include "runner/job/record.h"
@@ -288,14 +289,18 @@ static int run(const struct job *job, const struct options *options,
     return status;
 }
 
-/* Become trainspool-train, which waits for what rank 0 sends. */
+extern char **environ;
+
+/* Become trainspool-train, with the environment that rank 0 gives its own; it waits for what
+ * rank 0 sends. */
 static int follow(const struct options *options)
 {
     char *program = spawn_sibling("trainspool-train");
     const char *const words[] = { program, "--", options->operands[0], NULL };
     struct error err = { 0 };
 
-    execv(program, (char *const *)words);
+    execve(program, (char *const *)words,
+           options->no_sandbox ? environ : child_environment_of_rank());
     error_errno(&err, "cannot start %s", program);
     report_error(options->program, &err);
     free(program);

@@ -135,26 +135,57 @@ static bool connect_pairs(struct assembly *assembly, enum device_kind kind,
     return assembly_connect_pairs(assembly, links, *peers, err);
 }
 
+/* End the ranks that wait for rank 0; met: as in struct assembly. */
+static void dismiss(const struct world *world, const char *file, const int *met,
+                    const volatile sig_atomic_t *stop)
+{
+    int *links = memory_alloc((size_t)world->size * sizeof(*links));
+    struct assembly assembly;
+    struct error ignored = { 0 };
+
+    assembly_init(&assembly, world, file);
+    assembly.patience = DISMISS_SECONDS;
+    assembly.dismisses = true;
+    assembly.met = met;
+    assembly_meet(&assembly, stop, NULL, links, &ignored);
+    assembly_end(&assembly);
+    for (int r = 1; r < world->size; r++)
+        if (links[r - 1] >= 0)
+            close(links[r - 1]);
+    free(links);
+}
+
+void launched_ranks_dismiss(const struct world *world, const struct job *job,
+                            const volatile sig_atomic_t *stop)
+{
+    char *file = assembly_file(job);
+
+    dismiss(world, file, NULL, stop);
+    free(file);
+}
+
 bool launched_ranks_meet(const struct launched_start *start, struct ranks *out,
                          struct error *err)
 {
     const size_t size = (size_t)start->world->size;
     char *file = assembly_file(start->job);
     struct assembly assembly;
-    bool ok;
+    bool met, ok;
 
     *out = (struct ranks) { .group = { .ranks = (int)size },
                             .links = memory_alloc(size * sizeof(*out->links)) };
     assembly_init(&assembly, start->world, file);
-    ok = assembly_meet(&assembly, start->stop, start->log, out->links, err) &&
-         send_brief(start, out, err) &&
+    met = assembly_meet(&assembly, start->stop, start->log, out->links, err);
+    ok = met && send_brief(start, out, err) &&
          connect_pairs(&assembly, start->machine->device.kind, out->links, &out->peers,
                        err);
     out->group.links = out->links;
     out->group.peers = out->peers;
-    if (!ok && err->code != ERROR_STOPPED)
+    if (met && !ok && err->code != ERROR_STOPPED)
         parallel_explain(&out->group, err);
     assembly_end(&assembly);
+    if (!met && err->code != ERROR_STOPPED)
+        dismiss(start->world, file, out->links, start->stop);
     free(file);
     if (ok)
         log_line(start->log, LOG_INFO, "ranks: %d on %d machine%s, started by %s",
@@ -172,25 +203,6 @@ bool launched_ranks_begin(const struct ranks *ranks, int64_t zero_stage,
             return false;
         }
     return true;
-}
-
-void launched_ranks_dismiss(const struct world *world, const struct job *job,
-                            const volatile sig_atomic_t *stop)
-{
-    int *links = memory_alloc((size_t)world->size * sizeof(*links));
-    char *file = assembly_file(job);
-    struct assembly assembly;
-    struct error ignored = { 0 };
-
-    assembly_init(&assembly, world, file);
-    assembly.patience = DISMISS_SECONDS;
-    assembly_meet(&assembly, stop, NULL, links, &ignored);
-    assembly_end(&assembly);
-    for (int r = 1; r < world->size; r++)
-        if (links[r - 1] >= 0)
-            close(links[r - 1]);
-    free(file);
-    free(links);
 }
 
 /* ---- The other ranks ---- */
@@ -227,6 +239,19 @@ static bool receive_stage(void *context, int64_t *out, struct error *err)
     const int *link = context;
 
     return receive(*link, out, sizeof(*out), err);
+}
+
+/* Connect to the other ranks. */
+static bool connect_followers(struct assembly *assembly, enum device_kind kind, int *link,
+                              int **peers, struct error *err)
+{
+    const struct backend_group group = { .rank = assembly->world->rank, .links = link };
+
+    if (connect_pairs(assembly, kind, link, peers, err))
+        return true;
+    if (err->code != ERROR_STOPPED)
+        parallel_report(&group, err);
+    return false;
 }
 
 /* Contain this rank as rank 0 contains itself, and train. */
@@ -280,7 +305,7 @@ int launched_ranks_follow(const struct options *options, const struct world *wor
     assembly_init(&assembly, world, file);
     ok = assembly_meet(&assembly, stop, NULL, &link, err) &&
          receive_brief(link, &brief, &text, err) &&
-         connect_pairs(&assembly, brief.kind, &link, &peers, err);
+         connect_followers(&assembly, brief.kind, &link, &peers, err);
     assembly_end(&assembly);
     rank_ignore_signals();
     ok = ok && work(world, &own, &job, &brief, &text, &link, peers, err);

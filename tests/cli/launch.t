@@ -187,6 +187,11 @@ expect_all_refuse nodata 'missing.txt'
 invalid_job >invalid.yaml
 expect_all_refuse invalid 'learning_rate\|nowhere'
 expect_all_refuse absent 'absent.yaml'
+several 0 "" >port.yaml
+MASTER_PORT=abc
+export MASTER_PORT
+expect_all_refuse port 'MASTER_PORT=abc in the environment is not a number from 1 to 65535'
+unset MASTER_PORT
 
 # the folder of an earlier run
 expect_launched "a second run of one folder succeeds" 4 net1.yaml

@@ -63,9 +63,9 @@ static void test_assembly_calls_no_loopback_of_another_machine(void **state)
     (void)state;
     snprintf(
         text, sizeof(text),
-        "{\"start\": \"start\", \"key\": \"%s\", \"host\": \"another\", \"port\": %d, "
-        "\"addresses\": [\"127.0.0.1\", \"::1\", \"localhost\"]}",
-        some_key, port);
+        "{\"start\": \"start\", \"key\": \"%s\", \"reply\": \"%s\", \"host\": \"another\", "
+        "\"port\": %d, \"addresses\": [\"127.0.0.1\", \"::1\", \"localhost\"]}",
+        some_key, some_key, port);
     write_text(file, text);
     seat(1, 2)->patience = 1;
     start_all();
@@ -117,22 +117,81 @@ static void test_assembly_ignores_strangers(void **state)
     close(fds[3]);
 }
 
-static void test_assembly_outlasts_a_silent_stranger(void **state)
+/* Neither one that says nothing, nor many of them, delay the ranks. */
+static void test_assembly_waits_for_no_silent_stranger(void **state)
 {
-    int fd;
+    int port, fds[100];
 
     (void)state;
     seat(0, 3);
     seat(1, 3)->wait = 0.7;
     seat(2, 3)->wait = 0.7;
     start_all();
-    fd = call(port_of_file(NULL, NULL));
+    port = port_of_file(NULL, NULL);
+    for (size_t i = 0; i < TS_COUNT(fds); i++)
+        fds[i] = call(port);
+    link_send(fds[0], "trainspool rank", 16, 1, NULL);
     wait_for_all();
     for (size_t i = 0; i < used; i++) {
         expect_met(&places[i]);
-        assert_true(places[i].seconds < GREETING + SOON);
+        assert_true(places[i].seconds < SOON);
     }
-    close(fd);
+    for (size_t i = 0; i < TS_COUNT(fds); i++)
+        close(fds[i]);
+}
+
+/* ---- Programs that a rank calls ---- */
+
+/* An earlier start left a file, and its port now belongs to a program that accepts callers
+ * and says nothing. */
+static void test_assembly_leaves_a_silent_program(void **state)
+{
+    struct error err = { 0 };
+    int port = 0, listener = net_listen(&port, &err);
+
+    (void)state;
+    write_ranks(file, "start", some_key, port);
+    seat(1, 2);
+    seat(0, 2)->wait = 1;
+    start_all();
+    wait_for_all();
+    for (size_t i = 0; i < used; i++)
+        expect_met(&places[i]);
+    assert_true(places[0].seconds < 1 + SOON);
+
+    clear();
+    write_ranks(file, "start", some_key, port);
+    seat(1, 2)->stop_after = 0.5;
+    start_all();
+    wait_for_all();
+    expect_refused(&places[0], ERROR_STOPPED, "stopped");
+    assert_true(places[0].seconds < SOON);
+    close(listener);
+}
+
+/* A program gives itself out as rank 0, with what it hears and without the file. */
+static void test_assembly_believes_no_other_rank_0(void **state)
+{
+    struct error err = { 0 };
+    int port = 0, listener = net_listen(&port, &err), fd;
+    char heard[4096], answer[512] = "trainspool rank";
+
+    (void)state;
+    write_ranks(file, "start", some_key, port);
+    seat(1, 2)->patience = 1;
+    start_all();
+    for (double until = clock_seconds() + 5; clock_seconds() < until;) {
+        if ((fd = net_accept(listener, 0.5, &err)) < 0)
+            continue;
+        poll(NULL, 0, 50);
+        assert_true(recv(fd, heard, sizeof(heard), MSG_DONTWAIT) > 100);
+        memcpy(answer + 16, some_key, sizeof(some_key));
+        link_send(fd, answer, sizeof(answer), 1, NULL);
+        close(fd);
+    }
+    wait_for_all();
+    expect_refused(&places[0], ERROR_SYSTEM, "cannot reach rank 0");
+    close(listener);
 }
 
 /* A program of this version that has another key is a stranger, too. */
@@ -274,6 +333,51 @@ static void test_assembly_refuses_a_rank_that_is_taken(void **state)
     assert_false(places[1].ok);
 }
 
+/* A launcher starts a rank again that ended while rank 0 waited for the others. */
+static void test_assembly_takes_a_rank_that_was_started_again(void **state)
+{
+    (void)state;
+    seat(0, 3);
+    seat(1, 3)->then = THEN_LEAVE;
+    seat(1, 3)->wait = 0.5;
+    seat(2, 3)->wait = 1;
+    start_all();
+    wait_for_all();
+    expect_met(&places[0]);
+    expect_met(&places[2]);
+    expect_met(&places[3]);
+}
+
+/* ---- MASTER_PORT ---- */
+
+static void test_assembly_reads_the_port_of_rank_0(void **state)
+{
+    static const char *const wrong[] = { "abc", "0", "-1", "65536", "29500x", " " };
+    char number[16];
+    int port = closed_port();
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(wrong); i++) {
+        clear();
+        setenv("MASTER_PORT", wrong[i], 1);
+        seat(0, 2);
+        start_all();
+        wait_for_all();
+        expect_refused(&places[0], ERROR_USAGE, "MASTER_PORT=");
+    }
+    clear();
+    snprintf(number, sizeof(number), "%d", port);
+    setenv("MASTER_PORT", number, 1);
+    seat(0, 2);
+    seat(1, 2)->wait = 1;
+    start_all();
+    assert_int_equal(port_of_file(NULL, NULL), port);
+    wait_for_all();
+    unsetenv("MASTER_PORT");
+    expect_met(&places[0]);
+    expect_met(&places[1]);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
@@ -281,12 +385,16 @@ int main(void)
         TEST(test_assembly_ignores_files_of_other_starts),
         TEST(test_assembly_calls_no_loopback_of_another_machine),
         TEST(test_assembly_ignores_strangers),
-        TEST(test_assembly_outlasts_a_silent_stranger),
+        TEST(test_assembly_waits_for_no_silent_stranger),
+        TEST(test_assembly_leaves_a_silent_program),
+        TEST(test_assembly_believes_no_other_rank_0),
         TEST(test_assembly_ignores_another_key),
         TEST(test_assembly_refuses_another_version),
         TEST(test_assembly_survives_a_version_without_an_end),
         TEST(test_assembly_refuses_another_size),
         TEST(test_assembly_refuses_a_rank_that_is_taken),
+        TEST(test_assembly_takes_a_rank_that_was_started_again),
+        TEST(test_assembly_reads_the_port_of_rank_0),
     };
 #undef TEST
 

@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,8 +24,7 @@
 enum {
     PLACES = 24,  /* processes of a test */
     TIMEOUT = 60, /* seconds of a process */
-    SOON = 3,     /* seconds of what must not wait for anything */
-    GREETING = 5  /* seconds that a silent caller may delay the others */
+    SOON = 3      /* seconds of what must not wait for anything */
 };
 
 /* What a process does after it has met the others. */
@@ -309,10 +309,11 @@ static inline void write_ranks(const char *name, const char *of, const char *key
 {
     char text[1024];
 
-    snprintf(text, sizeof(text),
-             "{\"start\": \"%s\", \"key\": \"%s\", \"host\": \"%s\", \"port\": %d, "
-             "\"addresses\": [\"127.0.0.1\", \"::1\"]}",
-             of, key, own_host(), port);
+    snprintf(
+        text, sizeof(text),
+        "{\"start\": \"%s\", \"key\": \"%s\", \"reply\": \"%032d\", \"host\": \"%s\", "
+        "\"port\": %d, \"addresses\": [\"127.0.0.1\", \"::1\"]}",
+        of, key, 0, own_host(), port);
     write_text(name, text);
 }
 
