@@ -241,9 +241,11 @@ static bool read_plan(const struct rank_work *work, struct inspection *inspectio
     if (!inspection->patch.has_plan || (size_t)work->group.rank >= plan_ranks(plan))
         return error_set(err, ERROR_JOB, "%s has no rank %d", work->job->path,
                          work->group.rank);
-    return !work->stage || work->stage(work->context, &plan->zero_stage, err);
+    return !plan_trains(plan) || !work->stage ||
+           work->stage(work->context, &plan->zero_stage, err);
 }
 
+/* Rank 0 alone evaluates or merges. */
 bool rank_work(const struct rank_work *work, struct error *err)
 {
     struct backend_group group = work->group;
@@ -259,7 +261,7 @@ bool rank_work(const struct rank_work *work, struct error *err)
 
     if (!ok) {
         parallel_report(&group, err);
-    } else {
+    } else if (plan_trains(&inspection.patch.plan)) {
         group.ranks = (int)plan_ranks(&inspection.patch.plan);
         work->containment->gpu = inspection.patch.plan.device.kind != DEVICE_CPU;
         containment_close(work->containment, NULL);

@@ -193,6 +193,12 @@ export MASTER_PORT
 expect_all_refuse port 'MASTER_PORT=abc in the environment is not a number from 1 to 65535'
 unset MASTER_PORT
 
+# what rank 0 does alone
+several 0 "" | sed '/^max_steps/d' >evaluate.yaml
+printf '%s\n' 'do_train: false' 'do_eval: true' 'val_size: 0.1' >>evaluate.yaml
+expect_launched "launched ranks of an evaluation succeed" 4 evaluate.yaml
+expect "it is done" state_is evaluate.yaml done
+
 # the folder of an earlier run
 expect_launched "a second run of one folder succeeds" 4 net1.yaml
 
