@@ -320,8 +320,10 @@ static bool find_cause(const struct backend_group *group, bool seen[], struct er
             continue;
         seen[i] = true;
         if (!read_last_error(group, i, &found))
-            error_set(&found, ERROR_SYSTEM, "rank %d exited without reporting an error",
-                      i + 1);
+            error_set(
+                &found, ERROR_SYSTEM,
+                "rank %d ended without reporting an error, or its machine does not answer",
+                i + 1);
         *out = found;
         if (!is_consequence(&found))
             return true;
