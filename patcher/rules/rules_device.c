@@ -230,32 +230,54 @@ static const char *node_error(const struct rule_context *context)
         (long long)plan->ranks, local, plan->slurm.gres, (long long)gpus.count);
 }
 
+static long long local_ranks(const struct rule_context *context)
+{
+    return (long long)plan_local_ranks(context->plan);
+}
+
+/* More than trainspool runs on one machine, even on a CPU. */
+static bool is_over_maximum(const struct rule_context *context)
+{
+    return local_ranks(context) > DEVICE_RANKS_MAX;
+}
+
 static const char *ranks_error(const struct rule_context *context)
 {
     const struct plan *plan = context->plan;
-    long long ranks = plan->ranks, local = (long long)plan_local_ranks(plan);
+    const char *where = plan->nodes > 1 ? " on each machine" : "";
+    long long local = local_ranks(context);
     size_t named = probe_count_named(plan->device_wanted);
 
-    if (named > 0 && (int64_t)named != plan->ranks)
-        return arena_printf(context->arena, "ranks: %lld, but device: %s names %zu",
-                            ranks, plan->device_wanted, named);
+    if (named > 0 && (long long)named != local)
+        return arena_printf(context->arena, "ranks: %lld%s, but device: %s names %zu",
+                            local, where, plan->device_wanted, named);
     if (node_error(context))
         return node_error(context);
+    if (is_over_maximum(context))
+        return arena_printf(context->arena,
+                            "ranks: %lld%s, but at most %d run on one machine", local,
+                            where, DEVICE_RANKS_MAX);
     if (rule_on_gpu(context) && context->device->peers > 0 &&
         context->device->peers < local)
-        return arena_printf(
-            context->arena,
-            "ranks: %lld requires %s GPUs of one kind, but this machine has %d", ranks,
-            plan->nodes > 1 ? arena_printf(context->arena, "%lld", local) : "that many",
-            context->device->peers);
-    if (local > DEVICE_RANKS_MAX)
-        return arena_printf(
-            context->arena,
-            "ranks: %lld are more than the %d of one machine; nodes: %lld "
-            "machines have that many",
-            ranks, DEVICE_RANKS_MAX, (ranks + DEVICE_RANKS_MAX - 1) / DEVICE_RANKS_MAX);
+        return arena_printf(context->arena,
+                            "ranks: %lld%s requires that many GPUs of one kind, but this "
+                            "machine has %d",
+                            local, where, context->device->peers);
     return NULL;
 }
+
+static const char *ranks_remedy(const struct rule_context *context)
+{
+    if (node_error(context))
+        return "ask for more GPUs in gres or for more nodes, or use fewer ranks with more "
+               "gradient_accumulation_steps";
+    if (is_over_maximum(context))
+        return "distribute the ranks among more nodes, or use fewer ranks with more "
+               "gradient_accumulation_steps";
+    return "use fewer ranks with more gradient_accumulation_steps to keep the batch of a "
+           "step; device: cpu allows up to 16 ranks on a machine";
+}
+_Static_assert(DEVICE_RANKS_MAX == 16, "named in ranks_remedy");
 
 static void rule_too_many_ranks(struct rule_context *context)
 {
@@ -264,20 +286,12 @@ static void rule_too_many_ranks(struct rule_context *context)
     const char *trouble = entry ? ranks_error(context) : NULL;
 
     if (trouble)
-        propose_remark(
-            &to,
-            &(struct finding) {
-                .rule = "TS207",
-                .severity = SEVERITY_ERROR,
-                .message = trouble,
-                .note =
-                    node_error(context)
-                        ? "ask for more GPUs in gres or for more nodes, or use fewer "
-                          "ranks with more gradient_accumulation_steps"
-                        : "use fewer ranks with more gradient_accumulation_steps to "
-                          "keep the batch of a step; device: cpu allows any number of "
-                          "ranks" },
-            entry);
+        propose_remark(&to,
+                       &(struct finding) { .rule = "TS207",
+                                           .severity = SEVERITY_ERROR,
+                                           .message = trouble,
+                                           .note = ranks_remedy(context) },
+                       entry);
 }
 
 static void rule_device_memory_in_use(struct rule_context *context)

@@ -7,6 +7,10 @@ invalid_job >many.yaml
 printf 'trainspool: {ranks: 3, device: "cuda:0,1"}\n' >>many.yaml
 expect_status "a conflict of ranks and device gives 1" 1 "$trainspool" check --device A100 many.yaml
 expect_output "TS207 reports the conflict" 'error\[TS207\]: ranks: 3, but device: cuda:0,1 names 2'
+{ invalid_job && echo 'trainspool: {ranks: 20, device: cpu}'; } >crowd.yaml
+expect_status "20 ranks on one machine give 1" 1 "$trainspool" check crowd.yaml
+expect_output "TS207 names the maximum" 'error\[TS207\]: ranks: 20, but at most 16 run on one machine'
+expect_output "the remedy is more nodes" 'distribute the ranks among more nodes'
 expect_status "--rank without a link gives 2" 2 "$train" --rank=1 many.yaml
 
 if ! has_model; then
