@@ -171,11 +171,18 @@ static bool is_query(const struct options *options)
            options->steps || options->calibrate;
 }
 
-/* Return whether this process trains, and neither a watch nor rank 0 started it. */
+/* Return whether this process trains, and rank 0 did not start it. */
+static bool may_hand_over(const struct options *options)
+{
+    return !is_query(options) && !options->generate && options->rank == 0 &&
+           options->operand_count > 0;
+}
+
+/* Return whether a launcher, and not a watch, may have started this process; srun starts
+ * the ranks of a submission, which have a lease. */
 static bool may_be_launched(const struct options *options)
 {
-    return !is_query(options) && !options->generate && !options->spooled &&
-           options->rank == 0 && options->operand_count > 0;
+    return may_hand_over(options) && (!options->spooled || options->lease);
 }
 
 /* Train as rank 0 of a submission to Slurm, and note the exit status for the process that
@@ -207,7 +214,7 @@ static int train(const struct options *options, struct error *err)
             return calibrate_print(options, &machine, err);
     } else if (options->operand_count == 0)
         error_set(err, ERROR_USAGE, "no job given; see %s --help", options->program);
-    else if (may_be_launched(options) && handover_is_due(options))
+    else if (may_hand_over(options) && handover_is_due(options))
         return handover_run(options, stop, err);
     else if ((!may_be_launched(options) || world_read(&world, err)) &&
              open_machine(options, &machine, err))
