@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,6 +46,7 @@ struct handover {
     bool begun;         /* rank 0 has written a state */
     double next, pause; /* when Slurm is asked again */
     double gone_since;  /* when Slurm first did not know it, or said that it ended; 0 */
+    bool exit_seen;     /* rank 0, or the script, has noted an exit */
     bool cancel_sent;
     int64_t first; /* the step at which the submission began */
     int lock;
@@ -161,7 +163,6 @@ static bool write_script(struct handover *h, struct error *err)
                        &text);
     ok = run_dir && dir ? file_replace(h->script, text.data, text.len, 0700, err)
                         : error_errno(err, "cannot find the folder of %s", h->job.path);
-    h->output = run_dir ? arena_printf(h->arena, "%s/slurm.log", run_dir) : NULL;
     text_clear(&text);
     free(words);
     free(program);
@@ -225,6 +226,12 @@ static void show_life(const struct handover *h)
         futimens(h->lock, NULL);
 }
 
+/* Only a watch continues a job that is stopped without a request. */
+static bool is_to_end(const struct handover *h)
+{
+    return job_requested(&h->job) != REQUEST_NONE || (*h->stop && !h->options->spooled);
+}
+
 /* The user has as many jobs in the queue as Slurm allows. */
 static void wait_for_room(struct handover *h, const char *why)
 {
@@ -234,8 +241,24 @@ static void wait_for_room(struct handover *h, const char *why)
         record_set_text(h->record.reason, sizeof(h->record.reason), why);
         job_write(&h->job, &h->record, false, NULL);
     }
-    while (clock_seconds() < until && !*h->stop) {
+    while (clock_seconds() < until && !*h->stop && !is_to_end(h)) {
         show_life(h);
+        poll(NULL, 0, TICK_MS);
+    }
+}
+
+/* Ask until there is an answer. */
+static enum slurm_answer find_surely(struct handover *h, struct slurm_job *found,
+                                     struct error *err)
+{
+    enum slurm_answer answer;
+
+    for (;;) {
+        error_clear(err);
+        show_life(h);
+        answer = slurm_find(h->name, found, err);
+        if (answer != SLURM_UNSURE || *h->stop || is_to_end(h))
+            return answer;
         poll(NULL, 0, TICK_MS);
     }
 }
@@ -252,9 +275,10 @@ static bool submit(struct handover *h, struct error *err)
     for (;;) {
         enum slurm_answer answer;
 
-        if (*h->stop)
+        if (*h->stop || is_to_end(h))
             return error_set(err, ERROR_STOPPED, "stopped on request");
         error_clear(&own);
+        show_life(h);
         answer = slurm_submit(h->script, h->output, &h->id, &own);
         if (answer == SLURM_YES) {
             log_job(h, "submitted as job %" PRId64 ", %s", h->id, h->name);
@@ -267,11 +291,8 @@ static bool submit(struct handover *h, struct error *err)
             continue;
         }
         log_job(h, "%s; looking for %s", own.text, h->name);
-        do {
-            error_clear(&own);
-            poll(NULL, 0, TICK_MS);
-            answer = slurm_find(h->name, &found, &own);
-        } while (answer == SLURM_UNSURE && !*h->stop);
+        poll(NULL, 0, TICK_MS);
+        answer = find_surely(h, &found, &own);
         if (answer == SLURM_NO)
             return error_set(err, own.code, "%s", own.text);
         if (answer == SLURM_YES && found.state != SLURM_GONE) {
@@ -297,8 +318,8 @@ static void copy_state(struct handover *h)
         return;
     h->seen = st;
     if (record.attempt == h->record.attempt && record.state == h->record.state &&
-        !h->begun)
-        return; /* the one that this process wrote */
+        (isnan(record.seconds) || record.seconds == h->record.seconds) && !h->begun)
+        return; /* the one that this process or an earlier one wrote */
     h->begun = true;
     h->record = record;
     job_write(&h->job, &h->record, record.state != JOB_RUNNING, NULL);
@@ -344,7 +365,7 @@ static int end_without_exit(struct handover *h, const struct slurm_job *found)
         return end_as(h, EVENT_CANCELLED, why, EXIT_TERMINATED);
     if (found->state != SLURM_GONE && is_word(found, "OUT_OF_MEMORY"))
         return EXIT_NO_MEMORY;
-    if (found->state == SLURM_GONE && !h->begun)
+    if (found->state == SLURM_GONE && h->record.state == JOB_READY)
         return EXIT_AGAIN; /* forgotten before it started: the next start submits again */
     if (found->state == SLURM_GONE || is_word(found, "NODE_FAIL") ||
         is_word(found, "PREEMPTED") || is_word(found, "BOOT_FAIL") ||
@@ -358,8 +379,11 @@ static int end_without_exit(struct handover *h, const struct slurm_job *found)
 }
 
 /* A job that its time limit ended continues in another submission, if it made a step. */
-static int end_with_exit(struct handover *h, int status)
+static int end_with_exit(struct handover *h, const struct slurm_job *found, int status)
 {
+    if (status == EXIT_TERMINATED && h->record.state == JOB_READY &&
+        found->state == SLURM_ENDED && is_word(found, "CANCELLED"))
+        return end_as(h, EVENT_CANCELLED, "canceled in Slurm", EXIT_TERMINATED);
     if (status == EXIT_TERMINATED && h->record.state == JOB_READY && h->begun &&
         h->record.step <= h->first && job_requested(&h->job) == REQUEST_NONE)
         return end_as(h, EVENT_EXIT_BAD,
@@ -373,7 +397,9 @@ static bool pass_on_stop(struct handover *h, const struct slurm_job *found)
 {
     const enum job_request_kind request = job_requested(&h->job);
 
-    if (request == REQUEST_NONE)
+    if (request == REQUEST_NONE && is_to_end(h))
+        job_request(&h->job, REQUEST_CANCEL, NULL);
+    else if (request == REQUEST_NONE)
         return *h->stop != 0;
     /* rank 0 looks for requests itself, and saves a checkpoint */
     if (!h->cancel_sent && found->state == SLURM_WAITS) {
@@ -388,7 +414,7 @@ static int end_canceled(struct handover *h)
 {
     const enum job_request_kind request = job_requested(&h->job);
 
-    if (request == REQUEST_CANCEL) {
+    if (request == REQUEST_CANCEL || request == REQUEST_NONE) {
         end_as(h, EVENT_CANCELLED, "canceled", EXIT_TERMINATED);
         job_forget(&h->job);
     }
@@ -399,6 +425,7 @@ static int end_canceled(struct handover *h)
 static bool query(struct handover *h, bool now, struct slurm_job *found)
 {
     struct error ignored = { 0 };
+    struct slurm_job answer;
     const char *every = getenv("TRAINSPOOL_SLURM_SECONDS"); /* for tests */
 
     if (!now && clock_seconds() < h->next)
@@ -407,10 +434,13 @@ static bool query(struct handover *h, bool now, struct slurm_job *found)
                : h->pause < longest_query ? h->pause * 1.5
                                           : longest_query;
     h->next = clock_seconds() + h->pause;
-    if (slurm_find(h->name, found, &ignored) != SLURM_YES)
+    if (slurm_find(h->name, &answer, &ignored) != SLURM_YES)
         return false;
-    if (found->state != SLURM_GONE)
-        h->id = found->id;
+    if (answer.state != SLURM_GONE)
+        h->id = answer.id;
+    /* what has ended is soon unknown, but how it ended counts */
+    if (answer.state != SLURM_GONE || found->state != SLURM_ENDED)
+        *found = answer;
     return true;
 }
 
@@ -429,17 +459,20 @@ static int follow(struct handover *h)
         show_life(h);
         /* an exit counts when Slurm does not start the job again: it does so after the
          * loss of a node, or when an administrator asks it to */
-        if (query(h, ended && h->gone_since == 0, &found)) {
+        if (ended && !h->exit_seen)
+            h->pause = TICK_MS / 1000.0;
+        if (query(h, ended && !h->exit_seen, &found)) {
             note_wait(h, &found);
             if (found.state != SLURM_ENDED && found.state != SLURM_GONE)
                 h->gone_since = 0;
             else if (h->gone_since == 0)
                 h->gone_since = clock_seconds();
         }
+        h->exit_seen = ended;
         if (h->gone_since > 0 && ended) {
             copy_state(h);
             forget_submission(h);
-            return end_with_exit(h, status);
+            return end_with_exit(h, &found, status);
         }
         /* files of other machines are seen late */
         if (h->gone_since > 0 && h->cancel_sent && !h->begun) {
@@ -458,6 +491,19 @@ static int follow(struct handover *h)
 
 /* ---- The whole ---- */
 
+/* The names that sbatch gets: it takes one that begins with "-" for an option. */
+static bool name_files(struct handover *h, struct error *err)
+{
+    char *run_dir = realpath(h->job.run_dir, NULL);
+
+    if (!run_dir)
+        return error_errno(err, "cannot find the folder of %s", h->job.path);
+    h->script = arena_printf(h->arena, "%s/slurm.sh", run_dir);
+    h->output = arena_printf(h->arena, "%s/slurm.log", run_dir);
+    free(run_dir);
+    return true;
+}
+
 static bool open_job(struct handover *h, struct error *err)
 {
     struct text text;
@@ -472,7 +518,7 @@ static bool open_job(struct handover *h, struct error *err)
                     : false;
     fcntl(h->lock, F_SETFD, FD_CLOEXEC);
     text_init(&text, DOCUMENT_MAX_BYTES);
-    ok = job_read(&h->job, &h->record, err) &&
+    ok = name_files(h, err) && job_read(&h->job, &h->record, err) &&
          job_read_frozen(&h->job, h->options->digest, &text, err);
     if (ok)
         outputs_bind_plan(&h->job, &text, h->arena, &h->plan);
@@ -493,6 +539,7 @@ static bool end_earlier(struct handover *h, struct error *err)
         error_clear(&own);
         if (*h->stop)
             return error_set(err, ERROR_STOPPED, "stopped on request");
+        show_life(h);
         slurm_cancel(h->name, NULL);
         answer = slurm_find(h->name, &found, &own);
         if (answer == SLURM_NO)
@@ -507,6 +554,7 @@ static bool end_earlier(struct handover *h, struct error *err)
 static int run(struct handover *h, struct error *err)
 {
     bool same, there;
+    int status;
 
     if (!open_job(h, err))
         return EXIT_SYSTEM;
@@ -522,14 +570,22 @@ static int run(struct handover *h, struct error *err)
     else if (!prepare(h, err))
         return EXIT_AGAIN;
     /* without a number, it is not known whether sbatch was called */
-    if (h->id == 0) {
-        struct slurm_job found;
+    if (h->id == 0 && !read_exit(h, &status)) {
+        struct slurm_job found = { 0 };
+        struct error own = { 0 };
 
-        if (there && slurm_find(h->name, &found, NULL) == SLURM_YES)
+        if (there) {
+            find_surely(h, &found, &own);
             h->id = found.id;
+        }
         if (h->id == 0 && !submit(h, err)) {
-            if (err->code == ERROR_STOPPED)
+            if (err->code == ERROR_STOPPED && !is_to_end(h))
                 return EXIT_AGAIN;
+            if (err->code == ERROR_STOPPED) {
+                forget_submission(h); /* what Slurm may have got ends without a lease */
+                slurm_cancel(h->name, NULL);
+                return end_canceled(h);
+            }
             forget_submission(h);
             log_job(h, "%s", err->text);
             return end_as(h, EVENT_EXIT_BAD, err->text, EXIT_FINDINGS);
@@ -549,7 +605,6 @@ int handover_run(const struct options *options, const volatile sig_atomic_t *sto
     h.submission = (char *)path_of(&h, "slurm.json");
     h.lease = (char *)path_of(&h, "lease");
     h.cluster = (char *)path_of(&h, "cluster.json");
-    h.script = (char *)path_of(&h, "slurm.sh");
     h.exit = (char *)path_of(&h, "slurm.exit");
     status = run(&h, err);
     if (err->code && err->code != ERROR_STOPPED && !options->spooled)

@@ -20,17 +20,23 @@ void lease_take_names(struct job *job)
     job->lock = path_join(job->run_dir, "lease");
 }
 
-int lease_take(const struct job *job, const char *name, struct error *err)
+static bool has_lease(const char *path, const char *name)
 {
     struct text text;
-    bool ours;
-    int fd = -1;
+    bool has;
 
     text_init(&text, 0);
-    ours = file_read(job->lock, FILE_MAX, &text, NULL, NULL) &&
-           text.len == strlen(name) && memcmp(text.data, name, text.len) == 0;
+    has = file_read(path, FILE_MAX, &text, NULL, NULL) && text.len == strlen(name) &&
+          memcmp(text.data, name, text.len) == 0;
     text_clear(&text);
-    if (!ours)
+    return has;
+}
+
+int lease_take(const struct job *job, const char *name, struct error *err)
+{
+    int fd = -1;
+
+    if (!has_lease(job->lock, name))
         error_set(err, ERROR_SYSTEM,
                   "%s: another submission has taken its place, or it was canceled",
                   job->path);
@@ -45,6 +51,11 @@ void lease_note_exit(const char *path, const char *name, int status)
     struct text text, file;
 
     job_init(&job, path);
+    lease_take_names(&job);
+    if (!has_lease(job.lock, name)) { /* slurm.exit is another submission's */
+        job_clear(&job);
+        return;
+    }
     text_init(&file, 0);
     text_init(&text, 0);
     text_addf(&file, "%s/slurm.exit", job.run_dir);

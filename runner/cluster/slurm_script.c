@@ -71,10 +71,13 @@ void slurm_script_write(const struct slurm_script *script, struct text *out)
     add_quoted(out, script->name);
     text_adds(out, "\nrun=");
     add_quoted(out, script->run_dir);
-    text_adds(out, "\n\n# Another submission took the place of this one, or the job was "
-                   "canceled.\n"
-                   "[ \"$(cat \"$run/lease\" 2>/dev/null)\" = \"$name\" ] || exit 0\n"
-                   "rm -f \"$run/slurm.exit\"\ncd ");
+    text_adds(out,
+              "\n\n# Another submission took the place of this one, or the job was "
+              "canceled.\n"
+              "[ \"$(cat \"$run/lease\" 2>/dev/null)\" = \"$name\" ] || exit 0\n"
+              "# The job is done, and Slurm was asked to start it again.\n"
+              "[ \"$(cat \"$run/slurm.exit\" 2>/dev/null)\" != \"$name 0\" ] || exit 0\n"
+              "rm -f \"$run/slurm.exit\"\ncd ");
     add_quoted(out, script->dir);
     /* a step of srun gets SIGTERM from the shell only while the shell waits */
     text_adds(out, " || exit 75\n\n"

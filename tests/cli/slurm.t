@@ -138,6 +138,37 @@ wait_until 30 state_is spool/cancel.yaml stopped
 ok $? "a job that ran is stopped"
 expect "it has a checkpoint" sh -c 'ls -d spool/cancel.run/checkpoint-* >/dev/null'
 
+drop scancel 400
+wait_until 60 has_reached spool/scancel.yaml 60
+scancel "$(number scancel)"
+wait_until 40 state_is spool/scancel.yaml stopped
+ok $? "a job that scancel ends is stopped"
+expect "a job that scancel ended was submitted once" test "$(submitted scancel)" -eq 1
+
+# before sbatch answers
+mkdir bin
+printf '#!/bin/sh\n[ -e "%s/hang" ] && exec sleep 1000\nexec "%s" "$@"\n' "$T" "$(command -v sbatch)" >bin/sbatch
+chmod +x bin/sbatch
+kill "$daemon"
+wait_until 20 has_exited "$daemon"
+touch hang
+PATH=$T/bin:$PATH
+watch_again
+drop early 30
+wait_until 30 test -s spool/early.run/slurm.json
+kill -9 "$(follower early)"
+rm hang
+done_once early 30 "killed before it was submitted"
+
+{ four 400 && echo "$in_slurm"; } >local/slurm.yaml
+"$trainspool" run local/slurm.yaml >"$T/null" 2>&1 &
+runner=$!
+wait_until 60 has_reached local/slurm.yaml 60
+kill "$runner"
+wait "$runner"
+expect "a run that is ended is stopped" state_is local/slurm.yaml stopped
+expect "it does not continue in Slurm" test ! -e local/slurm.run/slurm.json
+
 drop refused 30 "$(echo "$in_slurm" | sed 's/}$/, partition: nowhere}/')"
 wait_until 30 state_is spool/refused.yaml failed
 ok $? "a job that Slurm refuses has failed"
