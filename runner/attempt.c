@@ -19,6 +19,7 @@
 #include "base/file.h"
 #include "runner/attempt_internal.h"
 #include "runner/job/heal.h"
+#include "runner/job/launched.h"
 #include "runner/job/launched_ranks.h"
 #include "runner/job/run_summary.h"
 #include "runner/job/run_manifest.h"
@@ -85,8 +86,8 @@ static bool fit_world(const struct attempt *attempt, struct text *text, struct e
     if (attempt->world->size == 1)
         return true;
     arena = arena_new();
-    ok = launched_ranks_agree(attempt->world, text, err) &&
-         launched_ranks_fit(attempt->world, arena, text, err);
+    ok = launched_agree(attempt->world, text, err) &&
+         launched_fit(attempt->world, arena, text, err);
     arena_free(arena);
     return ok;
 }
@@ -123,8 +124,8 @@ static bool meet_ranks(struct attempt *attempt, const struct text *text,
         return true;
     *own = *attempt->machine;
     attempt->machine = attempt->containment.machine = start.machine = own;
-    if (!launched_ranks_agree(attempt->world, text, err) ||
-        !launched_ranks_machine(attempt->world, text, own, err))
+    if (!launched_agree(attempt->world, text, err) ||
+        !launched_machine(attempt->world, text, own, err))
         return false;
     attempt->called = true;
     return launched_ranks_meet(&start, &attempt->ranks, err);
@@ -501,7 +502,7 @@ int attempt_run(const struct options *options, const struct machine *machine,
     status = run(&attempt, err);
     /* without the lock, the folder is another run's */
     if (world->size > 1 && !attempt.called && attempt.lock_fd >= 0)
-        launched_ranks_dismiss(world, &attempt.job, stop);
+        launched_dismiss(world, &attempt.job, stop);
     ranks_end(&attempt.ranks, NULL);
     inspect_clear(&attempt.inspection);
     log_free(attempt.log);

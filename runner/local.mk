@@ -70,6 +70,7 @@ librunner_a_SOURCES += %D%/job/inspect.c %D%/job/inspect.h
 librunner_a_SOURCES += %D%/job/job.c %D%/job/job.h
 librunner_a_SOURCES += %D%/job/job_group.c %D%/job/job_group.h
 librunner_a_SOURCES += %D%/job/job_variables.c %D%/job/job_variables.h
+librunner_a_SOURCES += %D%/job/launched.c %D%/job/launched.h
 librunner_a_SOURCES += %D%/job/launched_ranks.c %D%/job/launched_ranks.h
 librunner_a_SOURCES += %D%/job/machine.c %D%/job/machine.h
 librunner_a_SOURCES += %D%/job/note.c %D%/job/note.h

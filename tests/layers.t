@@ -38,6 +38,12 @@ outside() { # PATTERN: drop the lines of files that match it
 
 # Each check prints its violations, or nothing.
 
+# By the symbols of the program, if it is built.
+links_trainer() {
+    [ ! -x "$top_builddir/trainspool" ] || nm "$top_builddir/trainspool" 2>/dev/null |
+        grep -E ' T (trainer_run|backend_open)$'
+}
+
 includes_up() {
     includes $layers | awk -F: -v layers="$layers" '
         BEGIN { count = split(layers, name, " "); for (i = 1; i <= count; i++) rank[name[i]] = i }
@@ -237,6 +243,7 @@ uses_inotify            only runner/spool/watch.c uses inotify
 prints_outside_runner   only the runner prints
 duplicate_name          file names are unique in the tree
 not_listed              every source and every test is in its local.mk
+links_trainer           trainspool has no trainer and no kernels
 stray_folder            the top folder has only the expected folders
 absolute_path           no file contains a path of one machine
 hides_nan               no compiler flag hides NaN or infinity

@@ -23,6 +23,7 @@
 #include "runner/cluster/callers.h"
 
 enum {
+    DISMISS_SECONDS = 10, /* for ranks that a launcher starts at the same time */
     FILE_MAX = 16 << 10,
     PORT_MAX = 65535,
     GREETING_SECONDS = 5,   /* for what a rank says first */
@@ -549,4 +550,23 @@ void assembly_end(struct assembly *assembly)
     callers_free(assembly->callers);
     free(assembly->ranks);
     *assembly = (struct assembly) { .listener = -1 };
+}
+
+void assembly_dismiss(const struct world *world, const char *file, const int *met,
+                      const volatile sig_atomic_t *stop)
+{
+    int *links = memory_alloc((size_t)world->size * sizeof(*links));
+    struct assembly assembly;
+    struct error ignored = { 0 };
+
+    assembly_init(&assembly, world, file);
+    assembly.patience = DISMISS_SECONDS;
+    assembly.dismisses = true;
+    assembly.met = met;
+    assembly_meet(&assembly, stop, NULL, links, &ignored);
+    assembly_end(&assembly);
+    for (int r = 1; r < world->size; r++)
+        if (links[r - 1] >= 0)
+            close(links[r - 1]);
+    free(links);
 }

@@ -62,5 +62,9 @@ bool assembly_connect_pairs(struct assembly *assembly, const int links[], int pe
                             struct error *err);
 /* Stop listening; rank 0 removes the file. */
 void assembly_end(struct assembly *assembly);
+/* Rank 0, which cannot meet the others: end those that wait for it, and come within ten
+ * seconds. met: as in struct assembly. */
+void assembly_dismiss(const struct world *world, const char *file, const int *met,
+                      const volatile sig_atomic_t *stop);
 
 #endif

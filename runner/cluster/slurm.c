@@ -48,7 +48,10 @@ static const char *const silence_parts[] = { "Unable to contact slurm controller
                                              "Zero Bytes were transmitted",
                                              "Communication connection failure",
                                              "in standby mode",
-                                             "Slurm temporarily unable" };
+                                             "Slurm temporarily unable",
+                                             "Protocol authentication error",
+                                             "Munge encode failed",
+                                             "Munge decode failed" };
 static const char *const limit_parts[] = { "SubmitJob", "submit limit", "QOS policy",
                                            "MaxJobCount" };
 

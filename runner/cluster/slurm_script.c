@@ -82,7 +82,8 @@ void slurm_script_write(const struct slurm_script *script, struct text *out)
     /* a step of srun gets SIGTERM from the shell only while the shell waits */
     text_adds(out, " || exit 75\n\n"
                    "# Slurm signals this shell; the ranks save a checkpoint and end.\n"
-                   "trap 'kill -TERM \"$step\"' TERM\n"
+                   "step= stop=\n"
+                   "trap 'stop=yes; kill -TERM $step 2>/dev/null' TERM\n"
                    "srun --kill-on-bad-exit=1");
     if (script->plan->slurm.cpus_per_task > 0)
         text_addf(out, " --cpus-per-task=%" PRId64, script->plan->slurm.cpus_per_task);
@@ -92,6 +93,7 @@ void slurm_script_write(const struct slurm_script *script, struct text *out)
     }
     text_adds(
         out, " &\nstep=$!\n"
+             "[ -z \"$stop\" ] || kill -TERM \"$step\"\n"
              "while :; do\n"
              "    wait \"$step\"\n"
              "    status=$?\n"

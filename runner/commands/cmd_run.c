@@ -23,7 +23,7 @@
 #include "runner/cluster/world.h"
 #include "runner/job/child_environment.h"
 #include "runner/job/heal.h"
-#include "runner/job/launched_ranks.h"
+#include "runner/job/launched.h"
 #include "runner/job/record.h"
 #include "runner/page/page.h"
 #include "runner/output/report.h"
@@ -218,8 +218,8 @@ static bool fit_world(const struct job *job, const struct world *world,
         return true;
     text_init(&text, DOCUMENT_MAX_BYTES);
     ok = file_read(job->path, DOCUMENT_MAX_BYTES, &text, NULL, err) &&
-         launched_ranks_agree(world, &text, err) &&
-         launched_ranks_machine(world, &text, machine, err);
+         launched_agree(world, &text, err) &&
+         launched_machine(world, &text, machine, err);
     text_clear(&text);
     return ok;
 }
@@ -256,7 +256,7 @@ static void leave(const struct job *job, const struct world *world, int lock)
     if (lock < 0)
         return;
     if (world->size > 1)
-        launched_ranks_dismiss(world, job, NULL);
+        launched_dismiss(world, job, NULL);
     close(lock);
 }
 

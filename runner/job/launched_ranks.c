@@ -9,13 +9,11 @@
 #include <unistd.h>
 
 #include "base/link.h"
-#include "patcher/setting.h"
 #include "runner/cluster/assembly.h"
 #include "runner/job/containment.h"
+#include "runner/job/launched.h"
 #include "runner/output/report.h"
 #include "train/model/parallel.h"
-
-enum { DISMISS_SECONDS = 10 }; /* for ranks that a launcher starts at the same time */
 
 /* Before the text of the job. */
 struct brief {
@@ -23,90 +21,6 @@ struct brief {
     enum device_kind kind;
     bool no_onednn, no_sandbox;
 };
-
-static char *assembly_file(const struct job *job)
-{
-    struct text name;
-
-    text_init(&name, 0);
-    text_addf(&name, "%s/ranks.json", job->run_dir);
-    return text_detach(&name, NULL);
-}
-
-bool launched_ranks_agree(const struct world *world, const struct text *text,
-                          struct error *err)
-{
-    const size_t wanted = machine_ranks(text->data, text->len);
-
-    return wanted == 1 || wanted == (size_t)world->size ||
-           error_set(
-               err, ERROR_USAGE,
-               "the job has ranks: %zu, but %s started %d: start as many, or remove "
-               "ranks from the job",
-               wanted, world->launcher, world->size);
-}
-
-bool launched_ranks_fit(const struct world *world, struct arena *arena, struct text *text,
-                        struct error *err)
-{
-    char ranks[48], nodes[48];
-    const char *set[] = { ranks, nodes, NULL };
-    const char *data = text->data;
-    size_t len = text->len;
-
-    snprintf(ranks, sizeof(ranks), "trainspool.ranks=%d", world->size);
-    snprintf(nodes, sizeof(nodes), "trainspool.nodes=%d", world->nodes);
-    if (!setting_apply(set, arena, &data, &len, err))
-        return false;
-    if (data != text->data) {
-        text_reset(text);
-        text_add(text, data, len);
-    }
-    return true;
-}
-
-static bool choose_device(const struct world *world, const struct machine *machine,
-                          enum device_kind kind, struct device *out, struct error *err)
-{
-    const struct probe *probe = &machine->probe;
-    const size_t gpus = probe->count - 1;
-    size_t own = gpus == 1 ? 0 : (size_t)world->local_rank;
-
-    if (kind == DEVICE_CPU) {
-        *out = probe->devices[0];
-        return true;
-    }
-    if (gpus == 0)
-        return error_set(err, ERROR_DEVICE,
-                         "rank %d: this machine has no GPU that trainspool can use, and "
-                         "rank 0 has one%s%s",
-                         world->rank, *probe->note ? ": " : "", probe->note);
-    if (own >= gpus)
-        return error_set(
-            err, ERROR_DEVICE,
-            "rank %d: %d ranks on a machine with %zu GPUs; start one for each "
-            "GPU",
-            world->rank, world->local_size, gpus);
-    *out = probe->devices[1 + own];
-    out->peers = world->local_size;
-    return true;
-}
-
-static bool name_device(const struct world *world, enum device_kind kind,
-                        struct machine *machine, struct error *err)
-{
-    machine->named = true;
-    return choose_device(world, machine, kind, &machine->device, err);
-}
-
-bool launched_ranks_machine(const struct world *world, const struct text *text,
-                            struct machine *machine, struct error *err)
-{
-    struct device device;
-
-    return machine_device(machine, text->data, text->len, &device, err) &&
-           name_device(world, device.kind, machine, err);
-}
 
 /* ---- Rank 0 ---- */
 
@@ -135,40 +49,11 @@ static bool connect_pairs(struct assembly *assembly, enum device_kind kind,
     return assembly_connect_pairs(assembly, links, *peers, err);
 }
 
-/* End the ranks that wait for rank 0; met: as in struct assembly. */
-static void dismiss(const struct world *world, const char *file, const int *met,
-                    const volatile sig_atomic_t *stop)
-{
-    int *links = memory_alloc((size_t)world->size * sizeof(*links));
-    struct assembly assembly;
-    struct error ignored = { 0 };
-
-    assembly_init(&assembly, world, file);
-    assembly.patience = DISMISS_SECONDS;
-    assembly.dismisses = true;
-    assembly.met = met;
-    assembly_meet(&assembly, stop, NULL, links, &ignored);
-    assembly_end(&assembly);
-    for (int r = 1; r < world->size; r++)
-        if (links[r - 1] >= 0)
-            close(links[r - 1]);
-    free(links);
-}
-
-void launched_ranks_dismiss(const struct world *world, const struct job *job,
-                            const volatile sig_atomic_t *stop)
-{
-    char *file = assembly_file(job);
-
-    dismiss(world, file, NULL, stop);
-    free(file);
-}
-
 bool launched_ranks_meet(const struct launched_start *start, struct ranks *out,
                          struct error *err)
 {
     const size_t size = (size_t)start->world->size;
-    char *file = assembly_file(start->job);
+    char *file = launched_file(start->job);
     struct assembly assembly;
     bool met, ok;
 
@@ -185,7 +70,7 @@ bool launched_ranks_meet(const struct launched_start *start, struct ranks *out,
         parallel_explain(&out->group, err);
     assembly_end(&assembly);
     if (!met && err->code != ERROR_STOPPED)
-        dismiss(start->world, file, out->links, start->stop);
+        assembly_dismiss(start->world, file, out->links, start->stop);
     free(file);
     if (ok)
         log_line(start->log, LOG_INFO, "ranks: %d on %d machine%s, started by %s",
@@ -271,7 +156,7 @@ static bool work(const struct world *world, struct machine *machine,
         .context = link
     };
 
-    if (name_device(world, brief->kind, machine, err) &&
+    if (launched_name_device(world, brief->kind, machine, err) &&
         containment_enter(&containment, job, text, NULL, err))
         return rank_work(&how, err);
     parallel_report(&how.group, err);
@@ -301,7 +186,7 @@ int launched_ranks_follow(const struct options *options, const struct world *wor
 
     job_init(&job, options->operands[0]);
     text_init(&text, DOCUMENT_MAX_BYTES);
-    file = assembly_file(&job);
+    file = launched_file(&job);
     assembly_init(&assembly, world, file);
     ok = assembly_meet(&assembly, stop, NULL, &link, err) &&
          receive_brief(link, &brief, &text, err) &&

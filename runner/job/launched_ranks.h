@@ -21,30 +21,14 @@ struct launched_start {
     const struct options *options; /* passed on: no_onednn, no_sandbox */
     const struct job *job;
     const struct text *text;       /* of the job, with ranks and nodes */
-    const struct machine *machine; /* of launched_ranks_machine */
+    const struct machine *machine; /* of launched_machine */
     const volatile sig_atomic_t *stop;
     struct log *log;
 };
 
-/* ERROR_USAGE if the text of a job asks for another number of ranks than the world has. */
-bool launched_ranks_agree(const struct world *world, const struct text *text,
-                          struct error *err);
-/* Give the text the ranks and nodes of the world, with memory of the arena. */
-bool launched_ranks_fit(const struct world *world, struct arena *arena, struct text *text,
-                        struct error *err);
-/* Let the machine have one device, that of this rank, of the kind that the text of the job
- * asks for: of the GPUs, the one with its local rank, or the only one that the launcher
- * shows it. */
-bool launched_ranks_machine(const struct world *world, const struct text *text,
-                            struct machine *machine, struct error *err);
-
 /* Rank 0: wait for the others and send them the job. Call ranks_end in any case. */
 bool launched_ranks_meet(const struct launched_start *start, struct ranks *out,
                          struct error *err);
-/* Rank 0, which cannot begin the run: end the others, which wait for it.  Those that do not
- * come within ten seconds are left to their launcher. */
-void launched_ranks_dismiss(const struct world *world, const struct job *job,
-                            const volatile sig_atomic_t *stop);
 /* Rank 0: send the stage of ZeRO, once the plan is made. */
 bool launched_ranks_begin(const struct ranks *ranks, int64_t zero_stage,
                           struct error *err);

@@ -45,7 +45,11 @@ has_number() { [ "$(number "$1")" -gt 0 ] 2>/dev/null; }
 # NAME: a job that Slurm puts back into its queue starts at once.
 start_now() { scontrol update JobId="$(number "$1")" StartTime=now; }
 # A process that follows a job, not its ranks.
-follower() { pgrep -f -- "trainspool-train --frozen --lock-fd=3.* $1.yaml\$" | head -1; }
+follower() {
+    for follower_pid in $(pgrep -f -- "trainspool-train --frozen --lock-fd=3.* $1.yaml\$"); do
+        case $(readlink "/proc/$follower_pid/cwd") in "$T"/*) echo "$follower_pid" && return ;; esac
+    done
+}
 watch_again() {
     background "$trainspool" watch spool
     wait_until 10 grep -q "watch: spool, pid $daemon" daemon.log
