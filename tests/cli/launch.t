@@ -207,4 +207,19 @@ several 0 "" >batch.yaml
 expect_status "a job in a script of sbatch succeeds" 0 env SLURM_PROCID=0 SLURM_NTASKS=8 SLURM_NPROCS=8 \
     SLURM_JOB_ID=9 SLURM_LOCALID=0 SLURM_NODEID=0 "SLURM_TASKS_PER_NODE=4(x2)" "$trainspool" run -q batch.yaml
 expect "it has one rank" sh -c '! grep -q "ranks: " batch.run/train.log'
+
+# a launcher itself
+if command -v mpirun >/dev/null; then
+    several 0 ", zero_stage: 1" >mpi.yaml
+    expect_status "trainspool run in four ranks of mpirun succeeds" 0 env OMPI_ALLOW_RUN_AS_ROOT=1 \
+        OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 120 mpirun --oversubscribe -n 4 "$trainspool" run -q mpi.yaml
+    expect "the log names mpirun" grep -q 'ranks: 4 on 1 machine, started by mpirun' mpi.run/train.log
+    expect "mpirun: both save the same bits" same_bits local1 mpi 12
+    several 3 "" >conflict.yaml
+    expect_status "mpirun with another number of ranks than the job fails" 2 env OMPI_ALLOW_RUN_AS_ROOT=1 \
+        OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 120 mpirun --oversubscribe -n 4 "$trainspool" run -q conflict.yaml
+    expect_error "the message says what to do" 'the job has ranks: 3, but mpirun started 4: start as many'
+else
+    skip "trainspool run in ranks of mpirun" "no mpirun"
+fi
 plan
