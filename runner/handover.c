@@ -8,21 +8,21 @@
 #include <inttypes.h>
 #include <math.h>
 #include <poll.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/json.h"
 #include "base/spawn.h"
 #include "base/walk.h"
 #include "patcher/document/document.h"
 #include "runner/cluster/slurm.h"
+#include "runner/cluster/slurm_submission.h"
 #include "runner/job/outputs.h"
 #include "runner/job/record.h"
 #include "runner/output/report.h"
@@ -59,55 +59,26 @@ static const char *path_of(struct handover *h, const char *name)
 
 /* ---- The record of the submission ---- */
 
-/* JOB-0123456789ab: readable in squeue, and unique. */
-static bool make_name(struct handover *h, struct error *err)
-{
-    unsigned char bytes[6];
-    char *at = h->name;
-
-    if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
-        return error_errno(err, "cannot get random numbers");
-    at += snprintf(at, 52, "%.50s", h->job.name);
-    for (char *c = h->name; *c; c++)
-        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-",
-                    *c))
-            *c = '_';
-    at += sprintf(at, "-");
-    for (size_t i = 0; i < sizeof(bytes); i++)
-        at += sprintf(at, "%02x", bytes[i]);
-    return true;
-}
-
 static bool write_submission(struct handover *h, struct error *err)
 {
-    json_t *object = json_pack("{s:s, s:I, s:s}", "name", h->name, "job",
-                               (json_int_t)h->id, "digest", h->record.frozen);
-    struct text text;
-    bool ok;
+    struct slurm_submission submission = { .id = h->id };
 
-    text_init(&text, 0);
-    ok = json_write_pretty(object, &text) &&
-         file_replace(h->submission, text.data, text.len, 0600, err);
-    text_clear(&text);
-    json_decref(object);
-    return ok;
+    strcpy(submission.name, h->name);
+    strcpy(submission.digest, h->record.frozen);
+    return slurm_submission_write(&submission, h->submission, err);
 }
 
 /* Return whether there is a submission; *same: of this text. */
 static bool read_submission(struct handover *h, bool *same)
 {
-    json_t *object = json_read_file(h->submission, FILE_MAX, NULL);
-    const char *name = json_string_value(json_object_get(object, "name"));
-    const char *digest = json_string_value(json_object_get(object, "digest"));
-    bool ok = name && digest && strlen(name) < sizeof(h->name);
+    struct slurm_submission submission;
 
-    if (ok) {
-        strcpy(h->name, name);
-        h->id = json_integer_value(json_object_get(object, "job"));
-        *same = strcmp(digest, h->record.frozen) == 0;
-    }
-    json_decref(object);
-    return ok;
+    if (!slurm_submission_read(h->submission, &submission))
+        return false;
+    strcpy(h->name, submission.name);
+    h->id = submission.id;
+    *same = strcmp(submission.digest, h->record.frozen) == 0;
+    return true;
 }
 
 static void forget_submission(struct handover *h)
@@ -179,7 +150,7 @@ static bool prepare(struct handover *h, struct error *err)
     names.state = h->cluster;
     walk_unlink(h->exit);
     h->id = 0;
-    return make_name(h, err) && write_script(h, err) &&
+    return slurm_submission_name(h->job.name, h->name, err) && write_script(h, err) &&
            job_write(&names, &h->record, true, err) &&
            file_replace(h->lease, h->name, strlen(h->name), 0600, err) &&
            write_submission(h, err);

@@ -14,6 +14,7 @@ librunner_a_SOURCES += %D%/lease.c %D%/lease.h
 librunner_a_SOURCES += %D%/cluster/assembly.c %D%/cluster/assembly.h
 librunner_a_SOURCES += %D%/cluster/slurm.c %D%/cluster/slurm.h
 librunner_a_SOURCES += %D%/cluster/slurm_script.c
+librunner_a_SOURCES += %D%/cluster/slurm_submission.c %D%/cluster/slurm_submission.h
 librunner_a_SOURCES += %D%/cluster/callers.c %D%/cluster/callers.h
 librunner_a_SOURCES += %D%/cluster/world.c %D%/cluster/world.h
 librunner_a_SOURCES += %D%/commands/announce.c %D%/commands/announce.h

@@ -1,7 +1,10 @@
-/* tests/unit/test_slurm.c - the batch script, and lines of squeue. */
+/* tests/unit/test_slurm.c - the batch script, lines of squeue, and the file of a
+ * submission. */
 #include "config.h"
 
-#include "runner/cluster/slurm.h"
+#include "runner/cluster/slurm_submission.h"
+
+#include <unistd.h>
 
 #include "base/size.h"
 #include "tests/unit/unit.h"
@@ -123,6 +126,53 @@ static void test_slurm_script_leaves_time_to_train(void **state)
     text_clear(&out);
 }
 
+static void test_slurm_submissions_have_names_of_their_own(void **state)
+{
+    char a[SLURM_NAME], b[SLURM_NAME], job[301];
+    struct error err = { 0 };
+
+    (void)state;
+    assert_true(slurm_submission_name("a b/\xc3\xa4", a, &err));
+    assert_true(slurm_submission_name("a b/\xc3\xa4", b, &err));
+    assert_memory_equal(a, "a_b___-", 7);
+    assert_int_equal(strlen(a), 7 + 12);
+    assert_string_not_equal(a, b);
+    memset(job, 'x', 300);
+    job[300] = '\0';
+    assert_true(slurm_submission_name(job, a, &err));
+    assert_int_equal(strlen(a), 50 + 1 + 12);
+}
+
+static void test_slurm_submissions_are_read_as_written(void **state)
+{
+    const struct slurm_submission written = { "job-1", 42, "0123abcd" };
+    static const char *const damaged[] = { "",
+                                           "{",
+                                           "[]",
+                                           "{\"name\": \"x\"}",
+                                           "{\"name\": 3, \"digest\": \"x\"}",
+                                           "{\"name\": \"\", \"digest\": \"x\"}" };
+    char *dir = unit_dir_new(), *file = path_join(dir, "slurm.json");
+    struct slurm_submission read;
+    struct error err = { 0 };
+
+    (void)state;
+    assert_true(slurm_submission_write(&written, file, &err));
+    assert_true(slurm_submission_read(file, &read));
+    assert_string_equal(read.name, written.name);
+    assert_string_equal(read.digest, written.digest);
+    assert_int_equal(read.id, written.id);
+    for (size_t i = 0; i < TS_COUNT(damaged); i++) {
+        assert_true(file_replace(file, damaged[i], strlen(damaged[i]), 0600, &err));
+        if (slurm_submission_read(file, &read))
+            fail_msg("read '%s'", damaged[i]);
+    }
+    unlink(file);
+    assert_false(slurm_submission_read(file, &read));
+    free(file);
+    unit_dir_free(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -131,6 +181,8 @@ int main(void)
         cmocka_unit_test(test_slurm_cuts_long_fields),
         cmocka_unit_test(test_slurm_script_has_the_options_of_the_job),
         cmocka_unit_test(test_slurm_script_leaves_time_to_train),
+        cmocka_unit_test(test_slurm_submissions_have_names_of_their_own),
+        cmocka_unit_test(test_slurm_submissions_are_read_as_written),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,68 @@
+/* runner/cluster/slurm_submission.c - names of submissions, and their file. */
+#include "config.h"
+
+#include "runner/cluster/slurm_submission.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/file.h"
+#include "base/json.h"
+
+enum { FILE_MAX = 64 << 10, JOB_LENGTH = 50 };
+
+bool slurm_submission_name(const char *job, char out[SLURM_NAME], struct error *err)
+{
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyz"
+                                  "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    unsigned char bytes[6];
+    size_t len;
+
+    if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
+        return error_errno(err, "cannot get random numbers");
+    len = (size_t)snprintf(out, JOB_LENGTH + 1, "%s", job);
+    if (len > JOB_LENGTH)
+        len = JOB_LENGTH;
+    for (size_t i = 0; i < len; i++)
+        if (!strchr(allowed, out[i]))
+            out[i] = '_';
+    out[len++] = '-';
+    for (size_t i = 0; i < sizeof(bytes); i++, len += 2)
+        snprintf(out + len, 3, "%02x", bytes[i]);
+    return true;
+}
+
+bool slurm_submission_write(const struct slurm_submission *submission, const char *file,
+                            struct error *err)
+{
+    json_t *object = json_pack("{s:s, s:I, s:s}", "name", submission->name, "job",
+                               (json_int_t)submission->id, "digest", submission->digest);
+    struct text text;
+    bool ok;
+
+    text_init(&text, 0);
+    ok = json_write_pretty(object, &text) &&
+         file_replace(file, text.data, text.len, 0600, err);
+    text_clear(&text);
+    json_decref(object);
+    return ok;
+}
+
+bool slurm_submission_read(const char *file, struct slurm_submission *out)
+{
+    json_t *object = json_read_file(file, FILE_MAX, NULL);
+    const char *name = json_string_value(json_object_get(object, "name"));
+    const char *digest = json_string_value(json_object_get(object, "digest"));
+    bool ok = name && digest && *name && strlen(name) < sizeof(out->name) &&
+              strlen(digest) < sizeof(out->digest);
+
+    if (ok) {
+        *out = (struct slurm_submission) { .id = json_integer_value(
+                                               json_object_get(object, "job")) };
+        strcpy(out->name, name);
+        strcpy(out->digest, digest);
+    }
+    json_decref(object);
+    return ok;
+}
