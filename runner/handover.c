@@ -327,7 +327,7 @@ static bool is_word(const struct slurm_job *found, const char *word)
 /* Slurm ended the job, or does not know it, and the ranks have not noted how they ended. */
 static int end_without_exit(struct handover *h, const struct slurm_job *found)
 {
-    char why[256];
+    char why[512];
 
     snprintf(why, sizeof(why), "Slurm: job %" PRId64 " is %s", h->id,
              found->state == SLURM_GONE ? "unknown to the controller" : found->word);
@@ -343,7 +343,12 @@ static int end_without_exit(struct handover *h, const struct slurm_job *found)
         is_word(found, "REVOKED"))
         return h->record.state == JOB_RUNNING ? end_as(h, EVENT_PAUSED, why, EXIT_AGAIN)
                                               : EXIT_AGAIN;
-    snprintf(why + strlen(why), sizeof(why) - strlen(why), "; see slurm.log");
+    snprintf(
+        why + strlen(why), sizeof(why) - strlen(why),
+        h->record.state == JOB_READY
+            ? ", but its ranks did not start: does each node see %.300s? See slurm.log"
+            : "; see %.300s/slurm.log",
+        h->job.run_dir);
     return h->record.state == JOB_RUNNING || h->record.state == JOB_READY
                ? end_as(h, EVENT_EXIT_BAD, why, EXIT_FINDINGS)
                : EXIT_FINDINGS;
