@@ -152,8 +152,8 @@ lose() {
     ok $? "no rank of them succeeds"
 }
 lose 2 lost
-expect "the log has a reason" grep -q 'another process of this run has ended\|rank 2' lost.run/train.log
-expect "there is one reason" test "$(grep -c ' error ' lost.run/train.log)" -eq 1
+expect "the log has a reason" grep -q ' error job lost: failed at step [0-9]*: rank 2 ended' lost.run/train.log
+expect "there is one reason" test "$(grep -c ' error job ' lost.run/train.log)" -eq 1
 grep ' error ' lost.run/train.log | sed 's/^/# /'
 expect "the job has failed" state_is lost.yaml failed
 expect "ranks.json is gone" test ! -e lost.run/ranks.json

@@ -151,7 +151,12 @@ expect "a job that scancel ended was submitted once" test "$(submitted scancel)"
 
 # before sbatch answers
 mkdir bin
-printf '#!/bin/sh\n[ -e "%s/hang" ] && exec sleep 1000\nexec "%s" "$@"\n' "$T" "$(command -v sbatch)" >bin/sbatch
+cat >bin/sbatch <<END
+#!/bin/sh
+[ -e "$T/hang" ] || exec "$(command -v sbatch)" "\$@"
+while [ -e "$T/hang" ]; do sleep 0.2; done
+exit 1
+END
 chmod +x bin/sbatch
 kill "$daemon"
 wait_until 20 has_exited "$daemon"

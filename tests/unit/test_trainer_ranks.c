@@ -273,7 +273,7 @@ static void test_trainer_ranks_end_if_one_is_killed(void **state)
     if (ranks.group.rank > 0)
         _exit(training_run(&training, NULL) ? 0 : 1);
     assert_false(training_run(&training, &err));
-    assert_non_null(strstr(err.text, "rank 2 exited"));
+    assert_non_null(strstr(err.text, "rank 2 ended"));
     assert_true(WIFSIGNALED(unit_ranks_wait(&ranks, 2)));
     for (int i = 0; i < 2; i++)
         close(ranks.links[i]);

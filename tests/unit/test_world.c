@@ -8,10 +8,17 @@
 
 enum { VARIABLES = 12 };
 
-/* Replace the environment: pairs of a name and a value. */
+/* Replace the environment, except for the format of cmocka's output: pairs of a name and a
+ * value. */
 static void set_environment(const char *const pairs[])
 {
+    static const char output[] = "CMOCKA_MESSAGE_OUTPUT";
+    char *format = getenv(output) ? memory_strdup(getenv(output)) : NULL;
+
     clearenv();
+    if (format)
+        setenv(output, format, 1);
+    free(format);
     for (size_t i = 0; pairs[i]; i += 2)
         setenv(pairs[i], pairs[i + 1], 1);
 }
