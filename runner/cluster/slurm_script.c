@@ -79,12 +79,16 @@ void slurm_script_write(const struct slurm_script *script, struct text *out)
               "[ \"$(cat \"$run/slurm.exit\" 2>/dev/null)\" != \"$name 0\" ] || exit 0\n"
               "rm -f \"$run/slurm.exit\"\ncd ");
     add_quoted(out, script->dir);
-    /* a step of srun gets SIGTERM from the shell only while the shell waits */
-    text_adds(out, " || exit 75\n\n"
-                   "# Slurm signals this shell; the ranks save a checkpoint and end.\n"
-                   "step= stop=\n"
-                   "trap 'stop=yes; kill -TERM $step 2>/dev/null' TERM\n"
-                   "srun --kill-on-bad-exit=1");
+    /* a trap runs only while the shell waits; scancel signals steps, not this script */
+    text_adds(
+        out,
+        " || exit 75\n\n"
+        "# Slurm signals this shell; the ranks save a checkpoint and end. (srun would kill\n"
+        "# them at a SIGTERM of its own.)\n"
+        "stop=\n"
+        "end() { stop=yes; scancel --signal=TERM \"$SLURM_JOB_ID\"; }\n"
+        "trap end TERM\n"
+        "srun --kill-on-bad-exit=1");
     if (script->plan->slurm.cpus_per_task > 0)
         text_addf(out, " --cpus-per-task=%" PRId64, script->plan->slurm.cpus_per_task);
     for (const char *const *word = script->words; *word; word++) {
@@ -93,7 +97,7 @@ void slurm_script_write(const struct slurm_script *script, struct text *out)
     }
     text_adds(
         out, " &\nstep=$!\n"
-             "[ -z \"$stop\" ] || kill -TERM \"$step\"\n"
+             "[ -z \"$stop\" ] || end\n"
              "while :; do\n"
              "    wait \"$step\"\n"
              "    status=$?\n"

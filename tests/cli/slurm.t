@@ -81,6 +81,15 @@ done_once again 400 "requeued"
 expect "a requeued job was submitted once" test "$(submitted again)" -eq 1
 expect "it continued from a checkpoint" grep -q 'resume: from again.run/checkpoint-' spool/again.run/train.log
 
+# as at the end of its time
+drop limit 400
+wait_until 60 has_reached spool/limit.yaml 60
+scancel --batch --signal=TERM "$(number limit)"
+done_once limit 400 "time limit"
+expect "at the end of its time it saved a checkpoint" grep -q 'stopped by SIGTERM at step' spool/limit.run/train.log
+expect "it continued from that in another submission" test "$(submitted limit)" -eq 2
+expect "it did not begin again" grep -q 'resume: from limit.run/checkpoint-' spool/limit.run/train.log
+
 drop node 400
 wait_until 60 has_reached spool/node.yaml 60
 scontrol update NodeName=n1 State=DOWN Reason=test
