@@ -23,16 +23,16 @@ import time
 
 # Tests to run after those that a mutation names: fast tests of whole models.
 LAYERS = {
-    "kernels/cpu": ["test_golden_operators", "test_model_gradients", "test_model_determinism",
-                    "test_model", "test_trainer_curve", "test_optimizer", "test_overflow"],
+    "kernels/cpu": ["test_golden_operators", "test_model_gradients", "test_adapter_gradients",
+                    "test_model_determinism", "test_model", "test_trainer_curve",
+                    "test_optimizer", "test_overflow"],
     "kernels/cuda": ["test_emulated_operators", "test_emulated_model",
                      "test_emulated_model_forward"],
     "kernels": ["test_golden_operators", "test_model_gradients"],
     "patcher": ["test_rules", "test_patch_cases"],
     "precision": ["test_scaler", "test_overflow", "test_policy"],
-    "train": ["test_model_gradients", "test_model_determinism", "test_model", "test_architectures",
-              "test_optimizer",
-              "test_trainer_curve", "test_schedule", "test_rope", "test_lora", "test_golden_lora",
+    "train": ["test_model_gradients", "test_adapter_gradients", "test_model_determinism",
+              "test_model", "test_architectures", "test_optimizer", "test_trainer_curve", "test_schedule", "test_rope", "test_lora", "test_golden_lora",
               "test_model_files", "test_dataset", "test_dataset_batch", "test_overflow"],
 }
 LIMIT = 300  # seconds, for tests that take about one: a mutation may cause an endless loop
