@@ -18,11 +18,11 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/spawn.h"
 #include "base/walk.h"
 #include "patcher/document/document.h"
 #include "runner/cluster/slurm.h"
 #include "runner/cluster/slurm_submission.h"
+#include "runner/job/batch_script.h"
 #include "runner/job/outputs.h"
 #include "runner/job/record.h"
 #include "runner/output/report.h"
@@ -93,52 +93,18 @@ static void forget_submission(struct handover *h)
 
 static bool write_script(struct handover *h, struct error *err)
 {
-    const struct options *options = h->options;
-    char *program = spawn_sibling("trainspool-train");
-    char *run_dir = realpath(h->job.run_dir, NULL), *dir = realpath(".", NULL);
-    size_t roots = 0, n = 0;
-    const char **words;
     struct text text;
     bool ok;
 
-    while (options->root && options->root[roots])
-        roots++;
-    words = memory_alloc((roots * 2 + 20) * sizeof(*words));
-    words[n++] = program;
-    words[n++] = "--frozen";
-    words[n++] = "--spooled";
-    words[n++] = "--lease";
-    words[n++] = h->name;
-    if (h->record.frozen[0]) {
-        words[n++] = "--digest";
-        words[n++] = h->record.frozen;
-    }
-    for (size_t i = 0; i < roots; i++) {
-        words[n++] = "--root";
-        words[n++] = options->root[i];
-    }
-    if (options->group) {
-        words[n++] = "--group";
-        words[n++] = options->group;
-    }
-    if (options->no_sandbox)
-        words[n++] = "--no-sandbox";
-    words[n++] = "--";
-    words[n++] = h->job.path;
     text_init(&text, 0);
-    slurm_script_write(&(struct slurm_script) { .plan = &h->plan,
-                                                .name = h->name,
-                                                .run_dir = run_dir ? run_dir : "",
-                                                .dir = dir ? dir : "",
-                                                .words = words },
-                       &text);
-    ok = run_dir && dir ? file_replace(h->script, text.data, text.len, 0700, err)
-                        : error_errno(err, "cannot find the folder of %s", h->job.path);
+    ok = batch_script_write(&(struct batch_script) { .options = h->options,
+                                                     .job = &h->job,
+                                                     .plan = &h->plan,
+                                                     .name = h->name,
+                                                     .digest = h->record.frozen },
+                            &text, err) &&
+         file_replace(h->script, text.data, text.len, 0700, err);
     text_clear(&text);
-    free(words);
-    free(program);
-    free(run_dir);
-    free(dir);
     return ok;
 }
 

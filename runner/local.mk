@@ -57,6 +57,7 @@ librunner_a_SOURCES += %D%/generation/generation_target.c %D%/generation/generat
 
 librunner_a_SOURCES += %D%/job/admit.c %D%/job/admit.h
 librunner_a_SOURCES += %D%/job/calibrations.c %D%/job/calibrations.h
+librunner_a_SOURCES += %D%/job/batch_script.c %D%/job/batch_script.h
 librunner_a_SOURCES += %D%/job/child.c %D%/job/child.h
 librunner_a_SOURCES += %D%/job/child_environment.c %D%/job/child_environment.h
 librunner_a_SOURCES += %D%/job/contained_paths.c %D%/job/contained_paths.h

@@ -10,27 +10,43 @@
 #include "base/file.h"
 #include "base/json.h"
 
-enum { FILE_MAX = 64 << 10, JOB_LENGTH = 50 };
+enum { FILE_MAX = 64 << 10, JOB_LENGTH = 50, RANDOM_BYTES = 6 };
 
-bool slurm_submission_name(const char *job, char out[SLURM_NAME], struct error *err)
+/* Write the part of the name that shows the job, and return its length. */
+static size_t write_job(const char *job, char out[SLURM_NAME])
 {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyz"
                                   "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-    unsigned char bytes[6];
-    size_t len;
+    size_t len = (size_t)snprintf(out, JOB_LENGTH + 1, "%s", job);
 
-    if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
-        return error_errno(err, "cannot get random numbers");
-    len = (size_t)snprintf(out, JOB_LENGTH + 1, "%s", job);
     if (len > JOB_LENGTH)
         len = JOB_LENGTH;
     for (size_t i = 0; i < len; i++)
         if (!strchr(allowed, out[i]))
             out[i] = '_';
     out[len++] = '-';
+    return len;
+}
+
+bool slurm_submission_name(const char *job, char out[SLURM_NAME], struct error *err)
+{
+    unsigned char bytes[RANDOM_BYTES];
+    size_t len;
+
+    if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
+        return error_errno(err, "cannot get random numbers");
+    len = write_job(job, out);
     for (size_t i = 0; i < sizeof(bytes); i++, len += 2)
         snprintf(out + len, 3, "%02x", bytes[i]);
     return true;
+}
+
+void slurm_submission_example(const char *job, char out[SLURM_NAME])
+{
+    size_t len = write_job(job, out);
+
+    memset(out + len, 'X', (size_t)2 * RANDOM_BYTES);
+    out[len + (size_t)2 * RANDOM_BYTES] = '\0';
 }
 
 bool slurm_submission_write(const struct slurm_submission *submission, const char *file,

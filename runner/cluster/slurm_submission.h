@@ -16,6 +16,8 @@ struct slurm_submission {
 
 /* Make a name: that of the job, readable in squeue, and 48 random bits. */
 bool slurm_submission_name(const char *job, char out[SLURM_NAME], struct error *err);
+/* Write what such a name looks like, with X instead of the random part. */
+void slurm_submission_example(const char *job, char out[SLURM_NAME]);
 /* Replace the file, on disk when this returns. */
 bool slurm_submission_write(const struct slurm_submission *submission, const char *file,
                             struct error *err);

@@ -33,8 +33,8 @@ const struct command command_plan = {
     .max_operands = 1,
     .options =
         (const enum option_id[]) { OPTION_DEVICE, OPTION_TARGET, OPTION_VERSIONS,
-                                   OPTION_JSON, OPTION_FAIL_ON, OPTION_ALTERNATIVES,
-                                   OPTION_EXIT_ZERO, OPTION_END },
+                                   OPTION_SET, OPTION_JSON, OPTION_FAIL_ON,
+                                   OPTION_ALTERNATIVES, OPTION_EXIT_ZERO, OPTION_END },
     .scripts = true,
     .help = "show what would run: formats, scaling, clipping, steps, memory",
     .run = cmd_plan,
@@ -43,7 +43,7 @@ const struct command command_plan = {
 /* Everything the page shows. */
 struct page {
     const struct inspection *inspection;
-    bool alternatives; /* --alternatives */
+    const struct options *options;
     const struct plan *plan;
     struct forecast forecast;
 };
@@ -129,7 +129,8 @@ static void add_parts(json_t *object, const struct page *page)
     json_object_set_new(object, "memory", memory_object(&page->forecast));
     json_object_set_new(object, "time", time_object(&page->forecast));
     json_object_set_new(object, "variables", job_variables_json(page->plan));
-    json_object_set_new(object, "slurm", plan_slurm_json(page->inspection));
+    json_object_set_new(object, "slurm",
+                        plan_slurm_json(page->inspection, page->options));
 }
 
 /* Return what the memory of the plan follows from, also for data that a run would refuse;
@@ -152,7 +153,7 @@ static json_t *page_object(const struct page *page)
         json_object_set_new(object, "trainer", json_string(page->plan->trainer));
     }
     add_parts(object, page);
-    if (page->alternatives)
+    if (page->options->alternatives)
         json_object_set_new(object, "alternatives",
                             page->plan
                                 ? plan_alternatives_json(page->inspection, counted(page))
@@ -439,11 +440,12 @@ static void add_end(struct text *out, const struct page *page)
     add_memory(out, &page->forecast);
     if (page->forecast.has_memory)
         plan_shares_text(page->plan, page->forecast.trainable, out);
-    if (plan_trains(page->plan))
+    if (plan_trains(page->plan) &&
+        (page->forecast.has_time || !plan_slurm_is_due(page->plan)))
         add_time(out, &page->forecast);
     containment_add_line(page->plan, out);
     job_variables_add_line(page->plan, out);
-    if (plan_trains(page->plan) && page->alternatives)
+    if (plan_trains(page->plan) && page->options->alternatives)
         plan_alternatives_text(page->inspection, counted(page), out);
 }
 
@@ -478,7 +480,7 @@ static void show_page(struct report *report, const struct page *page)
     }
     if (page->plan) {
         add_end(&out, page);
-        plan_slurm_text(page->inspection, &out);
+        plan_slurm_text(page->inspection, page->options, &out);
     }
     report_write(report, &out);
     text_clear(&out);
@@ -490,8 +492,7 @@ static int show(struct report *report, const struct options *options,
                 struct inspection *inspection)
 {
     const struct selection all_rules = { .arena = NULL };
-    struct page page = { .inspection = inspection,
-                         .alternatives = options->alternatives };
+    struct page page = { .inspection = inspection, .options = options };
     struct error err = { 0 };
     int status;
 

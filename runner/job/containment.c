@@ -318,7 +318,7 @@ void containment_add_line(const struct plan *plan, struct text *out)
                                 .landlock = landlock_version(),
                                 .seccomp = seccomp_is_available() };
 
-    if (plan->external)
+    if (plan->external || plan->backend == RUN_SLURM)
         return;
     if (plan->memory_limit && !here.gpu &&
         memory_limit(plan->memory_limit, &plan->device, &here.memory, NULL))

@@ -59,7 +59,7 @@ void containment_explain(const struct containment *containment, struct error *er
  * the job. */
 void containment_describe(const struct containment *containment, struct text *out);
 /* Append the line of plan that says what would contain a run on this machine; nothing for a
- * job of another program. */
+ * job of another program, or one that Slurm runs. */
 void containment_add_line(const struct plan *plan, struct text *out);
 
 #endif

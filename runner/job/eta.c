@@ -150,10 +150,12 @@ bool eta_find(const struct inspection *inspection, const struct model_config *co
     *out = (struct eta) { 0 };
     if (plan->external)
         return error_set(err, ERROR_JOB, "another program trains it");
-    if (!device || !device->here)
+    if (!device || (!device->here && !inspection->storage.elsewhere))
         return error_set(err, ERROR_DEVICE, "the device is not in this machine");
     if (by_last_run(plan, device, out))
         return true;
+    if (inspection->storage.elsewhere)
+        return error_set(err, ERROR_DEVICE, "only a run of the job measures the cluster");
     *out = (struct eta) { 0 };
     return steps->per_epoch > 0 && steps->samples > 0 &&
            by_calibration(plan, device, config, steps, out, err);

@@ -5,17 +5,19 @@
 
 #include <inttypes.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "base/size.h"
 #include "patcher/schema/slurm_values.h"
+#include "runner/job/batch_script.h"
 #include "runner/output/report.h"
 #include "runner/output/report_json.h"
 
 /* The texts of struct plan_slurm, in the order in which they are shown. */
-static const struct option {
+static const struct key {
     const char *name;
     size_t field;
-} options[] = {
+} keys[] = {
     { "partition", offsetof(struct plan_slurm, partition) },
     { "account", offsetof(struct plan_slurm, account) },
     { "qos", offsetof(struct plan_slurm, qos) },
@@ -28,7 +30,7 @@ static const struct option {
 
 static const char *option_of(const struct plan *plan, size_t at)
 {
-    return *(const char *const *)((const char *)&plan->slurm + options[at].field);
+    return *(const char *const *)((const char *)&plan->slurm + keys[at].field);
 }
 
 /* A job that does not train has one rank. */
@@ -64,13 +66,56 @@ static void add_length(struct text *out, int64_t seconds)
     text_addc(out, ')');
 }
 
-void plan_slurm_text(const struct inspection *inspection, struct text *out)
+bool plan_slurm_is_due(const struct plan *plan)
+{
+    return plan->backend == RUN_SLURM && !plan->external;
+}
+
+/* Write the script that sbatch would get. */
+static bool write_script(const struct inspection *inspection,
+                         const struct options *options, struct text *out,
+                         struct error *err)
+{
+    const struct patch *patch = &inspection->patch;
+
+    return batch_script_preview(options, patch->job, &patch->plan, patch->text,
+                                patch->len, out, err);
+}
+
+static void add_script(const struct inspection *inspection, const struct options *options,
+                       struct text *out)
+{
+    struct error err = { 0 };
+    struct text script;
+
+    text_init(&script, 0);
+    if (!write_script(inspection, options, &script, &err)) {
+        text_adds(out, "  script      unknown: ");
+        report_visible(out, err.text);
+        text_addc(out, '\n');
+    } else {
+        text_adds(out,
+                  "  script      what sbatch gets; each submission has a name of its "
+                  "own\n");
+        for (char *at = script.data, *end; *at; at = end + 1) {
+            end = strchr(at, '\n');
+            *end = '\0';
+            text_adds(out, *at ? "    " : "");
+            report_visible(out, at);
+            text_addc(out, '\n');
+        }
+    }
+    text_clear(&script);
+}
+
+void plan_slurm_text(const struct inspection *inspection, const struct options *options,
+                     struct text *out)
 {
     const struct plan *plan = &inspection->patch.plan;
     const int64_t nodes = nodes_of(plan), tasks = tasks_of(plan);
     int64_t seconds;
 
-    if (plan->backend != RUN_SLURM || plan->external)
+    if (!plan_slurm_is_due(plan))
         return;
     text_addf(out, "  slurm       %" PRId64 " node%s with %" PRId64 " task%s%s", nodes,
               nodes == 1 ? "" : "s", tasks, tasks == 1 ? "" : "s",
@@ -78,42 +123,59 @@ void plan_slurm_text(const struct inspection *inspection, struct text *out)
     if (plan->slurm.cpus_per_task > 0)
         text_addf(out, " of %" PRId64 " CPU%s", plan->slurm.cpus_per_task,
                   plan->slurm.cpus_per_task == 1 ? "" : "s");
-    for (size_t i = 0; i < TS_COUNT(options); i++) {
+    for (size_t i = 0; i < TS_COUNT(keys); i++) {
         const char *value = option_of(plan, i);
 
         if (!value)
             continue;
-        text_addf(out, ", %s ", options[i].name);
+        text_addf(out, ", %s ", keys[i].name);
         report_visible(out, value);
         if (value == plan->slurm.time && slurm_is_time(value, &seconds))
             add_length(out, seconds);
     }
     text_addc(out, '\n');
-    if (!inspection->device)
-        return;
-    text_adds(out, "              checked for ");
-    report_visible(out, inspection->device->name);
-    if (inspection->storage.source) {
-        text_adds(out, " (");
-        report_visible(out, inspection->storage.source);
-        text_addc(out, ')');
+    if (inspection->device) {
+        text_adds(out, "              checked for ");
+        report_visible(out, inspection->device->name);
+        if (inspection->storage.source) {
+            text_adds(out, " (");
+            report_visible(out, inspection->storage.source);
+            text_addc(out, ')');
+        }
+        text_addc(out, '\n');
     }
-    text_addc(out, '\n');
+    add_script(inspection, options, out);
 }
 
-json_t *plan_slurm_json(const struct inspection *inspection)
+static json_t *script_json(const struct inspection *inspection,
+                           const struct options *options)
+{
+    struct error ignored = { 0 };
+    struct text script;
+    json_t *string;
+
+    text_init(&script, 0);
+    string = write_script(inspection, options, &script, &ignored)
+                 ? report_json_string(script.data)
+                 : json_null();
+    text_clear(&script);
+    return string;
+}
+
+json_t *plan_slurm_json(const struct inspection *inspection,
+                        const struct options *options)
 {
     const struct plan *plan = &inspection->patch.plan;
     json_t *object;
     int64_t seconds;
 
-    if (plan->backend != RUN_SLURM || plan->external)
+    if (!plan_slurm_is_due(plan))
         return json_null();
     object = json_object();
     json_object_set_new(object, "nodes", json_integer(nodes_of(plan)));
     json_object_set_new(object, "tasks_per_node", json_integer(tasks_of(plan)));
-    for (size_t i = 0; i < TS_COUNT(options); i++)
-        json_object_set_new(object, options[i].name,
+    for (size_t i = 0; i < TS_COUNT(keys); i++)
+        json_object_set_new(object, keys[i].name,
                             option_of(plan, i) ? report_json_string(option_of(plan, i))
                                                : json_null());
     json_object_set_new(object, "time_seconds",
@@ -128,5 +190,6 @@ json_t *plan_slurm_json(const struct inspection *inspection)
                         inspection->storage.source
                             ? report_json_string(inspection->storage.source)
                             : json_null());
+    json_object_set_new(object, "script", script_json(inspection, options));
     return object;
 }

@@ -106,13 +106,20 @@ expect_output "plan shows what is asked of Slurm" \
     'slurm       2 nodes with 4 tasks each of 8 CPUs, partition gpu, account lab, gres gpu:a100:4, time 12:00:00 (12 h), mem 64G'
 try "$trainspool" plan --json j.yaml
 if command -v jq >/dev/null; then
-    expect "plan --json has an object" jq -e '.slurm == {nodes: 2, tasks_per_node: 4, partition: "gpu",
+    expect "plan --json has an object" jq -e '(.slurm | del(.script)) == {nodes: 2, tasks_per_node: 4, partition: "gpu",
         account: "lab", qos: null, reservation: null, constraint: null, gres: "gpu:a100:4", time: "12:00:00",
         mem: "64G", time_seconds: 43200, cpus_per_task: 8,
         device_source: "gres: gpu:a100:4, the smallest A100"}' "$T/out"
+    jq -rj .slurm.script "$T/out" >script
+    expect "its script has the options" grep -qx '#SBATCH --account=lab' script
+    try "$trainspool" plan j.yaml
+    expect "plan shows the same script" sh -c "sed -n '/^  script /,/^    exit \"/p' '$T/out' | sed '1d; s/^    //' | cmp - script"
 else
     skip "plan --json has an object" "no jq"
 fi
+try "$trainspool" plan j.yaml
+expect "plan does not say what contains it here" sh -c "! grep -q '^  contained' '$T/out'"
+expect "nor how long it would take here" sh -c "! grep -q '^  time' '$T/out'"
 try "$trainspool" check j.yaml
 expect "12:00:00 needs no quotes" sh -c "! grep -v TS713 '$T/out' | grep -F 'error['"
 sed 's/^  ranks: .*/  ranks: 16/' j.yaml >k.yaml
@@ -133,6 +140,45 @@ expect_output "with what replaces it" 'ranks: N starts N processes on this machi
 sed 's/^  backend: .*/  backend: local/; /nodes/d' j.yaml >k.yaml
 try "$trainspool" plan --json k.yaml
 expect_output "a local job has no such object" '"slurm":null'
+
+# what plan shows is what sbatch gets
+if has_model && command -v jq >/dev/null; then
+    cat >bin/sbatch <<END
+#!/bin/sh
+for word; do script=\$word; done
+cp "\$script" "$T/got"
+echo 'sbatch: error: refused here' >&2
+exit 1
+END
+    chmod +x bin/sbatch
+    mkdir one
+    make_data one
+    job 3 "bf16: true" >one/j.yaml # a finding with an edit: the script has the digest of the new text
+    printf 'trainspool: {backend: slurm, gres: "gpu:t4:4", ranks: 4, nodes: 2, time: 90}\n' >>one/j.yaml
+    without_name() { sed "s/j-[0-9a-fX]\{12\}/NAME/g" "$1"; }
+    same_script() { without_name "$1" >a && without_name "$2" >b && cmp a b; }
+    for set in seed=42 trainspool.nodes=1 partition=other; do
+        cp one/j.yaml one/before.yaml
+        try "$trainspool" plan --json --set "$set" one/j.yaml
+        jq -rj .slurm.script "$T/out" >planned
+        expect "plan changes nothing" cmp one/j.yaml one/before.yaml
+        try "$trainspool" run --set "$set" one/j.yaml
+        expect "with $set, sbatch gets what plan shows" same_script planned got
+        cp one/before.yaml one/j.yaml
+    done
+    expect "--set of a key of Slurm is in the script" grep -qx '#SBATCH --partition=other' got
+    expect_error "the refusal of sbatch is shown" 'sbatch: error: refused here'
+    rm bin/sbatch got
+    expect_status "--set of nodes that do not fit is refused" 1 "$trainspool" run --set trainspool.nodes=3 one/j.yaml
+    expect_output "the message says why" 'TS728.*ranks: 4 cannot be distributed evenly among nodes: 3'
+    expect_status "so is a time that Slurm does not know" 1 "$trainspool" run --set trainspool.time=soon one/j.yaml
+    expect_output "the message says what it must be" "TS726.*time must be .*, not 'soon'"
+    try "$trainspool" run --set trainspool.backend=local one/j.yaml
+    expect_output "without Slurm the nodes need something that starts ranks" 'TS728.*nodes: 2 needs something'
+    expect "none of these is submitted" test ! -e got
+else
+    skip "what sbatch gets" "no jq, or no model"
+fi
 
 # a watch
 if has_model; then

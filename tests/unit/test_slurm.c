@@ -143,6 +143,19 @@ static void test_slurm_submissions_have_names_of_their_own(void **state)
     assert_int_equal(strlen(a), 50 + 1 + 12);
 }
 
+/* plan shows it: it has the form of a name, and is none. */
+static void test_slurm_example_has_the_length_of_a_name(void **state)
+{
+    char name[SLURM_NAME], example[SLURM_NAME];
+    struct error err = { 0 };
+
+    (void)state;
+    assert_true(slurm_submission_name("a b", name, &err));
+    slurm_submission_example("a b", example);
+    assert_int_equal(strlen(example), strlen(name));
+    assert_string_equal(example, "a_b-XXXXXXXXXXXX");
+}
+
 static void test_slurm_submissions_are_read_as_written(void **state)
 {
     const struct slurm_submission written = { "job-1", 42, "0123abcd" };
@@ -182,6 +195,7 @@ int main(void)
         cmocka_unit_test(test_slurm_script_has_the_options_of_the_job),
         cmocka_unit_test(test_slurm_script_leaves_time_to_train),
         cmocka_unit_test(test_slurm_submissions_have_names_of_their_own),
+        cmocka_unit_test(test_slurm_example_has_the_length_of_a_name),
         cmocka_unit_test(test_slurm_submissions_are_read_as_written),
     };
 
