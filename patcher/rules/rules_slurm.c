@@ -1,5 +1,5 @@
 /*
- * patcher/rules/rules_slurm.c - TS211 and TS726 to TS728: jobs that Slurm runs, and the
+ * patcher/rules/rules_slurm.c - TS211 and TS726 to TS729: jobs that Slurm runs, and the
  * machines among which ranks are distributed.
  */
 #include "config.h"
@@ -230,6 +230,22 @@ static const struct rule rows[] = {
           "backend: slurm submits jobs that trainspool trains. A script or the job of "
           "another program has a batch script of its own.",
       .source = "sbatch(1), --nodes and --ntasks-per-node; trainspool-job(5)" },
+    { .id = "TS729",
+      .title = "job that Slurm refuses",
+      .severity = SEVERITY_ERROR,
+      .mandatory = true,
+      .target = RULE_NATIVE,
+      .explain =
+          "`trainspool check`, `plan` and `run --dry-run` pass the batch script of a job "
+          "with backend: slurm to `sbatch --test-only`, if this machine has sbatch. Slurm "
+          "then says whether it would take the job, and submits nothing. A partition that "
+          "does not exist, a feature that no node has or more nodes than the cluster has "
+          "show here instead of after the submission.\n\n"
+          "Slurm accepts some jobs that it never starts: where it keeps no accounts, for "
+          "example, any account is valid. If the controller does not answer within 5 s, "
+          "nothing is reported. The watch does not ask: a job that Slurm refuses fails "
+          "with the message of sbatch.",
+      .source = "sbatch(1), --test-only" },
 };
 
 const struct rules rules_slurm = { rows, TS_COUNT(rows) };

@@ -11,7 +11,7 @@
 #include "base/spawn.h"
 
 /* Milliseconds: clients wait about 9 s for a controller that is down. */
-enum { SUBMIT_MS = 30000, QUERY_MS = 15000 };
+enum { SUBMIT_MS = 30000, QUERY_MS = 15000, TEST_MS = 5000 };
 
 /* Run a command.  SLURM_NO: it failed, and its last line is in *err. */
 static enum slurm_answer run(const char *const words[], int milliseconds,
@@ -112,6 +112,22 @@ enum slurm_answer slurm_submit(const char *script, const char *output, int64_t *
     text_clear(&file);
     text_clear(&escaped);
     text_clear(&out);
+    return answer;
+}
+
+/* Everything else that sbatch says of a test is about this machine, or about the
+ * controller. */
+enum slurm_answer slurm_test(const char *script, struct error *err)
+{
+    static const char refusal[] = "allocation failure: ";
+    const char *const words[] = { "sbatch", "--test-only", script, NULL };
+    struct error own = { 0 }, ignored = { 0 };
+    enum slurm_answer answer = judge(run(words, TEST_MS, NULL, &own), &own, &ignored);
+
+    if (answer == SLURM_NO && text_starts(own.text, refusal))
+        error_set(err, own.code, "%s", own.text + strlen(refusal));
+    else if (answer == SLURM_NO)
+        answer = SLURM_UNSURE;
     return answer;
 }
 

@@ -41,6 +41,10 @@ enum slurm_answer {
 enum slurm_answer slurm_submit(const char *script, const char *output, int64_t *id,
                                struct error *err);
 
+/* Ask whether Slurm would take a script, without submitting it.  SLURM_NO: it would not, and
+ * *err has its words. */
+enum slurm_answer slurm_test(const char *script, struct error *err);
+
 enum slurm_state {
     SLURM_WAITS, /* also one that is requeued */
     SLURM_RUNS,  /* also one that is ending */

@@ -5,6 +5,7 @@
 
 #include "runner/commands/commands.h"
 
+#include "runner/job/cluster_trial.h"
 #include "runner/job/inspect.h"
 #include "runner/job/trial.h"
 #include "runner/output/report_json.h"
@@ -37,6 +38,7 @@ struct checking {
     struct report report;
     json_t *sarif; /* NULL: not requested */
     size_t unread; /* jobs whose data could be read, but were not */
+    bool silent;   /* Slurm does not answer */
 };
 
 static void show(struct checking *checking, const struct inspection *inspection,
@@ -89,6 +91,8 @@ static int check(struct checking *checking, const char *job)
 
     if (inspect_job(&how, &inspection, &err)) {
         read_data(checking, &inspection.patch);
+        cluster_trial_add(checking->options, &checking->selection, &checking->silent,
+                          &inspection.patch);
         show(checking, &inspection, &err);
         status = report_status(&inspection.patch, checking->options, true);
     } else {

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/size.h"
 #include "runner/commands/plan_loss.h"
+#include "runner/job/cluster_trial.h"
 #include "runner/job/containment.h"
 #include "runner/job/forecast.h"
 #include "runner/job/job_variables.h"
@@ -494,6 +495,7 @@ static int show(struct report *report, const struct options *options,
     const struct selection all_rules = { .arena = NULL };
     struct page page = { .inspection = inspection, .options = options };
     struct error err = { 0 };
+    bool silent = false;
     int status;
 
     if (inspection->patch.has_plan) {
@@ -501,6 +503,7 @@ static int show(struct report *report, const struct options *options,
         forecast_make(inspection, &page.forecast);
         if (page.forecast.why_no_steps.code == ERROR_DATA)
             trial_report(&all_rules, &page.forecast.why_no_steps, &inspection->patch);
+        cluster_trial_add(options, NULL, &silent, &inspection->patch);
     }
     if (options->json)
         report_json(report, page_object(&page), &err);

@@ -21,6 +21,7 @@
 #include "base/stop.h"
 #include "patcher/document/document.h"
 #include "runner/cluster/world.h"
+#include "runner/commands/dry_run.h"
 #include "runner/job/child_environment.h"
 #include "runner/job/heal.h"
 #include "runner/job/launched.h"
@@ -38,10 +39,13 @@ const struct command command_run = {
     .max_operands = 1,
     .options = (const enum option_id[]) { OPTION_NO_PATCH, OPTION_RESUME, OPTION_SET,
                                           OPTION_NO_ONEDNN, OPTION_NO_SANDBOX,
-                                          OPTION_GROUP, OPTION_END },
+                                          OPTION_GROUP, OPTION_DRY_RUN, OPTION_END },
     .help = "patch a job, then train it in the foreground",
-    .details = "SIGTERM and Ctrl-C finish the step, save a checkpoint and exit; --resume "
-               "continues from there.  Another one more than 2 s later ends at once.",
+    .details =
+        "SIGTERM and Ctrl-C finish the step, save a checkpoint and exit; --resume "
+        "continues from there.  Another one more than 2 s later ends at once.\n\n"
+        "With --dry-run, nothing is written: it prints the batch script of a job that "
+        "Slurm runs, and only that.",
     .run = cmd_run,
 };
 
@@ -343,6 +347,8 @@ static int cmd_run(const struct options *options)
         report_error(options->program, &err);
         return report_exit(err.code);
     }
+    if (options->dry_run)
+        return world.rank > 0 ? EXIT_FINE : dry_run_of_run(options);
     if (world.rank > 0)
         return follow(options);
     job_init(&job, options->operands[0]);

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "patcher/document/document.h"
 #include "patcher/relocation.h"
+#include "runner/commands/dry_run.h"
 #include "runner/output/report.h"
 #include "runner/spool/drop.h"
 #include "runner/spool/spool.h"
@@ -23,14 +24,17 @@ const struct command command_submit = {
     .operands = "DIR JOB...",
     .min_operands = 2,
     .max_operands = -1,
-    .options = (const enum option_id[]) { OPTION_FORCE, OPTION_AS_IS, OPTION_END },
+    .options = (const enum option_id[]) { OPTION_FORCE, OPTION_AS_IS, OPTION_DRY_RUN,
+                                          OPTION_END },
     .help = "copy jobs into a watched folder, each complete at once",
     .details =
         "A relative path of an input that exists next to the job, or in the working "
         "directory, becomes a full path, and so does an output outside the job's folder; "
         "each is shown.  Other relative paths are relative to the watched folder.  A job "
         "whose model or data exist nowhere is refused with status 1, unless a job of the "
-        "folder will write them.",
+        "folder will write them.\n\n"
+        "With --dry-run, nothing is copied: it shows the paths, and the batch script of a job "
+        "that Slurm runs.",
     .run = cmd_submit,
 };
 
@@ -65,7 +69,13 @@ static bool submit_text(const struct options *options, const char *job,
               (relocate(text->data, text->len, dir, &moved, err) &&
                submission_check(spool, path_base(job), moved.text, moved.len, err));
 
-    ok = ok && place(options, target, &moved, report, err);
+    if (ok && options->dry_run) {
+        report_line(report, "%s", target);
+        show_moves(report, &moved);
+        ok = dry_run_of_submit(options, path_base(job), &moved, report, err);
+    } else {
+        ok = ok && place(options, target, &moved, report, err);
+    }
     relocation_clear(&moved);
     free(target);
     free(dir);
@@ -118,7 +128,7 @@ static int cmd_submit(const struct options *options)
         any |= status == EXIT_FINE;
         worst = status > worst ? status : worst;
     }
-    if (any && !options->quiet && !spool_is_watched(dir))
+    if (any && !options->quiet && !options->dry_run && !spool_is_watched(dir))
         report_line(&report, "no watch is running on %s yet: trainspool watch %s", dir,
                     dir);
     return worst;

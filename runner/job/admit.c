@@ -278,3 +278,21 @@ bool admit_job(const struct job *job, const struct admit_options *options,
              inspection->patch.plan.device.name);
     return freeze(job, options, record, &inspection->patch, err);
 }
+
+bool admit_preview(const struct job *job, const struct admit_options *options,
+                   struct inspection *inspection, struct error *err)
+{
+    struct inspect_options how = { .machine = options->machine,
+                                   .job = job->path,
+                                   .will_run = true,
+                                   .counts = true,
+                                   .submits = true,
+                                   .resume = options->resume,
+                                   .edit =
+                                       options->no_patch ? INSPECT_AS_IS : INSPECT_LOOK };
+
+    if (!inspect_job(&how, inspection, err))
+        return false;
+    return !options->set || !inspection->patch.is_job ||
+           apply_set(job, options, inspection, err);
+}

@@ -43,6 +43,11 @@ bool admit_job(const struct job *job, const struct admit_options *options,
                struct job_record *record, struct inspection *inspection,
                struct error *err);
 
+/* Find what admit_job would, and change nothing: the text that would be frozen is
+ * inspection->patch.text. */
+bool admit_preview(const struct job *job, const struct admit_options *options,
+                   struct inspection *inspection, struct error *err);
+
 /* Reject a job without reading it: a link, a folder, too large. */
 bool admit_reject(const struct job *job, struct job_record *record, const char *reason,
                   struct error *err);

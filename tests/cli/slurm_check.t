@@ -13,7 +13,12 @@ cat >bin/sinfo <<'END'
 echo "$@" >>"$SINFO_LOG"
 . "$SINFO_HOW"
 END
-chmod +x bin/sinfo
+cat >bin/sbatch <<'END'
+#!/bin/sh
+echo 'sbatch: fatal: Could not establish a configuration source' >&2
+exit 1
+END
+chmod +x bin/sinfo bin/sbatch
 SINFO_LOG=$T/sinfo.log SINFO_HOW=$T/how
 PATH=$T/bin:$PATH
 export SINFO_LOG SINFO_HOW PATH
@@ -146,6 +151,7 @@ if has_model && command -v jq >/dev/null; then
     cat >bin/sbatch <<END
 #!/bin/sh
 for word; do script=\$word; done
+[ "\$1" != --test-only ] || exec cp "\$script" "$T/asked"
 cp "\$script" "$T/got"
 echo 'sbatch: error: refused here' >&2
 exit 1
@@ -162,20 +168,55 @@ END
         try "$trainspool" plan --json --set "$set" one/j.yaml
         jq -rj .slurm.script "$T/out" >planned
         expect "plan changes nothing" cmp one/j.yaml one/before.yaml
+        expect "it asks sbatch about the script" cmp planned asked
+        try "$trainspool" run --dry-run --set "$set" one/j.yaml
+        expect "run --dry-run prints only that" cmp planned "$T/out"
+        expect "and writes nothing" sh -c '[ "$(cd one && echo j.*)" = j.yaml ] && cmp one/j.yaml one/before.yaml'
         try "$trainspool" run --set "$set" one/j.yaml
         expect "with $set, sbatch gets what plan shows" same_script planned got
         cp one/before.yaml one/j.yaml
+        rm -r one/j.run
     done
     expect "--set of a key of Slurm is in the script" grep -qx '#SBATCH --partition=other' got
     expect_error "the refusal of sbatch is shown" 'sbatch: error: refused here'
-    rm bin/sbatch got
+    rm got
     expect_status "--set of nodes that do not fit is refused" 1 "$trainspool" run --set trainspool.nodes=3 one/j.yaml
     expect_output "the message says why" 'TS728.*ranks: 4 cannot be distributed evenly among nodes: 3'
     expect_status "so is a time that Slurm does not know" 1 "$trainspool" run --set trainspool.time=soon one/j.yaml
     expect_output "the message says what it must be" "TS726.*time must be .*, not 'soon'"
     try "$trainspool" run --set trainspool.backend=local one/j.yaml
     expect_output "without Slurm the nodes need something that starts ranks" 'TS728.*nodes: 2 needs something'
+    try "$trainspool" run --dry-run --set trainspool.nodes=3 one/j.yaml
+    expect_output "run --dry-run shows why a job would be refused" 'TS728.*ranks: 4 cannot'
     expect "none of these is submitted" test ! -e got
+
+    mkdir -p far/jobs
+    "$trainspool" submit --dry-run far/jobs one/j.yaml >shown
+    expect "submit --dry-run shows the path of the copy" test "$(head -1 shown)" = far/jobs/j.yaml
+    expect "and copies nothing" test -z "$(ls far/jobs)"
+    sed -n 's/^    //p; s/^$//p' shown | sed '1,/^#!/{/^#!/!d}' >planned
+    try "$trainspool" submit far/jobs one/j.yaml
+    try timeout 60 "$trainspool" watch --once far/jobs
+    expect "it shows what a watch submits" same_script planned got
+
+    cat >bin/sbatch <<'END'
+#!/bin/sh
+echo 'sbatch: error: invalid partition specified: nowhere' >&2
+echo 'allocation failure: Invalid partition name specified' >&2
+exit 1
+END
+    sed 's/^bf16/fp16/; s/^\(trainspool.*\)}/\1, partition: nowhere}/' one/before.yaml >one/k.yaml
+    expect_status "a job that Slurm would refuse is an error of check" 1 "$trainspool" check one/k.yaml
+    expect_output "with the words of sbatch" 'k.yaml:[0-9]*:[0-9]*: error.TS729.: Slurm would refuse the job: Invalid partition name specified$'
+    try "$trainspool" plan one/k.yaml
+    expect_output "plan shows it, too" TS729
+    expect_status "run --dry-run, too" 1 "$trainspool" run --dry-run one/k.yaml
+    expect_status "and submit --dry-run" 1 "$trainspool" submit --dry-run far/jobs one/k.yaml
+    expect_error "also with the words of sbatch" 'k.yaml:[0-9]*:[0-9]*: TS729: Slurm would refuse the job: Invalid partition'
+    printf '#!/bin/sh\n[ -e "%s" ] || exec sleep 60\n' "$T/asked" >bin/sbatch
+    rm asked
+    expect_status "without an answer a check takes seconds" 0 timeout 20 "$trainspool" check one/k.yaml one/k.yaml one/k.yaml one/k.yaml
+    expect "and reports nothing" sh -c "! grep -q TS729 '$T/out'"
 else
     skip "what sbatch gets" "no jq, or no model"
 fi

@@ -55,11 +55,12 @@ static void test_rules_have_texts_and_ids(void **state)
 }
 
 /* TS010 and TS011 need a file on disk, TS717 a working directory (tests/cli/paths.t); the
- * cases of TS601 cover TS602 and TS604; TS128 to TS131 need a script, as in tests/scripts. */
+ * cases of TS601 cover TS602 and TS604; TS128 to TS131 need a script, as in tests/scripts;
+ * TS729 needs sbatch (tests/cli/slurm_check.t). */
 static bool is_tested_elsewhere(const char *id)
 {
     static const char *const ids[] = { "TS010", "TS011", "TS128", "TS129", "TS130",
-                                       "TS131", "TS602", "TS604", "TS717" };
+                                       "TS131", "TS602", "TS604", "TS717", "TS729" };
 
     for (size_t i = 0; i < TS_COUNT(ids); i++)
         if (strcmp(id, ids[i]) == 0)
