@@ -57,6 +57,18 @@ void record_init(struct job_record *out)
     };
 }
 
+void record_stamp(const struct job_record *record, struct record_stamp *out)
+{
+    memset(out, 0, sizeof(*out)); /* the padding and what follows the texts, too */
+    out->state = record->state;
+    out->attempt = record->attempt;
+    out->crashes = record->crashes;
+    out->heals = record->heals;
+    snprintf(out->source, sizeof(out->source), "%s", record->source);
+    snprintf(out->queued, sizeof(out->queued), "%s", record->queued);
+    snprintf(out->ended, sizeof(out->ended), "%s", record->ended);
+}
+
 bool record_set_state(struct job_record *out, const char *name)
 {
     for (int i = JOB_NEW; i < JOB_STATES; i++)

@@ -119,6 +119,17 @@ static bool is_ended_sweep(const struct job *job, const struct examine_request *
            gate_read(AT_FDCWD, job->run_dir, &gate, NULL) && gate.kind == GATE_OPEN;
 }
 
+/* Return whether another process has handled the job since the request was made: it may
+ * have ended by now, and must not run again. */
+static bool was_handled(const struct job_record *record,
+                        const struct examine_request *request)
+{
+    struct record_stamp now;
+
+    record_stamp(record, &now);
+    return memcmp(&now, &request->seen, sizeof(now)) != 0;
+}
+
 static bool claim_locked(const struct job *job, const struct examine_request *request,
                          const struct examine_how *examine, struct examine_result *out)
 {
@@ -132,6 +143,10 @@ static bool claim_locked(const struct job *job, const struct examine_request *re
     struct inspection inspection = { 0 };
     bool ok = job_read(job, record, &out->err);
 
+    if (ok && was_handled(record, request)) {
+        out->end = EXAMINE_CHANGED;
+        return false;
+    }
     if (ok && is_canceled(job, record))
         return cancel(job, request, out);
     if (ok && is_ended_sweep(job, request, record))

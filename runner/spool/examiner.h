@@ -15,10 +15,12 @@
 
 #include "runner/job/job.h"
 #include "runner/job/machine.h"
+#include "runner/job/record.h"
 
 struct examine_request {
     char name[256];
     char source[64];   /* job_source of the file */
+    struct record_stamp seen; /* of the job, when the request was made */
     char refused[256]; /* why the file cannot be a job; empty: it can */
     double arrived;
     uid_t owner;
@@ -31,7 +33,7 @@ struct examine_request {
 enum examine_end {
     EXAMINE_DONE,    /* *record is on disk */
     EXAMINE_BUSY,    /* another process holds the job's lock */
-    EXAMINE_CHANGED, /* the file is not the one of the request, or no longer */
+    EXAMINE_CHANGED, /* the file or its state is not that of the request, or no longer */
     EXAMINE_FAULT    /* of the machine; err says which */
 };
 

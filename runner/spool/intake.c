@@ -301,9 +301,12 @@ static void take_in(struct intake *intake, struct item *item, const struct job *
     schedule_flush(intake, item);
 }
 
-static void make_request(const struct intake *intake, const struct item *item,
-                         const struct drop *drop, struct examine_request *out)
+static void make_request(const struct intake *intake, const struct comparison *text,
+                         struct examine_request *out)
 {
+    const struct item *item = text->item;
+    const struct drop *drop = text->drop;
+
     *out = (struct examine_request) { .arrived = (double)drop->st.st_ctim.tv_sec +
                                                  (double)drop->st.st_ctim.tv_nsec / 1e9,
                                       .waits = intake->others || intake->current > 0 ||
@@ -316,6 +319,7 @@ static void make_request(const struct intake *intake, const struct item *item,
     snprintf(out->name, sizeof(out->name), "%s", item->name);
     snprintf(out->source, sizeof(out->source), "%s", item->history.source);
     snprintf(out->refused, sizeof(out->refused), "%s", drop->reason);
+    record_stamp(&text->record, &out->seen);
 }
 
 static void note_fault(struct intake *intake, struct item *item,
@@ -381,7 +385,7 @@ static bool claim(struct intake *intake, struct item *item, const struct job *jo
     struct examine_request request;
     bool healing = item->returns && is_healing(&text->record);
 
-    make_request(intake, item, text->drop, &request);
+    make_request(intake, text, &request);
     if (!request.refused[0] && !item->counted &&
         (healing || people_may_queue(intake->people, item->user, request.refused)))
         item_count(item, intake->people, true);
