@@ -451,7 +451,7 @@ static bool is_still_there(int fd, const char *name)
            ours.st_ino == theirs.st_ino && ours.st_dev == theirs.st_dev;
 }
 
-int file_lock(const char *name, bool *busy, struct error *err)
+static int lock_as(int operation, const char *name, bool *busy, struct error *err)
 {
     /* file_is_locked() takes a shared lock briefly: retry before reporting the lock as
      * busy */
@@ -466,7 +466,7 @@ int file_lock(const char *name, bool *busy, struct error *err)
             error_errno(err, "cannot open the lock %s", name);
             return -1;
         }
-        if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+        if (flock(fd, operation | LOCK_NB) == 0) {
             if (is_still_there(fd, name))
                 return fd;
         } else if (errno == EWOULDBLOCK) {
@@ -480,6 +480,16 @@ int file_lock(const char *name, bool *busy, struct error *err)
     }
     *busy = true;
     return -1;
+}
+
+int file_lock(const char *name, bool *busy, struct error *err)
+{
+    return lock_as(LOCK_EX, name, busy, err);
+}
+
+int file_lock_shared(const char *name, bool *busy, struct error *err)
+{
+    return lock_as(LOCK_SH, name, busy, err);
 }
 
 bool file_was_replaced(int fd, const char *name)

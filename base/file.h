@@ -74,7 +74,9 @@ struct dirent *file_next(DIR *dir, const char *name);
  * if another process holds the lock (err is not set then).
  */
 int file_lock(const char *name, bool *busy, struct error *err);
-/* Return whether any process holds the lock.  Never waits, never creates the file.  A lock
+/* The same, with a lock that others can share, but that excludes file_lock. */
+int file_lock_shared(const char *name, bool *busy, struct error *err);
+/* Return whether any process holds the lock alone.  Never waits, never creates the file.  A lock
  * that cannot be examined because of a fault of the machine counts as held. */
 bool file_is_locked(const char *name);
 /* The same for an open file, which this process has not locked. */

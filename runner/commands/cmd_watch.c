@@ -30,6 +30,7 @@
 #include "runner/job/cluster_nodes.h"
 #include "runner/output/report.h"
 #include "runner/spool/cleaner.h"
+#include "runner/spool/nodes.h"
 #include "runner/spool/spool.h"
 #include "runner/spool/supervisor.h"
 #include "runner/spool/workers.h"
@@ -43,13 +44,13 @@ const struct command command_watch = {
     .max_operands = 1,
     .options =
         (const enum option_id[]) {
-            OPTION_ONCE,        OPTION_SLOTS,      OPTION_DEVICES,
-            OPTION_MAX_RUNNING, OPTION_MAX_QUEUED, OPTION_GPU_HOURS,
-            OPTION_ON_END,      OPTION_MAIL,       OPTION_NOTIFY_TIMEOUT,
-            OPTION_GRACE,       OPTION_HANG,       OPTION_METRICS,
-            OPTION_PAGE,        OPTION_LOG,        OPTION_KEEP_DAYS,
-            OPTION_MAX_BYTES,   OPTION_ROOT,       OPTION_NO_SANDBOX,
-            OPTION_GROUP,       OPTION_END },
+            OPTION_ONCE,           OPTION_NODE,        OPTION_SLOTS,
+            OPTION_DEVICES,        OPTION_MAX_RUNNING, OPTION_MAX_QUEUED,
+            OPTION_GPU_HOURS,      OPTION_ON_END,      OPTION_MAIL,
+            OPTION_NOTIFY_TIMEOUT, OPTION_GRACE,       OPTION_HANG,
+            OPTION_METRICS,        OPTION_PAGE,        OPTION_LOG,
+            OPTION_KEEP_DAYS,      OPTION_MAX_BYTES,   OPTION_ROOT,
+            OPTION_NO_SANDBOX,     OPTION_GROUP,       OPTION_END },
     .help = "patch and train every job dropped into a folder",
     .details =
         "A job is taken when it is complete: at once if it was renamed into the "
@@ -221,7 +222,13 @@ static bool may_start_one(void *context)
     return count == 0 || poll(fds, count, 0) > 0;
 }
 
-static void start_next(struct daemon *daemon)
+/* Several nodes: the record says who runs it, and is read when the job is checked again. */
+static bool is_taken(const struct daemon *daemon, enum worker_start start, bool running)
+{
+    return start == WORKER_HELD && !running && spool_node(daemon->spool)[0];
+}
+
+static void start_jobs(struct daemon *daemon)
 {
     while (!daemon->stop.number) {
         enum worker_start start = WORKER_HELD;
@@ -238,6 +245,11 @@ static void start_next(struct daemon *daemon)
         worker->user = next.user;
         if (!next.running)
             start = worker_start(worker, name, &err);
+        if (is_taken(daemon, start, next.running)) {
+            spool_job_is_taken(daemon->spool, name);
+            free(name);
+            continue;
+        }
         if (start == WORKER_HELD)
             worker_adopt(worker, name);
         else if (start == WORKER_SKIPPED)
@@ -252,11 +264,18 @@ static void start_next(struct daemon *daemon)
     }
 }
 
+static void start_next(struct daemon *daemon)
+{
+    start_jobs(daemon);
+    spool_end_turn(daemon->spool);
+}
+
 static int wait_ms(const struct daemon *daemon)
 {
     double due =
         fmin(fmin(spool_due(daemon->spool), announce_due(daemon->announce)),
-             fmin(supervisor_due(daemon->supervisor), cleaner_due(daemon->cleaner)));
+             fmin(supervisor_due(daemon->supervisor),
+                  spool_leads(daemon->spool) ? cleaner_due(daemon->cleaner) : INFINITY));
     double now = clock_seconds();
 
     for (struct worker *worker = NULL;
@@ -303,7 +322,8 @@ static bool is_over(const struct daemon *daemon)
         forget = true;
     }
     if (!announce_is_idle(daemon->announce) ||
-        (!daemon->stop.number && !cleaner_is_idle(daemon->cleaner)))
+        (!daemon->stop.number && spool_leads(daemon->spool) &&
+         !cleaner_is_idle(daemon->cleaner)))
         return false;
     return daemon->stop.number ||
            (daemon->options->once && (forget || spool_is_stuck(daemon->spool)));
@@ -366,7 +386,8 @@ static int loop(struct daemon *daemon)
                       workers_next(&daemon->workers, NULL) ||
                           (!daemon->stop.number && !spool_is_empty(daemon->spool)));
         report_to_supervisor(daemon);
-        cleaner_poll(daemon->cleaner);
+        if (spool_leads(daemon->spool))
+            cleaner_poll(daemon->cleaner);
         if (is_over(daemon))
             break;
         wait_for_events(daemon);
@@ -439,6 +460,8 @@ static bool open_daemon(struct daemon *daemon, bool *busy, struct error *err)
 
     if (options->slots == 0)
         return error_set(err, ERROR_USAGE, "--slots must be at least 1");
+    if (options->node && !nodes_name_is_valid(options->node, err))
+        return false;
     open_groups(daemon);
     if (!group_open(options->group, &group, err) || !find_roots(daemon, err) ||
         !machine_open(NULL, &daemon->machine, err) ||
@@ -457,14 +480,17 @@ static bool open_daemon(struct daemon *daemon, bool *busy, struct error *err)
         return error_errno(err, "cannot wait for signals");
     daemon->spool = spool_open(daemon->options->operands[0], &daemon->machine,
                                &(struct spool_options) { daemon->log, &daemon->fleet,
-                                                         !daemon->options->no_sandbox },
+                                                         !daemon->options->no_sandbox,
+                                                         daemon->options->node },
                                busy, err);
     if (!daemon->spool)
         return false;
+    daemon->workers.node = spool_node(daemon->spool);
     spool_set_access(daemon->spool, daemon->workers.roots, group);
     spool_on_end(daemon->spool, announce_job_ended, daemon->announce);
-    log_line(daemon->log, LOG_INFO, "watch: %s, pid %d", daemon->options->operands[0],
-             (int)getpid());
+    log_line(daemon->log, LOG_INFO, "watch: %s, pid %d%s%s", daemon->options->operands[0],
+             (int)getpid(), daemon->workers.node[0] ? ", node " : "",
+             daemon->workers.node);
     if (daemon->workers.groups)
         log_line(daemon->log, LOG_INFO, "watch: each job has a control group in %s",
                  job_groups_path(daemon->workers.groups));
@@ -473,7 +499,7 @@ static bool open_daemon(struct daemon *daemon, bool *busy, struct error *err)
 
 static void report_start(const struct options *options, bool busy, struct error *err)
 {
-    if (busy)
+    if (busy && !err->code)
         error_set(err, ERROR_SYSTEM,
                   "%s is already watched; that watch takes the jobs dropped there, "
                   "and `trainspool status %s` shows them",

@@ -87,10 +87,12 @@ struct job_record {
      * (job_group.h); 0: no limit */
     int64_t memory_max;
     char devices[64]; /* where the watch started it, as --device; "": not known */
-    char digest[65];  /* SHA-256 of the job file as accepted or rejected */
-    char frozen[65];  /* of NAME.run/job.yaml */
-    int64_t owner;    /* the user of the job file */
-    char source[64];  /* "inode:ctime:size" of that file: cheap to compare */
+    /* the machine of that watch, where those of several share the folder; else "" */
+    char node[65];
+    char digest[65]; /* SHA-256 of the job file as accepted or rejected */
+    char frozen[65]; /* of NAME.run/job.yaml */
+    int64_t owner;   /* the user of the job file */
+    char source[64]; /* "inode:ctime:size" of that file: cheap to compare */
     char queued[32], started[32], ended[32]; /* for people; UTC */
 };
 

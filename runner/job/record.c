@@ -37,6 +37,7 @@ const struct record_field record_fields[] = {
     FIELD(RECORD_INTEGER, max_heals),  FIELD(RECORD_TEXT, ailment),
     FIELD(RECORD_TEXT, healed),        FIELD(RECORD_TEXT, origin),
     FIELD(RECORD_INTEGER, bad_from),   FIELD(RECORD_INTEGER, memory_max),
+    FIELD(RECORD_TEXT, node),
 };
 const size_t record_field_count = TS_COUNT(record_fields);
 

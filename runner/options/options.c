@@ -88,6 +88,9 @@ static const struct option_row rows[OPTION_IDS] = {
                      "repeated" },
     [OPTION_ONCE] = { "once", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(once),
                       "exit when no jobs are left" },
+    [OPTION_NODE] = { "node", 0, OPTION_IS_TEXT, "NAME", NULL, INTO(node),
+                      "share the folder with the watches of other nodes, under this "
+                      "name; on a network file system the default is the host name" },
     [OPTION_SLOTS] = { "slots", 0, OPTION_IS_NUMBER, "N", NULL, INTO(slots),
                        "run at most N jobs at once; those on the CPU share its cores" },
     [OPTION_DEVICES] = { "devices", 0, OPTION_IS_TEXT, "LIST", NULL, INTO(devices),

@@ -29,6 +29,7 @@ enum option_id {
     OPTION_RESUME,
     OPTION_SET,
     OPTION_ONCE,
+    OPTION_NODE,
     OPTION_SLOTS,
     OPTION_DEVICES,
     OPTION_MAX_RUNNING,
@@ -171,7 +172,7 @@ struct options {
     const char *reason;
 
     /* of watch */
-    const char *on_end, *mail, *metrics, *page, *log, *max_bytes;
+    const char *on_end, *mail, *metrics, *page, *log, *max_bytes, *node;
     int64_t notify_timeout, grace, hang, keep_days; /* -1: not given */
     int64_t max_running, max_queued;                /* -1: not given */
     const char *gpu_hours;

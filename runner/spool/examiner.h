@@ -19,9 +19,9 @@
 
 struct examine_request {
     char name[256];
-    char source[64];   /* job_source of the file */
+    char source[64];          /* job_source of the file */
     struct record_stamp seen; /* of the job, when the request was made */
-    char refused[256]; /* why the file cannot be a job; empty: it can */
+    char refused[256];        /* why the file cannot be a job; empty: it can */
     double arrived;
     uid_t owner;
     uid_t user;   /* as which it is examined */

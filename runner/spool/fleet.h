@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "runner/job/job.h"
+#include "runner/spool/nodes.h"
 #include "runner/spool/prober.h"
 #include "runner/spool/queue.h"
 
@@ -45,8 +46,9 @@ struct fleet {
     struct placement_running running[FLEET_JOBS_MAX];
     struct fleet_job jobs[FLEET_JOBS_MAX]; /* the same, in the same order */
     size_t count;
-    struct people people; /* fleet_use.h charges them */
-    bool unsaved;         /* what they have used, as logged */
+    struct people people;      /* fleet_use.h charges them */
+    const struct nodes *nodes; /* the others; NULL: none */
+    bool unsaved;              /* what they have used, as logged */
     struct log *log;
     struct prober prober;
     /* by clock_seconds: the last probe began and answered; a job left a GPU */

@@ -57,9 +57,12 @@ void fleet_use_count(struct fleet *fleet)
 
     charge_all(fleet);
     for (size_t i = 0; i < people->count; i++)
-        people->list[i].running = 0;
+        people->list[i].here = 0;
     for (size_t i = 0; i < fleet->count; i++)
-        people_find(people, fleet->jobs[i].user)->running++;
+        people_find(people, fleet->jobs[i].user)->here++;
+    for (size_t i = 0; i < people->count; i++)
+        people->list[i].running = people->list[i].here;
+    nodes_count(fleet->nodes, people);
     people_refresh(people);
 }
 

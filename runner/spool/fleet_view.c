@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "base/walk.h"
 #include "precision/memory.h"
+#include "runner/spool/node_files.h"
 #include "runner/spool/spool.h"
 
 #define VIEW_FILE SPOOL_INNER "/fleet.json"
@@ -135,20 +136,34 @@ static void make_view(struct fleet *fleet, struct queue *queue, struct text *out
     text_adds(out, "}}\n");
 }
 
-/* Nothing depends on the file after a crash, so it is not flushed. */
-static bool replace(const struct text *text)
+/* Return the file of a node, malloc'ed. */
+static char *view_of(const char *spool, const char *node)
 {
-    static const char temporary[] = SPOOL_INNER "/.fleet.json.tmp";
-    int fd = walk_open(temporary, O_WRONLY | O_CREAT | O_TRUNC, VIEW_MODE);
-    bool ok = fd >= 0 && file_write_all(fd, text->data, text->len, NULL);
-    struct stat st;
+    return node[0] ? node_file(spool, node, ".json") : path_join(spool, VIEW_FILE);
+}
 
+/* Nothing depends on the file after a crash, so it is not flushed. */
+static bool replace(const char *node, const struct text *text)
+{
+    char *name = view_of(".", node);
+    struct text temporary;
+    struct stat st;
+    bool ok;
+    int fd;
+
+    text_init(&temporary, 0);
+    text_addf(&temporary, "%s.tmp", name);
+    fd = walk_open(temporary.data, O_WRONLY | O_CREAT | O_TRUNC, VIEW_MODE);
+    ok = fd >= 0 && file_write_all(fd, text->data, text->len, NULL);
     /* whatever the umask, where several users see the folder */
     if (ok && stat(SPOOL_INNER, &st) == 0 && st.st_mode & S_IROTH)
         fchmod(fd, VIEW_MODE);
     if (fd >= 0)
         close(fd);
-    return ok && walk_rename(temporary, VIEW_FILE) == 0;
+    ok = ok && walk_rename(temporary.data, name) == 0;
+    text_clear(&temporary);
+    free(name);
+    return ok;
 }
 
 void fleet_writer_poll(struct fleet_writer *writer, struct fleet *fleet,
@@ -163,7 +178,7 @@ void fleet_writer_poll(struct fleet_writer *writer, struct fleet *fleet,
     text_init(&text, 0);
     make_view(fleet, queue, &text);
     if (!writer->last || strcmp(writer->last, text.data) != 0) {
-        bool ok = replace(&text);
+        bool ok = replace(writer->node, &text);
 
         writer->due = now + (ok ? shortest : after_failure);
         free(writer->last);
@@ -179,8 +194,11 @@ double fleet_writer_due(const struct fleet_writer *writer)
 
 void fleet_writer_close(struct fleet_writer *writer)
 {
-    if (writer->last)
-        walk_unlink(VIEW_FILE);
+    char *name = writer->last ? view_of(".", writer->node) : NULL;
+
+    if (name)
+        walk_unlink(name);
+    free(name);
     free(writer->last);
     *writer = (struct fleet_writer) { 0 };
 }

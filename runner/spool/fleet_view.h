@@ -27,9 +27,10 @@ struct fleet_view {
 
 /* The watch: writes the view. Zeroed at first. */
 struct fleet_writer {
-    char *last;   /* text, malloc'ed */
-    double due;   /* clock_seconds */
-    bool skipped; /* it was too early */
+    char *last;       /* text, malloc'ed */
+    double due;       /* clock_seconds */
+    bool skipped;     /* it was too early */
+    const char *node; /* of nodes.h, with a file of its own; "": the watch is alone */
 };
 /* Write the view into the current directory's SPOOL_INNER if it has changed, at most twice a
  * second. A failure is no fault of the watch. */

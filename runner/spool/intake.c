@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "patcher/history/journal.h"
 #include "runner/job/gate.h"
+#include "runner/spool/elsewhere.h"
 #include "runner/spool/worker.h"
 
 /* Seconds. */
@@ -160,7 +161,7 @@ void intake_find_running(struct intake *intake, struct item *item)
     item->user = drop_user(intake->dir, st.st_uid);
     job_init(&job, item->name);
     if (job_check_dir(&job, item->user, NULL)) {
-        if (job_is_locked(&job))
+        if (job_is_locked(&job) && !intake->nodes) /* else its state says who runs it */
             intake_find(intake, item);
         else if (intake->people->limits.queued >= 0 && job_read(&job, &record, NULL))
             item_count(item, intake->people,
@@ -195,7 +196,12 @@ static bool settle(struct intake *intake, const struct comparison *text,
     struct user_scope scope;
     bool ok, canceled = before == JOB_READY && job_requested(job) == REQUEST_CANCEL;
 
-    if (!canceled && (before != JOB_RUNNING || job_is_locked(job)))
+    if (canceled && !nodes_lead(intake->nodes))
+        elsewhere_leave(intake, text->item);
+    if (before == JOB_RUNNING)
+        elsewhere_runs(intake, text->item, job, record, job_is_locked(job));
+    if (text->item->elsewhere ||
+        (!canceled && (before != JOB_RUNNING || job_is_locked(job))))
         return true;
     ok = user_enter(text->item->user, &scope, err) &&
          worker_record_end(job, &crash, record, err);
@@ -236,7 +242,7 @@ static bool follow(struct intake *intake, const struct comparison *text,
         return true;
     }
     leave_queue(intake, text->item);
-    if (record->state == JOB_RUNNING)
+    if (record->state == JOB_RUNNING && !text->item->elsewhere)
         intake_find(intake, text->item);
     return true;
 }
@@ -383,8 +389,12 @@ static bool claim(struct intake *intake, struct item *item, const struct job *jo
                   const struct comparison *text)
 {
     struct examine_request request;
-    bool healing = item->returns && is_healing(&text->record);
+    const bool healing = item->returns && is_healing(&text->record);
 
+    if (!nodes_lead(intake->nodes)) {
+        elsewhere_leave(intake, item);
+        return false;
+    }
     make_request(intake, text, &request);
     if (!request.refused[0] && !item->counted &&
         (healing || people_may_queue(intake->people, item->user, request.refused)))
@@ -434,8 +444,11 @@ static bool handle(struct intake *intake, struct item *item, const struct job *j
     struct comparison text = { .item = item, .job = job, .drop = drop };
     struct error err = { 0 };
     bool known = false;
-    bool ok = job_read(job, &text.record, &err) &&
-              compare_text(intake->dir, &text, &known, &err);
+    bool ok;
+
+    elsewhere_forget(intake, item);
+    ok = job_read(job, &text.record, &err) &&
+         compare_text(intake->dir, &text, &known, &err);
 
     if (ok && !known && item->current) { /* the lock may be free: the folder is new */
         note_busy(intake, item, job);
@@ -454,7 +467,7 @@ static bool handle(struct intake *intake, struct item *item, const struct job *j
         item->due = clock_seconds() + again_after_change;
     else
         put_off(intake, item, &err, again_after_fault);
-    return ok;
+    return ok && !item->elsewhere;
 }
 
 /* Return whether the state is about this very file; then it need not be waited for. */
@@ -509,6 +522,7 @@ static bool handle_name(struct intake *intake, struct item *item)
         /* a job in the queue starts all the same */
         item_count(item, intake->people,
                    item->counted && queue_has(&intake->queue, item->name));
+        elsewhere_forget(intake, item);
         forget_trouble(item);
         return true;
     }

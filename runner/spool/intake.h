@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "runner/spool/drop.h"
+#include "runner/spool/nodes.h"
 #include "runner/spool/examiner.h"
 #include "runner/job/gate.h"
 #include "runner/job/job.h"
@@ -37,11 +38,12 @@ struct item {
     bool finish;         /* a sweep, whose jobs have ended */
     /* whether it was reported that a new text waits for the end of the run */
     bool reported;
-    uint64_t seen; /* used by items.h: the last scan that found its file */
-    bool gone;     /* its file was gone at the last check or scan */
-    bool found;    /* running, and not adopted yet */
-    bool current;  /* used by the spool: a worker has the job */
-    bool counted;  /* as one that waits (item_count), of this user */
+    uint64_t seen;         /* used by items.h: the last scan that found its file */
+    bool gone;             /* its file was gone at the last check or scan */
+    bool found;            /* running, and not adopted yet */
+    bool elsewhere, noted; /* used by elsewhere.h */
+    bool current;          /* used by the spool: a worker has the job */
+    bool counted;          /* as one that waits (item_count), of this user */
     uid_t counted_for;
     bool returns; /* used by the spool: a worker had it, its state was not read since */
     bool pending; /* used by the spool: a check is due */
@@ -66,6 +68,8 @@ struct intake {
     size_t failures; /* number of jobs rejected */
     struct waiters waiters;
     struct people *people;
+    struct nodes *nodes; /* the watches of other nodes; NULL: this one is alone */
+    size_t elsewhere;    /* items that are left to them */
     /* called for a job that ended without the watch waiting for it; NULL: none */
     void (*ended)(void *context, const char *path, const struct job_record *record);
     void *ended_context;

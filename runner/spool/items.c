@@ -72,7 +72,7 @@ bool item_is_unchanged(const struct item *item, const struct job *job)
 {
     char state[64];
 
-    if (!item->known[0] || item->finish ||
+    if (!item->known[0] || item->finish || item->elsewhere ||
         strcmp(item->known, item->history.source) != 0 || item->gate == GATE_AFTER ||
         item->gate == GATE_BEGIN || item->gate == GATE_SWEEP)
         return false;

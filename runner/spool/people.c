@@ -3,6 +3,7 @@
 
 #include "runner/spool/people.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
@@ -89,6 +90,9 @@ void people_close(struct people *people)
     for (size_t i = 0; i < people->count; i++)
         free(people->list[i].hours);
     free(people->list);
+    if (people->others)
+        people_close(people->others);
+    free(people->others);
     *people = (struct people) { .limits = people->limits };
 }
 
@@ -158,19 +162,13 @@ static void read_line(struct people *people, const char *line)
     hour->device_seconds += read.device_seconds;
 }
 
-void people_open(struct people *people, bool shared)
+static void read_usage(struct people *people, const char *file)
 {
     struct text text;
     char *line;
 
-    people->shared = shared;
-    people->on = shared || people->limits.running >= 0 || people->limits.queued >= 0 ||
-                 people->limits.gpu_seconds >= 0;
-    if (!people->on)
-        return;
     text_init(&text, file_most);
-    if (file_read_at(AT_FDCWD, USAGE_FILE, file_most, &text, NULL, NULL) &&
-        text.len > 0) {
+    if (file_read_at(AT_FDCWD, file, file_most, &text, NULL, NULL) && text.len > 0) {
         if (sscanf(text.data, "saved %lf", &people->saved) != 1)
             people->saved = 0;
         for (line = strchr(text.data, '\n'); line; line = strchr(line + 1, '\n'))
@@ -179,10 +177,63 @@ void people_open(struct people *people, bool shared)
     text_clear(&text);
 }
 
+/* Return the file of a node, malloc'ed. */
+static char *usage_of(const char *node)
+{
+    struct text path;
+
+    text_init(&path, 0);
+    text_addf(&path, USAGE_FILE "%s%s", node[0] ? "." : "", node);
+    return text_detach(&path, NULL);
+}
+
+/* Read what others have counted: other nodes, or a watch that had another name. */
+static void read_others(struct people *people)
+{
+    char *own = usage_of(people->node);
+    DIR *dir = opendir(SPOOL_INNER);
+    const struct dirent *entry;
+
+    if (people->others)
+        people_close(people->others);
+    else
+        people->others = memory_alloc(sizeof(*people->others));
+    *people->others = (struct people) { .node = "" };
+    while (dir && (entry = readdir(dir))) {
+        char *file = path_join(SPOOL_INNER, entry->d_name);
+
+        if (text_starts(file, USAGE_FILE) && strcmp(file, own) != 0 &&
+            (!file[strlen(USAGE_FILE)] || file[strlen(USAGE_FILE)] == '.'))
+            read_usage(people->others, file);
+        free(file);
+    }
+    if (dir)
+        closedir(dir);
+    free(own);
+    people->others_at = clock_seconds() + (people->node[0] ? save_every : INFINITY);
+}
+
+void people_open(struct people *people, bool shared, const char *node)
+{
+    char *file;
+
+    people->shared = shared;
+    people->node = node;
+    people->on = shared || people->limits.running >= 0 || people->limits.queued >= 0 ||
+                 people->limits.gpu_seconds >= 0;
+    if (!people->on)
+        return;
+    file = usage_of(node);
+    read_usage(people, file);
+    free(file);
+    read_others(people);
+}
+
 bool people_save(struct people *people, struct error *err)
 {
     const double wall = clock_wall();
     struct text text;
+    char *file;
     bool ok;
 
     if (!people->changed)
@@ -198,7 +249,9 @@ bool people_save(struct people *people, struct error *err)
                       person->hours[j].hour, person->hours[j].gpu_seconds,
                       person->hours[j].device_seconds);
     }
-    ok = file_replace(USAGE_FILE, text.data, text.len, FILE_MODE, err);
+    file = usage_of(people->node);
+    ok = file_replace(file, text.data, text.len, FILE_MODE, err);
+    free(file);
     text_clear(&text);
     people->save_at = clock_seconds() + save_every;
     people->saved = ok ? wall : people->saved;
@@ -208,24 +261,36 @@ bool people_save(struct people *people, struct error *err)
 
 /* ---- Turns ---- */
 
-void people_refresh(struct people *people)
+/* Add what was counted of a user. */
+static void add_hours(const struct people *people, const struct person *from,
+                      struct person *out)
 {
     const double now = clock_wall() / 3600;
-    const int64_t from = (int64_t)floor(now) - people->limits.window;
+    const int64_t since = (int64_t)floor(now) - people->limits.window;
 
+    for (size_t j = 0; j < from->hour_count; j++) {
+        const struct people_hour *hour = &from->hours[j];
+        const double age = fmax(now - (double)hour->hour - 1, 0);
+
+        /* the clock was wrong; that of another node may be ahead */
+        if (hour->hour > (int64_t)floor(now) && from == out)
+            break;
+        out->use += hour->device_seconds * exp2(-age / half_life);
+        out->gpu_seconds += hour->hour > since ? hour->gpu_seconds : 0;
+    }
+}
+
+void people_refresh(struct people *people)
+{
+    if (people->others && clock_seconds() >= people->others_at)
+        read_others(people);
     for (size_t i = 0; i < people->count; i++) {
         struct person *person = &people->list[i];
 
         person->gpu_seconds = person->use = 0;
-        for (size_t j = 0; j < person->hour_count; j++) {
-            const struct people_hour *hour = &person->hours[j];
-            const double age = fmax(now - (double)hour->hour - 1, 0);
-
-            if (hour->hour > (int64_t)floor(now)) /* the clock was wrong */
-                break;
-            person->use += hour->device_seconds * exp2(-age / half_life);
-            person->gpu_seconds += hour->hour > from ? hour->gpu_seconds : 0;
-        }
+        add_hours(people, person, person);
+        if (people->others)
+            add_hours(people, people_find(people->others, person->user), person);
     }
 }
 

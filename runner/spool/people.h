@@ -26,6 +26,7 @@ bool people_limits_read(const struct options *options, struct people_limits *out
 struct person {
     uid_t user;
     size_t queued, running;    /* jobs; the caller counts them */
+    size_t here;               /* those that run on this node */
     double gpu_seconds;        /* within the window; by people_refresh, as is the next */
     double use;                /* of all devices; one of a day ago counts half */
     struct people_hour *hours; /* in order; malloc'ed */
@@ -43,14 +44,18 @@ struct people {
     bool shared; /* several users may drop jobs */
     struct person *list;
     size_t count, room;
-    double saved;   /* wall time of the file; 0: there is none */
-    double save_at; /* clock_seconds */
+    double saved;          /* wall time of the file; 0: there is none */
+    double save_at;        /* clock_seconds */
+    const char *node;      /* of people_open; it stays the caller's */
+    struct people *others; /* what other nodes counted; malloc'ed, NULL: nothing */
+    double others_at;      /* when to read that again, by clock_seconds */
     bool changed;
 };
 
 /* Read the file, in the current directory's SPOOL_INNER. `shared`: several users may drop
- * jobs. Without them or limits, nothing is counted. */
-void people_open(struct people *people, bool shared);
+ * jobs. Without them or limits, nothing is counted. node: of nodes.h; each has a file of its
+ * own, usage.NODE, and reads those of the others. */
+void people_open(struct people *people, bool shared, const char *node);
 void people_close(struct people *people); /* does not save */
 /* Return the entry of a user, made if there is none. It moves when another one is made. */
 struct person *people_find(struct people *people, uid_t user);

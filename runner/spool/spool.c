@@ -19,11 +19,7 @@
 #include "runner/spool/arrivals.h"
 #include "runner/spool/claim.h"
 #include "runner/spool/fleet_use.h"
-#include "runner/spool/fleet_view.h"
-#include "runner/spool/intake.h"
-#include "runner/spool/items.h"
-#include "runner/spool/pause.h"
-#include "runner/spool/spool_folder.h"
+#include "runner/spool/spool_inside.h"
 
 enum { CHECKS_AT_ONCE = 16, CROWD = 10000 };
 
@@ -35,29 +31,8 @@ static const double reopen_first = 0.1, reopen_longest = 5; /* all in seconds */
 /* How long the checks of one round may wait for examiners together: the watch answers
  * signals and events within 0.1 s. */
 static const double examine_patience = 0.05;
-
-struct spool {
-    char *path;
-    int dir;
-    struct spool_inner inner;
-    struct examine_how how;
-    struct fleet *fleet;
-    struct fleet_writer writer;
-    struct watch *watch;
-    struct items items;
-    struct item *pending, *last; /* a list, first come first */
-    struct intake intake;
-    double scan_at, reopen_wait;
-    double rest_until; /* before the next scan: every user of a shared folder can ask */
-    bool absent;
-    struct pause pause;
-    bool woken;       /* since spool_was_woken was called */
-    bool unread;      /* the last scan missed names */
-    double looked_at; /* when the jobs that are due were last looked at */
-    char *trouble;    /* why no job starts, as logged; malloc'ed, NULL: nothing */
-    /* stalled: jobs fit nowhere, though none runs; infinity: since never */
-    double unread_since, trouble_since, stalled_since;
-};
+/* When to look again at a job that another process is about to start; seconds. */
+static const double taken_again = 0.2;
 
 /* Schedule a check of an item now or at `due`, unless an earlier one is scheduled. */
 static void schedule_check(struct spool *spool, struct item *item, double due)
@@ -155,7 +130,8 @@ static void read_pause(struct spool *spool)
 /* Scan; after a fault of the machine soon again. */
 static void scan(struct spool *spool)
 {
-    double every = spool->watch ? scan_every : scan_polling_every;
+    const bool hears = spool->watch && !spool->nodes;
+    double every = hears ? scan_every : scan_polling_every;
     struct error err = { 0 };
     const double from = clock_seconds();
     bool ok = read_names(spool, &err);
@@ -172,7 +148,7 @@ static void scan(struct spool *spool)
     spool->unread = !ok;
     if (!ok)
         every = fmin(every, DROP_RETRY_SECONDS);
-    else if (spool->watch && spool->items.names.count > CROWD)
+    else if (hears && spool->items.names.count > CROWD)
         every = scan_crowd_every;
     spool->scan_at = clock_seconds() + every;
 }
@@ -199,7 +175,10 @@ static bool open_dir(struct spool *spool, bool *busy, struct error *err)
         return false;
     if (fchdir(spool->dir) != 0)
         return error_errno(err, "cannot enter %s", spool->path);
-    if (!spool_inner_open(spool->dir, spool->path, &spool->inner, busy, err))
+    spool_nodes_choose(spool);
+    if (!spool_inner_open(spool->dir, spool->path, spool->node, &spool->inner, busy,
+                          err) ||
+        !spool_nodes_open(spool, busy, err))
         return false;
     spool->watch =
         spool_folder_watch(spool->path, spool->dir, spool->inner.dir, &no_events);
@@ -207,13 +186,14 @@ static bool open_dir(struct spool *spool, bool *busy, struct error *err)
         log_line(spool->intake.log, LOG_WARN, "watch: %s: %s; scanning every second",
                  spool->path, no_events.text);
     spool->absent = false;
+    spool->writer.node = spool->node;
     spool->intake.dir = spool->dir;
     spool->intake.waiters.names = &spool->items.names;
     spool->intake.waiters.check = check_again;
     spool->intake.waiters.found = on_found;
     spool->intake.waiters.context = spool;
     spool->intake.examiners = examiners_new(&spool->how);
-    people_open(spool->intake.people, spool_folder_is_shared(spool->dir));
+    people_open(spool->intake.people, spool_folder_is_shared(spool->dir), spool->node);
     scan(spool);
     find_running(spool);
     return true;
@@ -226,6 +206,7 @@ static void close_dir(struct spool *spool)
     fleet_writer_close(&spool->writer);
     watch_close(spool->watch);
     spool->watch = NULL;
+    spool_nodes_close(spool);
     spool_inner_close(&spool->inner);
     if (spool->dir >= 0)
         close(spool->dir);
@@ -255,6 +236,7 @@ struct spool *spool_open(const char *path, const struct machine *machine,
                                        .meanwhile = measure,
                                        .context = options->fleet },
                               .fleet = options->fleet,
+                              .asked_node = options->node,
                               .intake = { .dir = -1, .log = options->log },
                               .stalled_since = INFINITY,
                               .dir = -1,
@@ -278,7 +260,7 @@ void spool_close(struct spool *spool)
     if (!spool)
         return;
     close_dir(spool);
-    free(spool->trouble);
+    trouble_clear(&spool->trouble);
     free(spool->path);
     free(spool);
 }
@@ -351,8 +333,10 @@ static void reopen(struct spool *spool)
 void spool_handle_due(struct spool *spool, bool idle,
                       bool (*may_start_one)(void *context), void *context)
 {
-    bool time = clock_seconds() >= spool->scan_at;
+    bool time;
 
+    spool_nodes_poll(spool);
+    time = clock_seconds() >= spool->scan_at;
     if (!spool->absent && time && !is_same_dir(spool))
         close_lost_folder(spool);
     if (spool->absent && time && idle)
@@ -384,7 +368,7 @@ void spool_show(struct spool *spool)
 double spool_due(const struct spool *spool)
 {
     double due = fmin(fmin(spool->scan_at, fleet_due(spool->fleet)),
-                      fleet_writer_due(&spool->writer));
+                      fmin(fleet_writer_due(&spool->writer), nodes_due(spool->nodes)));
 
     if (spool->absent)
         return due;
@@ -392,6 +376,7 @@ double spool_due(const struct spool *spool)
         due = fmin(due, item->due);
     if (spool->pause.on) /* until a command ends it */
         return due;
+    due = fmin(due, spool->turn_at);
     /* a job that is due already waits for its devices: for the end of another job, or for
      * the next look at them */
     return fmin(due, queue_due_again(&spool->intake.queue, spool->looked_at,
@@ -423,7 +408,7 @@ bool spool_is_stuck(const struct spool *spool)
         return false;
     if (queue_count(&spool->intake.queue) > 0 && !spool->pause.on &&
         !is_long_since(spool->stalled_since) &&
-        !(spool->trouble && is_long_since(spool->trouble_since)))
+        !(spool->trouble.text && is_long_since(spool->trouble.since)))
         return false;
     return spool->intake.found_count == 0;
 }
@@ -468,6 +453,8 @@ static char *next_fitting(struct spool *spool, struct spool_next *out)
     struct fleet_choice choice;
     const double now = clock_seconds();
 
+    if (!spool_nodes_take_turn(spool))
+        return NULL;
     spool->looked_at = now;
     fleet_choose(spool->fleet, queue, now, &choice);
     if (!choice.stalled)
@@ -527,24 +514,14 @@ void spool_job_ended(struct spool *spool, const char *name,
     spool_put_back(spool, name);
 }
 
-/* Log why no job starts, unless the last line says so. */
-static void log_trouble(struct spool *spool, const char *why)
-{
-    if (spool->trouble && (!why[0] || strcmp(spool->trouble, why) == 0))
-        return;
-    if (!spool->trouble)
-        spool->trouble_since = clock_seconds();
-    free(spool->trouble);
-    spool->trouble =
-        memory_strdup(why[0] ? why : "a fault of the machine ended trainspool-train");
-    log_line(spool->intake.log, LOG_ERROR,
-             "watch: no job starts: %s; trying again every %d s", spool->trouble,
-             DROP_RETRY_SECONDS);
-}
-
 void spool_job_waits(struct spool *spool, const char *name)
 {
     release(spool, name, clock_seconds() + DROP_RETRY_SECONDS);
+}
+
+void spool_job_is_taken(struct spool *spool, const char *name)
+{
+    release(spool, name, clock_seconds() + taken_again);
 }
 
 void spool_start_failed(struct spool *spool, const char *name, const struct error *why)
@@ -556,7 +533,7 @@ void spool_start_failed(struct spool *spool, const char *name, const struct erro
     if (fault) {
         item->tried = queue_round(&spool->intake.queue);
         queue_pause(&spool->intake.queue, again);
-        log_trouble(spool, why->text);
+        trouble_note(&spool->trouble, spool->intake.log, why->text);
     } else {
         log_line(spool->intake.log, LOG_ERROR, "%s: %s; trying again every %d s", name,
                  why->text, DROP_RETRY_SECONDS);
@@ -565,16 +542,13 @@ void spool_start_failed(struct spool *spool, const char *name, const struct erro
 
 bool spool_is_troubled(const struct spool *spool)
 {
-    return spool->trouble != NULL;
+    return spool->trouble.text != NULL;
 }
 
 void spool_start_succeeded(struct spool *spool)
 {
     queue_end_round(&spool->intake.queue);
-    if (spool->trouble)
-        log_line(spool->intake.log, LOG_INFO, "watch: jobs start again");
-    free(spool->trouble);
-    spool->trouble = NULL;
+    trouble_end(&spool->trouble, spool->intake.log);
 }
 
 void spool_on_end(struct spool *spool, spool_end_function *ended, void *context)
@@ -587,8 +561,8 @@ void spool_describe(const struct spool *spool, const char *running, struct text 
 {
     if (spool->absent)
         text_addf(out, "%s is gone; ", spool->path);
-    else if (spool->trouble)
-        text_addf(out, "no job starts: %s; ", spool->trouble);
+    else if (spool->trouble.text)
+        text_addf(out, "no job starts: %s; ", spool->trouble.text);
     text_addf(out, "%s%s, %zu queued, %zu failed", running ? "running " : "no job runs",
               running ? running : "", queue_count(&spool->intake.queue),
               spool->intake.failures);

@@ -23,6 +23,9 @@ struct spool_options {
     struct log *log;
     struct fleet *fleet; /* the devices, which stay the caller's */
     bool contained;      /* processes that examine jobs are */
+    /* share the folder with the watches of other nodes under this name; NULL: under the
+     * host's, if it is on a network file system (nodes.h) */
+    const char *node;
 };
 
 /* Open the spool.  NULL: *busy if another watch has the folder, else *err. */
@@ -74,6 +77,12 @@ struct spool_next {
  * NULL: none. A worker has it until spool_put_back, spool_job_ended or
  * spool_start_failed. */
 char *spool_next(struct spool *spool, struct spool_next *out);
+/* End what spool_next began: other nodes may choose jobs now. */
+void spool_end_turn(struct spool *spool);
+/* Return the name of this node; "" if the watch has the folder to itself. */
+const char *spool_node(const struct spool *spool);
+/* Return whether this node does what one does for all: cleaning. */
+bool spool_leads(const struct spool *spool);
 /* Note how a job ended: a job that is ready is queued again. Its files are read again in
  * any case. */
 void spool_job_ended(struct spool *spool, const char *name,
@@ -83,6 +92,9 @@ void spool_job_ended(struct spool *spool, const char *name,
 void spool_put_back(struct spool *spool, const char *name);
 /* Note that a job found no room when it started: check it again soon. */
 void spool_job_waits(struct spool *spool, const char *name);
+/* Note that another process holds the lock of a job that was to start: a command, or the
+ * watch of another node, which starts it. */
+void spool_job_is_taken(struct spool *spool, const char *name);
 /* Note that a job could not start or continue. After a fault of the machine no job starts for
  * a few seconds, and then another one is tried first; after any other error, only this job
  * is checked again later. An empty text: the fault is not known. */

@@ -15,6 +15,7 @@
 #include "base/owner.h"
 #include "base/path.h"
 #include "base/walk.h"
+#include "runner/spool/node_files.h"
 #include "runner/spool/spool.h"
 
 #define SIGN_NAME "alive"
@@ -74,17 +75,22 @@ static struct flock whole_file(short type)
 /* Who may only read a file can lock it for reading (fcntl(2)). As the lock for writing is
  * taken before others can open the file, they can neither prevent it nor have one that
  * shows a watch that does not run. flock(2) would let any reader do both. */
-static int show_sign(void)
+static int show_sign(const char *node)
 {
     static const char temporary[] = SPOOL_INNER "/.alive.tmp";
     struct flock lock = whole_file(F_WRLCK);
+    char *name = node[0] ? node_file(".", node, ".alive")
+                         : memory_strdup(SPOOL_INNER "/" SIGN_NAME);
     int fd;
 
     walk_unlink(temporary);
     fd = walk_open(temporary, O_RDWR | O_CREAT | O_EXCL, 0600);
     if (fd >= 0 && fcntl(fd, F_OFD_SETLK, &lock) == 0 && fchmod(fd, FILE_MODE) == 0 &&
-        walk_rename(temporary, SPOOL_INNER "/" SIGN_NAME) == 0)
+        walk_rename(temporary, name) == 0) {
+        free(name);
         return fd;
+    }
+    free(name);
     if (fd >= 0)
         close(fd);
     return -1;
@@ -102,15 +108,29 @@ static bool show_wake(void)
 }
 
 /* Without the sign, or if the modes cannot be changed, only other users miss something. */
-static void show(struct spool_inner *inner)
+static void show(struct spool_inner *inner, const char *node)
 {
-    inner->sign = show_sign();
+    inner->sign = show_sign(node);
     if (!show_wake() || fchmod(inner->dir, INNER_SHARED_MODE) != 0)
         close_fd(&inner->sign);
 }
 
-bool spool_inner_open(int dir, const char *path, struct spool_inner *out, bool *busy,
-                      struct error *err)
+/* A watch that has the folder alone, as one of an earlier version does, locks out all
+ * others. */
+static int take_lock(const char *path, const char *node, bool *busy, struct error *err)
+{
+    int lock = (node[0] ? file_lock_shared : file_lock)(SPOOL_INNER "/lock", busy, err);
+
+    if (*busy && node[0])
+        error_set(err, ERROR_SYSTEM,
+                  "%s has a watch that does not share it; end that one, or start it with "
+                  "--node",
+                  path);
+    return lock;
+}
+
+bool spool_inner_open(int dir, const char *path, const char *node,
+                      struct spool_inner *out, bool *busy, struct error *err)
 {
     *out = (struct spool_inner) { -1, -1, -1 };
     if (mkdirat(dir, SPOOL_INNER, INNER_MODE) != 0 && errno != EEXIST)
@@ -120,9 +140,11 @@ bool spool_inner_open(int dir, const char *path, struct spool_inner *out, bool *
         return error_errno(err, "cannot open %s/%s", path, SPOOL_INNER);
     if (!trust_inner(out->dir, path, err))
         return false;
-    out->lock = file_lock(SPOOL_INNER "/lock", busy, err);
+    if (node[0] && mkdirat(dir, NODE_FILES, INNER_SHARED_MODE) != 0 && errno != EEXIST)
+        return error_errno(err, "cannot create %s/%s", path, NODE_FILES);
+    out->lock = take_lock(path, node, busy, err);
     if (out->lock >= 0 && spool_folder_is_shared(dir))
-        show(out);
+        show(out, node);
     return out->lock >= 0;
 }
 
@@ -174,24 +196,42 @@ struct watch *spool_folder_watch(const char *path, int dir, int inner, struct er
     return watch;
 }
 
-static bool has_sign(const char *path)
+static bool has_sign(const char *sign)
 {
-    char *sign = path_join(path, SPOOL_INNER "/" SIGN_NAME);
     int fd = open(sign, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC);
     struct flock lock = whole_file(F_RDLCK);
     bool shown = fd >= 0 && fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_WRLCK;
 
     if (fd >= 0)
         close(fd);
-    free(sign);
     return shown;
+}
+
+struct search {
+    const char *path;
+    bool found;
+};
+
+static void look_for_node(void *context, const char *node)
+{
+    struct search *search = context;
+    char *lock = node_file(search->path, node, ".lock");
+    char *sign = node_file(search->path, node, ".alive");
+
+    search->found = search->found || file_is_locked(lock) || has_sign(sign);
+    free(lock);
+    free(sign);
 }
 
 bool spool_is_watched(const char *path)
 {
     char *lock = path_join(path, SPOOL_INNER "/lock");
-    bool locked = file_is_locked(lock) || has_sign(path);
+    char *sign = path_join(path, SPOOL_INNER "/" SIGN_NAME);
+    struct search search = { path, file_is_locked(lock) || has_sign(sign) };
 
+    if (!search.found)
+        node_files_each(path, look_for_node, &search);
     free(lock);
-    return locked;
+    free(sign);
+    return search.found;
 }

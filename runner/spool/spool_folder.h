@@ -22,9 +22,11 @@ struct spool_inner {
 };
 /* Open it in the spool `dir`, which is the current directory. Everyone can read that of a
  * shared spool and wake the watch. Fail if another user decides what is in it: that user
- * could hold the lock for ever. *busy: another watch has the lock. */
-bool spool_inner_open(int dir, const char *path, struct spool_inner *out, bool *busy,
-                      struct error *err);
+ * could hold the lock for ever. node: as which the watch shares the folder with those of
+ * other nodes; "": not at all. *busy: another watch has the lock; one that shares the folder
+ * says in *err why it cannot. */
+bool spool_inner_open(int dir, const char *path, const char *node,
+                      struct spool_inner *out, bool *busy, struct error *err);
 void spool_inner_close(struct spool_inner *inner);
 
 /* Watch an open spool and the daemon's folder in it, as watch_open does. */

@@ -35,18 +35,16 @@ static const long deaf[] = { NFS_SUPER_MAGIC,         SMB_SUPER_MAGIC, SMB2_SUPE
                              CODA_SUPER_MAGIC,        AFS_SUPER_MAGIC, CEPH_SUPER_MAGIC,
                              0x0bd00bd0 /* Lustre */, 0x47504653 /* GPFS */ };
 
-static bool reports_changes(int dir, struct error *err)
+bool watch_is_network(int dir)
 {
     struct statfs fs;
 
     if (fstatfs(dir, &fs) != 0)
-        return error_errno(err, "cannot find out the file system type");
+        return false;
     for (size_t i = 0; i < TS_COUNT(deaf); i++)
         if (fs.f_type == deaf[i])
-            return error_set(
-                err, ERROR_SYSTEM,
-                "it is on a network file system, whose changes are not reported");
-    return true;
+            return true;
+    return false;
 }
 
 /* The path could mean another folder by now; the descriptor cannot. */
@@ -89,8 +87,11 @@ struct watch *watch_open(const struct watched *watched, struct error *err)
     struct watch *watch;
     int fd;
 
-    if (!reports_changes(watched->dir, err))
+    if (watch_is_network(watched->dir)) {
+        error_set(err, ERROR_SYSTEM,
+                  "it is on a network file system, whose changes are not reported");
         return NULL;
+    }
     fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     if (fd < 0) {
         error_errno(err, "cannot watch");

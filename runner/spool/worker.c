@@ -270,9 +270,11 @@ static void note_trouble(struct worker *worker, struct job_record *record,
 static bool note_devices(struct worker *worker, struct job_record *record,
                          struct error *err)
 {
-    if (strcmp(record->devices, worker->devices) == 0)
+    if (strcmp(record->devices, worker->devices) == 0 &&
+        strcmp(record->node, worker->node) == 0)
         return true;
     snprintf(record->devices, sizeof(record->devices), "%s", worker->devices);
+    snprintf(record->node, sizeof(record->node), "%s", worker->node);
     return job_write(&worker->job, record, false, err);
 }
 

@@ -12,6 +12,7 @@
 
 struct worker {
     const char *program;      /* trainspool-train */
+    const char *node;         /* the name of this one, "" if the watch is alone */
     bool no_sandbox;          /* jobs are not contained */
     const char *group;        /* that may read their files; or NULL */
     const char *const *roots; /* where jobs may write: as in patch_options */

@@ -16,6 +16,7 @@ struct worker *workers_take(struct workers *workers)
             return workers->list[i];
     worker = memory_alloc(sizeof(*worker));
     *worker = (struct worker) { .program = workers->program,
+                                .node = workers->node,
                                 .log = workers->log,
                                 .no_sandbox = workers->no_sandbox,
                                 .group = workers->group,

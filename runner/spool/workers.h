@@ -7,6 +7,7 @@
 struct workers {
     const char *program; /* of all of them */
     struct log *log;
+    const char *node;
     bool no_sandbox;
     const char *group;
     const char *const *roots;

@@ -70,12 +70,12 @@ static void test_people_outlast_the_watch(void **state)
     struct person *ada;
 
     (void)state;
-    people_open(&people, true);
+    people_open(&people, true, "");
     people_charge(&people, ADA, 600, 700);
     people_charge(&people, ADA, 0, 20);
     assert_true(people_save(&people, &err));
     people_close(&people);
-    people_open(&people, true);
+    people_open(&people, true, "");
     people_refresh(&people);
     assert_int_equal(people.count, 1);
     ada = people_find(&people, ADA);
@@ -97,7 +97,7 @@ static void test_people_do_not_count_the_future(void **state)
     snprintf(text, sizeof(text), "saved 5\n1001 %ld 9000 9000\n1001 %ld 1 8\n",
              hour + 1000, hour - 24);
     assert_true(file_replace(".trainspool/usage", text, strlen(text), 0600, &err));
-    people_open(&people, true);
+    people_open(&people, true, "");
     people_charge(&people, ADA, 60, 60);
     people_refresh(&people);
     ada = people_find(&people, ADA);
@@ -119,7 +119,7 @@ static void test_people_forget_what_is_long_ago(void **state)
              "saved 5\n1001 %ld 100 100\nbroken\n1001 %ld 10 1000\n1001 %ld 1 8\n",
              hour - 1000, hour - 200, hour - 24);
     assert_true(file_replace(".trainspool/usage", text, strlen(text), 0600, &err));
-    people_open(&people, true);
+    people_open(&people, true, "");
     people_refresh(&people);
     /* of 200 hours ago: outside the week, and about 1000 / 2^8.3 */
     assert_true(people_find(&people, ADA)->gpu_seconds == 1);
@@ -127,7 +127,7 @@ static void test_people_forget_what_is_long_ago(void **state)
     people_charge(&people, ADA, 1, 1);
     assert_true(people_save(&people, &err));
     people_close(&people);
-    people_open(&people, true);
+    people_open(&people, true, "");
     assert_int_equal(people_find(&people, ADA)->hour_count, 3);
     people_close(&people);
 }
@@ -143,7 +143,7 @@ static void test_people_are_limited_but_not_root(void **state)
     people.limits.running = 2;
     people.limits.gpu_seconds = 3600;
     people.limits.queued = 1;
-    people_open(&people, false);
+    people_open(&people, false, "");
     assert_true(people.on);
     people_charge(&people, ADA, 3601, 3601);
     people_charge(&people, 0, 9999, 9999);
@@ -194,7 +194,7 @@ static void test_people_with_less_use_go_first(void **state)
     struct queue queue = { 0 };
 
     (void)state;
-    people_open(&people, true);
+    people_open(&people, true, "");
     people_charge(&people, ADA, 0, 0.5);
     people_charge(&people, EVE, 0, 1e6);
     people_refresh(&people);
@@ -217,7 +217,7 @@ static void test_people_with_much_use_do_not_starve(void **state)
     struct queue queue = { 0 };
 
     (void)state;
-    people_open(&people, true);
+    people_open(&people, true, "");
     people_charge(&people, ADA, 0, 1e9);
     people_refresh(&people);
     add(&queue, "ada", ADA, 1000);
@@ -236,7 +236,7 @@ static void test_people_at_a_limit_leave_room_for_others(void **state)
 
     (void)state;
     people.limits.running = 1;
-    people_open(&people, true);
+    people_open(&people, true, "");
     people_find(&people, ADA)->running = 1;
     add(&queue, "ada1", ADA, 1);
     add(&queue, "bob1", BOB, 3);
