@@ -8,7 +8,8 @@ librunner_a_SOURCES += %D%/attempt_end.c %D%/attempt_internal.h
 librunner_a_SOURCES += %D%/calibrate.c %D%/calibrate.h
 librunner_a_SOURCES += %D%/count_steps.c %D%/count_steps.h
 librunner_a_SOURCES += %D%/ending.c %D%/ending.h
-librunner_a_SOURCES += %D%/handover.c %D%/handover.h
+librunner_a_SOURCES += %D%/handover.c %D%/handover.h %D%/handover_internal.h
+librunner_a_SOURCES += %D%/handover_submit.c %D%/handover_follow.c
 librunner_a_SOURCES += %D%/lease.c %D%/lease.h
 
 librunner_a_SOURCES += %D%/cluster/assembly.c %D%/cluster/assembly.h

@@ -1,0 +1,204 @@
+/* runner/handover_follow.c - copies the state of a submission until it has ended. */
+#include "config.h"
+
+#include "runner/handover_internal.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "runner/output/report.h"
+
+/* Seconds. Files say what happens; Slurm is asked in case they do not. */
+static const double first_query = 5, longest_query = 60, settle_seconds = 20;
+
+/* Show in the state what a job that is ready waits for. */
+static void note_wait(struct handover *h, const struct slurm_job *found)
+{
+    char reason[sizeof(h->record.reason)];
+
+    if (h->begun || h->record.state != JOB_READY)
+        return;
+    snprintf(reason, sizeof(reason), "in the queue of Slurm as job %" PRId64 "%s%s%s",
+             found->id, found->reason[0] ? " (" : "", found->reason,
+             found->reason[0] ? ")" : "");
+    if (strcmp(reason, h->record.reason) == 0)
+        return;
+    snprintf(h->record.reason, sizeof(h->record.reason), "%s", reason);
+    job_write(&h->job, &h->record, false, NULL);
+}
+
+/* Copy the state that rank 0 wrote, if it is another. */
+static void copy_state(struct handover *h)
+{
+    struct job_record record;
+    struct stat st;
+
+    if (!file_stat(h->cluster, &st) ||
+        (st.st_ino == h->seen.st_ino && st.st_mtim.tv_sec == h->seen.st_mtim.tv_sec &&
+         st.st_mtim.tv_nsec == h->seen.st_mtim.tv_nsec))
+        return;
+    if (!job_read_at(AT_FDCWD, h->cluster, &record, NULL))
+        return;
+    h->seen = st;
+    if (record.attempt == h->record.attempt && record.state == h->record.state &&
+        (isnan(record.seconds) || record.seconds == h->record.seconds) && !h->begun)
+        return; /* the one that this process or an earlier one wrote */
+    h->begun = true;
+    h->record = record;
+    job_write(&h->job, &h->record, record.state != JOB_RUNNING, NULL);
+}
+
+bool handover_read_exit(const struct handover *h, int *status)
+{
+    struct text text;
+    char name[SLURM_NAME];
+    bool ok;
+
+    text_init(&text, 0);
+    ok = file_read(h->exit, 4096, &text, NULL, NULL) && text.len > 0 &&
+         sscanf(text.data, "%79s %d", name, status) == 2 && strcmp(name, h->name) == 0;
+    text_clear(&text);
+    return ok;
+}
+
+static bool is_word(const struct slurm_job *found, const char *word)
+{
+    return text_starts(found->word, word);
+}
+
+/* Slurm ended the job, or does not know it, and the ranks have not noted how they ended. */
+static int end_without_exit(struct handover *h, const struct slurm_job *found)
+{
+    char why[512];
+
+    snprintf(why, sizeof(why), "Slurm: job %" PRId64 " is %s", h->id,
+             found->state == SLURM_GONE ? "unknown to the controller" : found->word);
+    handover_log(h, "%s", why);
+    if (found->state != SLURM_GONE && is_word(found, "CANCELLED"))
+        return handover_end(h, EVENT_CANCELLED, why, EXIT_TERMINATED);
+    if (found->state != SLURM_GONE && is_word(found, "OUT_OF_MEMORY"))
+        return EXIT_NO_MEMORY;
+    if (found->state == SLURM_GONE && h->record.state == JOB_READY)
+        return EXIT_AGAIN; /* forgotten before it started: the next start submits again */
+    if (found->state == SLURM_GONE || is_word(found, "NODE_FAIL") ||
+        is_word(found, "PREEMPTED") || is_word(found, "BOOT_FAIL") ||
+        is_word(found, "REVOKED"))
+        return h->record.state == JOB_RUNNING
+                   ? handover_end(h, EVENT_PAUSED, why, EXIT_AGAIN)
+                   : EXIT_AGAIN;
+    snprintf(
+        why + strlen(why), sizeof(why) - strlen(why),
+        h->record.state == JOB_READY
+            ? ", but its ranks did not start: does each node see %.300s? See slurm.log"
+            : "; see %.300s/slurm.log",
+        h->job.run_dir);
+    return h->record.state == JOB_RUNNING || h->record.state == JOB_READY
+               ? handover_end(h, EVENT_EXIT_BAD, why, EXIT_FINDINGS)
+               : EXIT_FINDINGS;
+}
+
+/* A job that its time limit ended continues in another submission, if it made a step. */
+static int end_with_exit(struct handover *h, const struct slurm_job *found, int status)
+{
+    if (status == EXIT_TERMINATED && h->record.state == JOB_READY &&
+        found->state == SLURM_ENDED && is_word(found, "CANCELLED"))
+        return handover_end(h, EVENT_CANCELLED, "canceled in Slurm", EXIT_TERMINATED);
+    if (status == EXIT_TERMINATED && h->record.state == JOB_READY && h->begun &&
+        h->record.step <= h->first && job_requested(&h->job) == REQUEST_NONE)
+        return handover_end(h, EVENT_EXIT_BAD,
+                            "Slurm ended it before its first step: give it more time",
+                            EXIT_FINDINGS);
+    return status;
+}
+
+/* Pass on a request to end. Return whether this process may leave the job to Slurm. */
+static bool pass_on_stop(struct handover *h, const struct slurm_job *found)
+{
+    const enum job_request_kind request = job_requested(&h->job);
+
+    if (request == REQUEST_NONE && handover_must_end(h))
+        job_request(&h->job, REQUEST_CANCEL, NULL);
+    else if (request == REQUEST_NONE)
+        return *h->stop != 0;
+    /* rank 0 looks for requests itself, and saves a checkpoint */
+    if (!h->cancel_sent && found->state == SLURM_WAITS) {
+        h->cancel_sent = slurm_cancel(h->name, NULL) == SLURM_YES;
+        h->next = 0;
+    }
+    return false;
+}
+
+/* Ask Slurm when it is time. Return whether it was asked, and answered. */
+static bool query(struct handover *h, bool now, struct slurm_job *found)
+{
+    struct error ignored = { 0 };
+    struct slurm_job answer;
+    const char *every = getenv("TRAINSPOOL_SLURM_SECONDS"); /* for tests */
+
+    if (!now && clock_seconds() < h->next)
+        return false;
+    h->pause = every                      ? atof(every)
+               : h->pause < longest_query ? h->pause * 1.5
+                                          : longest_query;
+    h->next = clock_seconds() + h->pause;
+    if (slurm_find(h->name, &answer, &ignored) != SLURM_YES)
+        return false;
+    if (answer.state != SLURM_GONE)
+        h->id = answer.id;
+    /* what has ended is soon unknown, but how it ended counts */
+    if (answer.state != SLURM_GONE || found->state != SLURM_ENDED)
+        *found = answer;
+    return true;
+}
+
+int handover_follow(struct handover *h)
+{
+    struct slurm_job found = { .state = SLURM_WAITS, .id = h->id };
+    int status;
+
+    h->first = h->record.step;
+    h->pause = first_query;
+    h->next = 0;
+    for (;;) {
+        bool ended = handover_read_exit(h, &status);
+
+        copy_state(h);
+        handover_beat(h);
+        /* an exit counts when Slurm does not start the job again: it does so after the
+         * loss of a node, or when an administrator asks it to */
+        if (ended && !h->exit_seen)
+            h->pause = HANDOVER_TICK_MS / 1000.0;
+        if (query(h, ended && !h->exit_seen, &found)) {
+            note_wait(h, &found);
+            if (found.state != SLURM_ENDED && found.state != SLURM_GONE)
+                h->gone_since = 0;
+            else if (h->gone_since == 0)
+                h->gone_since = clock_seconds();
+        }
+        h->exit_seen = ended;
+        if (h->gone_since > 0 && ended) {
+            copy_state(h);
+            handover_forget(h);
+            return end_with_exit(h, &found, status);
+        }
+        /* files of other machines are seen late */
+        if (h->gone_since > 0 && h->cancel_sent && !h->begun) {
+            handover_forget(h);
+            return handover_end_canceled(h);
+        }
+        if (h->gone_since > 0 && clock_seconds() - h->gone_since > settle_seconds) {
+            handover_forget(h);
+            return end_without_exit(h, &found);
+        }
+        if (pass_on_stop(h, &found))
+            return EXIT_AGAIN;
+        poll(NULL, 0, HANDOVER_TICK_MS);
+    }
+}
