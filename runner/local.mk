@@ -145,6 +145,7 @@ librunner_a_SOURCES += %D%/spool/intake.c %D%/spool/intake.h
 librunner_a_SOURCES += %D%/spool/items.c %D%/spool/items.h
 librunner_a_SOURCES += %D%/spool/listing.c %D%/spool/listing.h
 librunner_a_SOURCES += %D%/spool/node_files.c %D%/spool/node_files.h
+librunner_a_SOURCES += %D%/spool/node_signs.c %D%/spool/node_signs.h
 librunner_a_SOURCES += %D%/spool/nodes.c %D%/spool/nodes.h
 librunner_a_SOURCES += %D%/spool/pause.c %D%/spool/pause.h
 librunner_a_SOURCES += %D%/spool/people.c %D%/spool/people.h

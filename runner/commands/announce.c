@@ -30,6 +30,7 @@ struct started {
 
 struct announce {
     char *spool, *metrics, *page; /* absolute; metrics, page: NULL: none */
+    const char *node;             /* of nodes.h; "": none */
     struct notify *notify;
     struct clerk *clerk; /* NULL: nothing to write */
     struct spool_counters counters;
@@ -45,7 +46,7 @@ static bool write_metrics(const struct announce *announce,
     bool ok;
 
     text_init(&text, 0);
-    ok = spool_metrics_write(&announce->counters, overview, &text)
+    ok = spool_metrics_write(&announce->counters, overview, announce->node, &text)
              ? file_replace(announce->metrics, text.data, text.len, 0644, err)
              : error_set(err, ERROR_SYSTEM, "the metrics do not fit into memory");
     text_clear(&text);
@@ -89,6 +90,7 @@ struct announce *announce_open(const struct options *options, struct log *log,
     announce->spool = absolute(options->operands[0]);
     announce->metrics = absolute(options->metrics);
     announce->page = absolute(options->page);
+    announce->node = "";
     announce->counters.watch_started = clock_wall();
     if (announce->metrics || announce->page)
         announce->clerk = clerk_new(write_files, announce, log);
@@ -131,6 +133,23 @@ void announce_close(struct announce *announce)
     free(announce->metrics);
     free(announce->page);
     free(announce);
+}
+
+void announce_as_node(struct announce *announce, const char *node)
+{
+    const char *dot = announce->metrics ? strrchr(announce->metrics, '.') : NULL;
+    struct text name;
+
+    announce->node = node;
+    if (!announce->metrics || !node[0])
+        return;
+    if (!dot || strchr(dot, '/'))
+        dot = announce->metrics + strlen(announce->metrics);
+    text_init(&name, 0);
+    text_addf(&name, "%.*s.%s%s", (int)(dot - announce->metrics), announce->metrics, node,
+              dot);
+    free(announce->metrics);
+    announce->metrics = text_detach(&name, NULL);
 }
 
 void announce_job_started(struct announce *announce, const char *path, bool adopted)

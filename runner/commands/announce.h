@@ -16,6 +16,10 @@ struct announce *announce_open(const struct options *options, struct log *log,
                                struct error *err);
 void announce_close(struct announce *announce);
 
+/* The watch is a node (runner/spool/nodes.h): its metrics go to a file of its own, such as
+ * spool.boxa.prom for spool.prom. The name stays the caller's; "": it is alone. */
+void announce_as_node(struct announce *announce, const char *node);
+
 /* Note the start of an attempt, or that one was found running. */
 void announce_job_started(struct announce *announce, const char *path, bool adopted);
 /* Note the end of an attempt or a rejection; of `announce`, as a callback. */

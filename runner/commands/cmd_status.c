@@ -145,6 +145,7 @@ static void add_object(struct text *out, const struct listed *job)
     add_text(out, ",\"devices\":",
              strcmp(record->wanted, PLACEMENT_SUBMITTED) == 0 ? PLACEMENT_SUBMITTED
                                                               : record->devices);
+    add_text(out, ",\"node\":", record->node);
     add_text(out, ",\"queued\":", record->queued);
     add_text(out, ",\"started\":", record->started);
     add_text(out, ",\"ended\":", record->ended);
@@ -231,24 +232,27 @@ static void add_pauses(struct text *out, const struct listing *listing)
     }
 }
 
-/* Show the devices of a watch that has several, or slots, one a line. */
+/* Show the devices of a watch that has several, or slots, one a line; of one of several
+ * watches in any case. */
 static void add_view(struct text *out, const struct fleet_view *view)
 {
     struct text line;
 
-    if (!view || (view->slots == 0 && view->device_count < 2 && view->running < 2 &&
-                  view->submitted == 0))
+    if (!view->node[0] && (view->slots == 0 && view->device_count < 2 &&
+                           view->running < 2 && view->submitted == 0))
         return;
     text_init(&line, 0);
     fleet_view_describe_slots(view, &line);
-    for (size_t i = 0; i < view->device_count; i++) {
-        report_visible(out, line.data);
-        text_addc(out, '\n');
-        text_reset(&line);
-        fleet_view_describe_device(&view->devices[i], &line);
-    }
     report_visible(out, line.data);
     text_addc(out, '\n');
+    for (size_t i = 0; i < view->device_count; i++) {
+        text_reset(&line);
+        if (view->node[0])
+            text_addf(&line, "node %s: ", view->node);
+        fleet_view_describe_device(&view->devices[i], &line);
+        report_visible(out, line.data);
+        text_addc(out, '\n');
+    }
     text_clear(&line);
 }
 
@@ -258,8 +262,8 @@ static void add_views(struct text *out, const struct listing *listing)
 
     for (size_t i = 0; i < listing->folder_count; i++) {
         listing_paused(listing, i, &path);
-        if (path[0])
-            add_view(out, listing_view(listing, i));
+        for (size_t j = 0; path[0] && j < listing_views(listing, i)->count; j++)
+            add_view(out, &listing_views(listing, i)->list[j]);
     }
 }
 

@@ -486,6 +486,7 @@ static bool open_daemon(struct daemon *daemon, bool *busy, struct error *err)
     if (!daemon->spool)
         return false;
     daemon->workers.node = spool_node(daemon->spool);
+    announce_as_node(daemon->announce, daemon->workers.node);
     spool_set_access(daemon->spool, daemon->workers.roots, group);
     spool_on_end(daemon->spool, announce_job_ended, daemon->announce);
     log_line(daemon->log, LOG_INFO, "watch: %s, pid %d%s%s", daemon->options->operands[0],

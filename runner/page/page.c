@@ -67,6 +67,8 @@ static void add_subject(const struct page_data *data, struct text *out)
                path_base(page_string(model, "path")), mode);
     if (data->record.device[0])
         html_textf(out, " on %s", data->record.device);
+    if (data->record.node[0])
+        html_textf(out, " of node %s", data->record.node);
     text_adds(out, "</p>\n");
 }
 

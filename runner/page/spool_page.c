@@ -252,6 +252,18 @@ static void add_left(double seconds, struct text *out)
     text_adds(out, "</td>");
 }
 
+/* After the node, if there are several. */
+static void add_device(const struct job_record *record, const char *device,
+                       struct text *out)
+{
+    struct text cell;
+
+    text_init(&cell, 0);
+    text_addf(&cell, "%s%s%s", record->node, record->node[0] ? " " : "", device);
+    add_text_cell("device", cell.data, out);
+    text_clear(&cell);
+}
+
 static void add_running(const struct overview *overview, const char *base,
                         struct text *out)
 {
@@ -280,7 +292,7 @@ static void add_running(const struct overview *overview, const char *base,
         add_name(listed, base, out);
         add_owner(overview, listed, out);
         listed_device(listed, device);
-        add_text_cell("device", device, out);
+        add_device(&listed->record, device, out);
         add_progress(&listed->record, out);
         add_number(listed->record.loss, HTML_PLAIN, out);
         add_spark(&recent, out);
@@ -358,20 +370,33 @@ static void add_ended(const struct overview *overview, const char *base, struct 
 
 /* ---- The page ---- */
 
-/* What the watch says of its GPUs. The CPU's free memory changes all the time. */
+/* bad: it needs a look. */
+static void add_subject(const struct text *line, bool bad, struct text *out)
+{
+    text_adds(out, bad ? "<p class=\"subject\"><strong>" : "<p class=\"subject\">");
+    html_text(out, line->data);
+    text_adds(out, bad ? "</strong></p>\n" : "</p>\n");
+}
+
+/* What a watch says of its GPUs. The CPU's free memory changes all the time, as does the age
+ * of a sign of life. */
 static void add_devices(const struct fleet_view *view, struct text *out)
 {
     struct text line;
 
-    for (size_t i = 1; i < view->device_count; i++) {
-        text_init(&line, 0);
-        fleet_view_describe_device(&view->devices[i], &line);
-        text_adds(out, view->devices[i].ill[0] ? "<p class=\"subject\"><strong>"
-                                               : "<p class=\"subject\">");
-        html_text(out, line.data);
-        text_adds(out, view->devices[i].ill[0] ? "</strong></p>\n" : "</p>\n");
-        text_clear(&line);
+    text_init(&line, 0);
+    if (view->node[0] && !view->alive) {
+        text_addf(&line, "node %s shows no sign of life", view->node);
+        add_subject(&line, true, out);
     }
+    for (size_t i = 1; i < view->device_count; i++) {
+        text_reset(&line);
+        if (view->node[0])
+            text_addf(&line, "node %s: ", view->node);
+        fleet_view_describe_device(&view->devices[i], &line);
+        add_subject(&line, view->devices[i].ill[0], out);
+    }
+    text_clear(&line);
 }
 
 bool spool_page_make(const struct overview *overview, const char *title, const char *base,
@@ -392,8 +417,8 @@ bool spool_page_make(const struct overview *overview, const char *title, const c
         html_text(out, overview->paused);
         text_adds(out, "</p>\n");
     }
-    if (overview->view)
-        add_devices(overview->view, out);
+    for (size_t i = 0; i < overview->views.count; i++)
+        add_devices(&overview->views.list[i], out);
     text_adds(out, "</header>\n");
     add_running(overview, base, out);
     add_waiting(overview, base, out);

@@ -18,6 +18,7 @@
 #include "base/walk.h"
 #include "precision/memory.h"
 #include "runner/spool/node_files.h"
+#include "runner/spool/node_signs.h"
 #include "runner/spool/spool.h"
 
 #define VIEW_FILE SPOOL_INNER "/fleet.json"
@@ -219,17 +220,16 @@ static void read_device(const json_t *from, struct fleet_view_device *out)
     out->jobs = json_get_int(from, "jobs", 0, VIEW_FILE, NULL);
 }
 
-bool fleet_view_read(const char *spool, struct fleet_view *out)
+/* Read the view of one watch.  Return false if it cannot be read. */
+static bool read_view(const char *spool, const char *node, struct fleet_view *out)
 {
-    char *path = path_join(spool, VIEW_FILE);
+    char *path = view_of(spool, node);
     struct text text;
     json_t *view = NULL, *device;
     size_t i;
 
-    *out = (struct fleet_view) { 0 };
     text_init(&text, view_most);
-    if (spool_is_watched(spool) &&
-        file_read_at(AT_FDCWD, path, view_most, &text, NULL, NULL))
+    if (file_read_at(AT_FDCWD, path, view_most, &text, NULL, NULL))
         view = json_read_text(text.data, text.len, path, 1, NULL);
     text_clear(&text);
     free(path);
@@ -249,27 +249,80 @@ bool fleet_view_read(const char *spool, struct fleet_view *out)
     return true;
 }
 
-void fleet_view_clear(struct fleet_view *view)
+static void read_nodes(const char *spool, struct fleet_views *out)
 {
-    json_decref(view->waits);
-    json_decref(view->turns);
-    *view = (struct fleet_view) { 0 };
+    struct node_sign *signs = NULL;
+    const size_t count = node_signs_read(spool, &signs);
+
+    out->list = memory_resize(NULL, count + 1, sizeof(*out->list));
+    for (size_t i = 0; i < count; i++) {
+        struct fleet_view *view = &out->list[out->count++];
+
+        *view = (struct fleet_view) { .age = signs[i].age, .alive = signs[i].alive };
+        snprintf(view->node, sizeof(view->node), "%s", signs[i].name);
+        if (view->alive)
+            read_view(spool, view->node, view);
+    }
+    free(signs);
 }
 
-const char *fleet_view_wait(const struct fleet_view *view, const char *file)
+void fleet_views_read(const char *spool, struct fleet_views *out)
 {
-    return json_string_value(json_object_get(view->waits, file));
+    *out = (struct fleet_views) { 0 };
+    read_nodes(spool, out);
+    if (out->count > 0 || !spool_is_watched(spool))
+        return;
+    out->list[0] = (struct fleet_view) { .alive = true };
+    out->count = read_view(spool, "", &out->list[0]);
 }
 
-size_t fleet_view_turn(const struct fleet_view *view, const char *file)
+void fleet_views_clear(struct fleet_views *views)
 {
-    const json_int_t turn = json_integer_value(json_object_get(view->turns, file));
+    for (size_t i = 0; i < views->count; i++) {
+        json_decref(views->list[i].waits);
+        json_decref(views->list[i].turns);
+    }
+    free(views->list);
+    *views = (struct fleet_views) { 0 };
+}
 
+const char *fleet_views_wait(const struct fleet_views *views, const char *file)
+{
+    const char *wait = NULL;
+
+    for (size_t i = 0; i < views->count && !wait; i++)
+        wait = json_string_value(json_object_get(views->list[i].waits, file));
+    return wait;
+}
+
+size_t fleet_views_turn(const struct fleet_views *views, const char *file)
+{
+    json_int_t turn = 0;
+
+    for (size_t i = 0; i < views->count && turn <= 0; i++)
+        turn = json_integer_value(json_object_get(views->list[i].turns, file));
     return turn > 0 ? (size_t)turn : 0;
+}
+
+const struct fleet_view *fleet_views_find(const struct fleet_views *views,
+                                          const char *node)
+{
+    for (size_t i = 0; i < views->count; i++)
+        if (strcmp(views->list[i].node, node) == 0)
+            return &views->list[i];
+    return NULL;
 }
 
 void fleet_view_describe_slots(const struct fleet_view *view, struct text *out)
 {
+    if (view->node[0])
+        text_addf(out, "node %s: ", view->node);
+    if (!view->alive) {
+        text_adds(out, "no sign of life");
+        if (!isnan(view->age))
+            text_addf(out, " for %.0f s", view->age);
+        return;
+    }
     if (view->slots > 0)
         text_addf(out, "%" PRId64 " of %" PRId64 " slots in use", view->running,
                   view->slots);
@@ -280,6 +333,8 @@ void fleet_view_describe_slots(const struct fleet_view *view, struct text *out)
                   view->running == 1 ? " runs" : "s run");
     if (view->submitted > 0)
         text_addf(out, ", %" PRId64 " in Slurm", view->submitted);
+    if (view->node[0])
+        text_addf(out, ", last sign of life %.0f s ago", view->age);
 }
 
 void fleet_view_describe_device(const struct fleet_view_device *device, struct text *out)

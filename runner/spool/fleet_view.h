@@ -18,11 +18,15 @@ struct fleet_view_device {
 };
 
 struct fleet_view {
+    /* of several watches: which (node_signs.h); "": the watch is alone */
+    char node[NODE_NAME_ROOM];
+    double age;             /* seconds since its last sign of life; NaN: not known */
+    bool alive;             /* without it the rest is not known */
     int64_t slots, running; /* slots 0: as many as fit */
     int64_t submitted;      /* jobs in Slurm, which take no slot */
     struct fleet_view_device devices[PROBE_MAX];
     size_t device_count;
-    json_t *waits, *turns; /* for fleet_view_wait and fleet_view_turn */
+    json_t *waits, *turns; /* for fleet_views_wait and fleet_views_turn */
 };
 
 /* The watch: writes the view. Zeroed at first. */
@@ -41,16 +45,24 @@ double fleet_writer_due(const struct fleet_writer *writer);
 /* Remove the file. */
 void fleet_writer_close(struct fleet_writer *writer);
 
-/* Read the view of a spool. Return false if no watch runs there, or if its view cannot be
- * read; *out is then empty. */
-bool fleet_view_read(const char *spool, struct fleet_view *out);
-void fleet_view_clear(struct fleet_view *view);
+/* What all watches of a spool show, by the names of their nodes. */
+struct fleet_views {
+    struct fleet_view *list; /* malloc'ed */
+    size_t count;
+};
+/* Read the views of a spool; none if no watch runs there, and if its view cannot be read. */
+void fleet_views_read(const char *spool, struct fleet_views *out);
+void fleet_views_clear(struct fleet_views *views);
 /* Return what a job waits for, "waits for 3.1 GiB on cuda:0", by its file's name; NULL: it
  * is not known. */
-const char *fleet_view_wait(const struct fleet_view *view, const char *file);
+const char *fleet_views_wait(const struct fleet_views *views, const char *file);
 /* Return the turn of a job among those of several users, from 1; 0: it is not known. */
-size_t fleet_view_turn(const struct fleet_view *view, const char *file);
-/* Append "2 of 4 slots in use", or how many jobs run. */
+size_t fleet_views_turn(const struct fleet_views *views, const char *file);
+/* Return the view of a node; NULL: there is none. */
+const struct fleet_view *fleet_views_find(const struct fleet_views *views,
+                                          const char *node);
+/* Append "2 of 4 slots in use", or how many jobs run; after the name of a node, which may be
+ * dead. */
 void fleet_view_describe_slots(const struct fleet_view *view, struct text *out);
 /* Append what a device does: "cuda:0: 1 job, 3.1 of 16.0 GiB planned, 12.4 GiB free". */
 void fleet_view_describe_device(const struct fleet_view_device *device, struct text *out);

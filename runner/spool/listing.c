@@ -33,8 +33,8 @@ struct listing_folder {
     int fd;
     bool shared; /* several users may drop jobs there */
     uid_t owner;
-    char *paused;            /* why none of its jobs starts; NULL: it is not paused */
-    struct fleet_view *view; /* malloc'ed; NULL: no watch runs there */
+    char *paused; /* why none of its jobs starts; NULL: it is not paused */
+    struct fleet_views views;
 };
 
 struct listing_entry {
@@ -51,9 +51,7 @@ void listing_clear(struct listing *listing)
     for (size_t i = 0; i < listing->folder_count; i++) {
         free(listing->folders[i].path);
         free(listing->folders[i].paused);
-        if (listing->folders[i].view)
-            fleet_view_clear(listing->folders[i].view);
-        free(listing->folders[i].view);
+        fleet_views_clear(&listing->folders[i].views);
         if (listing->folders[i].fd >= 0)
             close(listing->folders[i].fd);
     }
@@ -76,17 +74,17 @@ const char *listing_paused(const struct listing *listing, size_t folder,
     return listing->folders[folder].paused;
 }
 
-const struct fleet_view *listing_view(const struct listing *listing, size_t folder)
+const struct fleet_views *listing_views(const struct listing *listing, size_t folder)
 {
-    return listing->folders[folder].view;
+    return &listing->folders[folder].views;
 }
 
-struct fleet_view *listing_take_view(struct listing *listing, size_t folder)
+struct fleet_views listing_take_views(struct listing *listing, size_t folder)
 {
-    struct fleet_view *view = listing->folders[folder].view;
+    const struct fleet_views views = listing->folders[folder].views;
 
-    listing->folders[folder].view = NULL;
-    return view;
+    listing->folders[folder].views = (struct fleet_views) { 0 };
+    return views;
 }
 
 const char *listed_reason(const struct listed *job)
@@ -126,17 +124,6 @@ static char *read_pause(int dir, const char *folder)
     return pause.on ? memory_strdup(pause.reason) : NULL;
 }
 
-/* Return what the watch of the folder shows, malloc'ed, or NULL. */
-static struct fleet_view *read_view(const char *spool)
-{
-    struct fleet_view *view = memory_alloc(sizeof(*view));
-
-    if (fleet_view_read(spool, view))
-        return view;
-    free(view);
-    return NULL;
-}
-
 /* spool: its path; path: "" for the folder of a single job. */
 static void add_folder(struct listing *listing, const char *path, int fd,
                        const char *spool)
@@ -158,8 +145,8 @@ static void add_folder(struct listing *listing, const char *path, int fd,
                                   .shared = !known || owner_shares(&st, &fault),
                                   .owner = known ? st.st_uid : USER_NONE,
                                   .paused = fd >= 0 ? read_pause(fd, ".")
-                                                    : read_pause(AT_FDCWD, spool),
-                                  .view = read_view(spool) };
+                                                    : read_pause(AT_FDCWD, spool) };
+    fleet_views_read(spool, &listing->folders[listing->folder_count - 1].views);
 }
 
 /* Add a job to the last folder.  `file` belongs to the listing. */
@@ -354,12 +341,12 @@ static bool is_running(const char *path)
     return held;
 }
 
-static void read_wait(const struct fleet_view *view, struct listed *job)
+static void read_wait(const struct fleet_views *views, struct listed *job)
 {
-    const char *waits = fleet_view_wait(view, path_base(job->path));
+    const char *waits = fleet_views_wait(views, path_base(job->path));
 
     snprintf(job->waits, sizeof(job->waits), "%s", waits ? waits : "");
-    job->turn = fleet_view_turn(view, path_base(job->path));
+    job->turn = fleet_views_turn(views, path_base(job->path));
 }
 
 static void read_gate(const struct listing_folder *folder, const char *run,
@@ -376,8 +363,8 @@ static void read_gate(const struct listing_folder *folder, const char *run,
         record_set_text(record->reason, sizeof(record->reason), gate.reason);
     else if (folder->paused && record->state == JOB_READY)
         record_set_text(record->reason, sizeof(record->reason), folder->paused);
-    else if (folder->view && record->state == JOB_READY)
-        read_wait(folder->view, job);
+    else if (record->state == JOB_READY)
+        read_wait(&folder->views, job);
 }
 
 /* Say so if the process that runs the job shows no sign of life (guard.h); the wall clock

@@ -58,10 +58,10 @@ const char *listing_folder(const struct listing *listing, size_t index);
 const char *listing_paused(const struct listing *listing, size_t folder,
                            const char **path);
 
-/* Return what the watch of a folder shows; NULL: no watch runs there. */
-const struct fleet_view *listing_view(const struct listing *listing, size_t folder);
-/* The same; the caller frees it, after fleet_view_clear. */
-struct fleet_view *listing_take_view(struct listing *listing, size_t folder);
+/* Return what the watches of a folder show. */
+const struct fleet_views *listing_views(const struct listing *listing, size_t folder);
+/* The same; the caller clears it. */
+struct fleet_views listing_take_views(struct listing *listing, size_t folder);
 
 /* Return why the job is in its state, or what it waits for. */
 const char *listed_reason(const struct listed *job);

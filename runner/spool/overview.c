@@ -97,7 +97,7 @@ bool overview_read(const char *dir, struct overview *out, struct error *err)
     out->jobs = reading.jobs;
     paused = listing_paused(&listing, 0, &path);
     out->paused = paused ? memory_strdup(paused) : NULL;
-    out->view = listing_take_view(&listing, 0);
+    out->views = listing_take_views(&listing, 0);
     free(reading.shown);
     listing_clear(&listing);
     sort(out);
@@ -110,9 +110,7 @@ void overview_clear(struct overview *overview)
         listed_clear(&overview->jobs[i]);
     free(overview->jobs);
     free(overview->paused);
-    if (overview->view)
-        fleet_view_clear(overview->view);
-    free(overview->view);
+    fleet_views_clear(&overview->views);
     free(overview->running);
     free(overview->waiting);
     free(overview->ended);

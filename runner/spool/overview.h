@@ -13,7 +13,7 @@ struct overview {
     size_t running_count, waiting_count, ended_count;
     bool several; /* the jobs belong to several users */
     char *paused; /* why no job starts: malloc'ed, NULL: the spool is not paused */
-    struct fleet_view *view; /* malloc'ed; NULL: no watch runs */
+    struct fleet_views views; /* of the watches that run */
 };
 
 /* Read the folder `dir`. */

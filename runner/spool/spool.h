@@ -41,8 +41,8 @@ void spool_set_access(struct spool *spool, const char *const *roots, gid_t group
 int spool_fd(const struct spool *spool); /* readable when something happened; -1: poll */
 /* Read the events; check nothing yet. */
 void spool_read(struct spool *spool);
-/* Return whether a command woke the watch since the last call: what people see of the
- * spool may have changed. */
+/* Return whether a command woke the watch since the last call, or nodes came or went: what
+ * people see of the spool may have changed. */
 bool spool_was_woken(struct spool *spool);
 /* Check the names that are due, a few at a time; while jobs are queued only until
  * `may_start_one` returns true. Scan when it is time. `idle`: no job runs, so a folder that

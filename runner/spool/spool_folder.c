@@ -16,6 +16,7 @@
 #include "base/path.h"
 #include "base/walk.h"
 #include "runner/spool/node_files.h"
+#include "runner/spool/node_signs.h"
 #include "runner/spool/spool.h"
 
 #define SIGN_NAME "alive"
@@ -196,42 +197,18 @@ struct watch *spool_folder_watch(const char *path, int dir, int inner, struct er
     return watch;
 }
 
-static bool has_sign(const char *sign)
-{
-    int fd = open(sign, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC);
-    struct flock lock = whole_file(F_RDLCK);
-    bool shown = fd >= 0 && fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_WRLCK;
-
-    if (fd >= 0)
-        close(fd);
-    return shown;
-}
-
-struct search {
-    const char *path;
-    bool found;
-};
-
-static void look_for_node(void *context, const char *node)
-{
-    struct search *search = context;
-    char *lock = node_file(search->path, node, ".lock");
-    char *sign = node_file(search->path, node, ".alive");
-
-    search->found = search->found || file_is_locked(lock) || has_sign(sign);
-    free(lock);
-    free(sign);
-}
-
 bool spool_is_watched(const char *path)
 {
     char *lock = path_join(path, SPOOL_INNER "/lock");
     char *sign = path_join(path, SPOOL_INNER "/" SIGN_NAME);
-    struct search search = { path, file_is_locked(lock) || has_sign(sign) };
+    bool watched = file_is_locked(lock) || node_sign_is_shown(sign);
+    struct node_sign *nodes = NULL;
+    size_t count = watched ? 0 : node_signs_read(path, &nodes);
 
-    if (!search.found)
-        node_files_each(path, look_for_node, &search);
+    for (size_t i = 0; i < count; i++)
+        watched |= nodes[i].alive;
+    free(nodes);
     free(lock);
     free(sign);
-    return search.found;
+    return watched;
 }

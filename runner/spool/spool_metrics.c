@@ -201,21 +201,28 @@ struct active {
     struct recent recent;
 };
 
-static struct active *read_active(const struct overview *overview)
+/* Read the jobs of this node; those of others are in their metrics. */
+static struct active *read_active(const struct overview *overview, const char *node,
+                                  size_t *count)
 {
     struct active *list = memory_alloc((overview->running_count + 1) * sizeof(*list));
 
+    *count = 0;
     for (size_t i = 0; i < overview->running_count; i++) {
         const struct listed *listed = overview->running[i];
+        struct active *active = &list[*count];
         struct job job;
 
+        if (node[0] && strcmp(listed->record.node, node) != 0)
+            continue;
         job_init(&job, listed->path);
-        list[i] = (struct active) { .name = listed->name,
+        *active = (struct active) { .name = listed->name,
                                     .device = listed->record.device,
                                     .record = &listed->record,
                                     .planned = recent_planned_bytes(&job) };
-        recent_read(&job, tail_bytes, &list[i].recent);
+        recent_read(&job, tail_bytes, &active->recent);
         job_clear(&job);
+        ++*count;
     }
     return list;
 }
@@ -379,10 +386,21 @@ static void add_view(const struct fleet_view *view, struct text *out)
                    view->devices[i].available);
 }
 
-bool spool_metrics_write(const struct spool_counters *counters,
-                         const struct overview *overview, struct text *out)
+static void add_nodes(const struct fleet_views *views, struct text *out)
 {
-    struct active *list = read_active(overview);
+    add_family(out, "node_alive", "gauge",
+               "0 for a node of the folder that shows no sign of life.");
+    for (size_t i = 0; i < views->count; i++)
+        add_sample(out, "node_alive", "node", views->list[i].node, views->list[i].alive);
+}
+
+bool spool_metrics_write(const struct spool_counters *counters,
+                         const struct overview *overview, const char *node,
+                         struct text *out)
+{
+    const struct fleet_view *view = fleet_views_find(&overview->views, node);
+    size_t count;
+    struct active *list = read_active(overview, node, &count);
 
     add_states(overview, out);
     add_users(overview, out);
@@ -390,11 +408,13 @@ bool spool_metrics_write(const struct spool_counters *counters,
     add_oldest(overview, out);
     add_waits(counters, out);
     add_counters(counters, out);
-    add_devices(list, overview->running_count, out);
-    if (overview->view)
-        add_view(overview->view, out);
-    add_jobs(list, overview->running_count, out);
-    for (size_t i = 0; i < overview->running_count; i++)
+    add_devices(list, count, out);
+    if (view)
+        add_view(view, out);
+    if (node[0])
+        add_nodes(&overview->views, out);
+    add_jobs(list, count, out);
+    for (size_t i = 0; i < count; i++)
         recent_clear(&list[i].recent);
     free(list);
     return !out->overflow;

@@ -22,8 +22,10 @@ struct spool_counters {
 
 void spool_counters_wait(struct spool_counters *counters, double seconds);
 
-/* Append the metrics.  The working directory is the spool. */
+/* Append the metrics of this node, "" for a watch that has the spool to itself.  The working
+ * directory is the spool. */
 bool spool_metrics_write(const struct spool_counters *counters,
-                         const struct overview *overview, struct text *out);
+                         const struct overview *overview, const char *node,
+                         struct text *out);
 
 #endif

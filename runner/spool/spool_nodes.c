@@ -47,8 +47,10 @@ void spool_nodes_poll(struct spool *spool)
         return;
     if (spool->fleet->people.on)
         fleet_use_count(spool->fleet);
-    if (nodes_poll(spool->nodes, &spool->fleet->people))
+    if (nodes_poll(spool->nodes, &spool->fleet->people)) {
         spool->scan_at = fmin(spool->scan_at, spool->rest_until);
+        spool->woken = true;
+    }
 }
 
 /* Only limits that count jobs of all nodes need it. */

@@ -193,6 +193,8 @@ void status_table_add_line(const struct status_table *table,
         meter_clock(record->seconds_left, &cell);
     add_cell(out, cell.len ? cell.data : "-", 7);
     text_reset(&cell);
+    if (line->job.running && record->node[0])
+        text_addf(&cell, "%s ", record->node);
     /* which of several GPUs of one name */
     if (line->job.running && strncmp(record->devices, "cuda", 4) == 0)
         text_addf(&cell, "%s ", record->devices);

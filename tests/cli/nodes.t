@@ -6,15 +6,21 @@
 cards
 
 # ---- Which watches share a folder ----
-node boxb --slots 3
-node boxa --slots 3
+node boxb --slots 3 --metrics "$T/m.prom"
+node boxa --slots 3 --page "$T/page.html"
 expect_status "a node has one watch" 75 "$trainspool" watch --node boxa s
 expect_error "which the other one names" 's is already watched'
 expect_status "one that does not share the folder gets no part of it" 75 "$trainspool" watch s
 expect_status "a node has a plain name" 2 "$trainspool" watch --node ../x s
 expect_error "the message says which" "--node must have up to 64 letters.*'../x'"
+names_alive() { grep -qs "^trainspool_node_alive{node=\"box$1\"} 1" m.boxb.prom; }
+wait_until 10 names_alive a && names_alive b
+ok $? "each node has metrics of its own, which show all nodes"
+end_node boxb KILL
+wait_until 30 grep -qs '<strong>node boxb shows no sign of life' page.html
+ok $? "the page shows a node that is dead"
 end_node boxa
-end_node boxb
+rm s/.trainspool/nodes/boxb.*
 background "$trainspool" watch s
 wait_until 10 grep -q "pid $daemon" daemon.log
 expect_status "nor can others join one that does not share it, such as an older one" 75 "$trainspool" watch --node boxa s
@@ -40,7 +46,7 @@ expect "in one attempt" test "$(cat s/j*.run/state.json | jq -r '"\(.attempt) \(
 expect "boxa ran some of them" grep -q '"node":"boxa"' s/j*.run/state.json
 expect "and boxb others" grep -q '"node":"boxb"' s/j*.run/state.json
 expect "each was taken in once" test "$(cat box?.log | grep -c 'ready, 0 edits made')" -eq 30
-rm -r s/j*
+wait_until 5 rm -rf s/j* # a trainer ends after it has noted the end of its job
 
 # ---- Order, holds, requests ----
 "$trainspool" pause s >out 2>&1
@@ -72,7 +78,7 @@ short_steps=40 short before
 short after 'after: before'
 wait_until 30 state_of_all done before after
 ok $? "a job runs after one that another node may run"
-rm -r s/*.yaml s/*.run
+wait_until 5 rm -rf s/*.yaml s/*.run
 
 # ---- A watch dies, a node dies ----
 short_steps=30 short_save=5 short_text 'max_retries: 5' >whole.yaml
@@ -80,11 +86,19 @@ short_steps=30 short_save=5 short_text 'max_retries: 5' >whole.yaml
 drop stays cpu 'threads: 1'
 wait_until 20 has_reached s/stays.yaml 1
 owner=$(node_of stays)
+shows() { "$trainspool" status s | grep -q "$1"; }
+expect "status shows where a job runs" shows "^stays  *running .*  $owner "
+expect "and how each node does" shows '^node boxa: [01] of 3 slots in use, last sign of life [0-2] s ago$'
+expect "with its devices" shows '^node boxb: cpu: [01] job'
+"$trainspool" status --json s >out
+expect "as JSON, too" jq_accepts -e "select(.name == \"stays\").node == \"$owner\"" out
 other=$([ "$owner" = boxa ] && echo boxb || echo boxa)
 : >starts
 end_node "$owner" KILL
 wait_until 10 grep -q "node $owner shows no sign of life" "$other.log"
 ok $? "the others see that a watch dies"
+expect "and so does status" wait_until 5 shows "^node $owner: no sign of life for [0-9]* s$"
+expect "which still shows its job" shows "^stays  *running .*  $owner "
 sleep 1
 expect "its job continues" is_on "$owner" stays
 expect "which no other node starts again" test ! -s starts

@@ -70,7 +70,7 @@ static void test_metrics_sum_memory_by_device(void **state)
         running[i] = &listed[i];
     }
     text_init(&page, 0);
-    assert_true(spool_metrics_write(&counters, &overview, &page));
+    assert_true(spool_metrics_write(&counters, &overview, "", &page));
     assert_sample(&page, "cuda:0", 103);
     assert_sample(&page, "cuda:1", 23);
     assert_sample(&page, "cpu", 5);
