@@ -83,9 +83,12 @@ void limits_fix_files(void)
     set_both(RLIMIT_NOFILE, open_max);
 }
 
-void limits_raise_files(void)
+uint64_t limits_raise_files(void)
 {
+    struct rlimit limit;
+
     set_soft(RLIMIT_NOFILE, open_max);
+    return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : open_max;
 }
 
 void limits_lift(void)

@@ -26,8 +26,8 @@ void limits_fix_data(uint64_t more);
 /* For good: no core file, at most 8192 open files, at most 4 TiB in a file; beyond that,
  * writing fails with EFBIG. */
 void limits_fix_files(void);
-/* Allow 8192 open files, as far as the system allows that. */
-void limits_raise_files(void);
+/* Allow 8192 open files, as far as the system allows that.  Return how many are allowed. */
+uint64_t limits_raise_files(void);
 /* Raise the limits of data and of CPU time to what the system allows. */
 void limits_lift(void);
 

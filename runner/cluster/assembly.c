@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/limits.h"
 #include "base/link.h"
 #include "base/size.h"
 #include "base/walk.h"
@@ -29,6 +30,7 @@ enum {
     GREETING_SECONDS = 5,   /* for what a rank says first */
     REPLY_SECONDS = 30,     /* of a rank that was called */
     ATTEMPT_SECONDS = 3,    /* to connect to one address */
+    OTHER_FILES = 64,       /* that a rank opens besides connections */
     REPORT_SECONDS = 30,    /* between lines about missing ranks */
     LOOK_MILLISECONDS = 200 /* between looks for the file */
 };
@@ -468,6 +470,20 @@ void assembly_init(struct assembly *assembly, const struct world *world, const c
     assembly->callers = callers_new(sizeof(struct greeting), GREETING_SECONDS);
 }
 
+/* A process may open 1024 files by default, which is fewer than the largest run needs. */
+static bool allow_connections(const struct world *world, int count, struct error *err)
+{
+    const uint64_t allowed = limits_raise_files(), needed = (uint64_t)count + OTHER_FILES;
+
+    return allowed >= needed ||
+           error_set(
+               err, ERROR_SYSTEM,
+               "rank %d of %d needs %llu open files, and this process may open %llu: "
+               "raise the limit (ulimit -Hn)",
+               world->rank, world->size, (unsigned long long)needed,
+               (unsigned long long)allowed);
+}
+
 bool assembly_meet(struct assembly *assembly, const volatile sig_atomic_t *stop,
                    struct log *log, int links[], struct error *err)
 {
@@ -478,7 +494,9 @@ bool assembly_meet(struct assembly *assembly, const volatile sig_atomic_t *stop,
     assembly->stop = stop;
     for (int i = 0; i < (world->rank == 0 ? world->size - 1 : 1); i++)
         links[i] = -1;
-    ok = listen_here(assembly, &assembly->ranks[world->rank], &own) &&
+    ok = (assembly->dismisses ||
+          allow_connections(world, world->rank == 0 ? world->size : 1, &own)) &&
+         listen_here(assembly, &assembly->ranks[world->rank], &own) &&
          (world->rank == 0
               ? open_assembly(assembly, &own) && gather(assembly, log, links, &own)
               : find_rank_0(assembly, links, &own));
@@ -514,7 +532,9 @@ bool assembly_connect_pairs(struct assembly *assembly, const int links[], int pe
 
     for (int r = 0; r < world->size; r++)
         peers[r] = -1;
-    if (!share_endpoints(assembly, links, err))
+    if (!allow_connections(world, world->rank == 0 ? 2 * world->size : world->size,
+                           err) ||
+        !share_endpoints(assembly, links, err))
         return false;
     for (int r = 0; r < world->rank; r++) {
         peers[r] = call_rank(assembly, &assembly->ranks[r], r, PURPOSE_PAIR, &own);

@@ -44,7 +44,35 @@ static void test_assembly_hears_ranks_in_any_order(void **state)
         expect_met(&places[i]);
 }
 
+static void test_assembly_raises_the_limit_of_open_files(void **state)
+{
+    (void)state;
+    for (int r = 0; r < 16; r++) {
+        struct place *place = seat(r, 16);
+
+        place->then = THEN_PAIR;
+        place->files = 20;
+        place->files_most = 256;
+    }
+    start_all();
+    wait_for_all();
+    for (size_t i = 0; i < used; i++)
+        expect_met(&places[i]);
+}
+
 /* ---- Ranks that do not come, or leave ---- */
+
+static void test_assembly_refuses_too_few_open_files(void **state)
+{
+    (void)state;
+    seat(0, 16)->files = places[0].files_most = 79;
+    start_all();
+    wait_for_all();
+    expect_refused(
+        &places[0], ERROR_SYSTEM,
+        "rank 0 of 16 needs 80 open files, and this process may open 79: raise "
+        "the limit (ulimit -Hn)");
+}
 
 static void test_assembly_names_missing_ranks(void **state)
 {
@@ -148,6 +176,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_assembly_connects_all_ranks),
         TEST(test_assembly_hears_ranks_in_any_order),
+        TEST(test_assembly_raises_the_limit_of_open_files),
+        TEST(test_assembly_refuses_too_few_open_files),
         TEST(test_assembly_names_missing_ranks),
         TEST(test_assembly_reports_that_rank_0_is_missing),
         TEST(test_assembly_reports_a_file_that_cannot_be_written),

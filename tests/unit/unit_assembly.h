@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -36,7 +37,8 @@ struct place {
     const char *file;
     double patience, wait; /* seconds; wait: before it begins */
     enum then then;
-    double stop_after; /* 0: never */
+    double stop_after;        /* 0: never */
+    rlim_t files, files_most; /* limits of open files, or 0 */
     pid_t process;
 
     bool ok;
@@ -127,6 +129,8 @@ static inline void play(struct place *place)
     } else {
         alarm(TIMEOUT);
     }
+    if (place->files > 0)
+        setrlimit(RLIMIT_NOFILE, &(struct rlimit) { place->files, place->files_most });
     before = open_files();
     started = clock_seconds();
     for (int r = 0; r < world->size; r++)
