@@ -71,22 +71,31 @@ struct memory_range memory_overhead(const struct device *device, int threads)
 
 /* The formula of memory.h; a rank has at most as many neighbors as there are other
  * ranks. */
-static uint64_t used_by_nccl(uint64_t ranks, uint64_t neighbors, uint64_t channels,
-                             uint64_t shared)
+static uint64_t used_by_nccl(uint64_t ranks, uint64_t local, uint64_t neighbors,
+                             uint64_t channels, uint64_t shared)
 {
     const uint64_t others = ranks - 1;
 
     return MEMORY_NCCL_CODE + MEMORY_NCCL_TABLES +
            channels * (neighbors < others ? neighbors : others) * MEMORY_NCCL_NEIGHBOR +
-           shared * (ranks + 1) * MEMORY_NCCL_SHARED;
+           (local > 1 ? shared * (local + 1) * MEMORY_NCCL_SHARED : 0);
 }
 
-struct memory_range memory_group_overhead(const struct device *device, size_t ranks)
+struct memory_range memory_group_overhead(const struct device *device, size_t ranks,
+                                          size_t local)
 {
     if (device->kind == DEVICE_CPU || ranks < 2)
         return memory_range_exact(0);
-    return (struct memory_range) { MEMORY_NCCL_CODE / 2, used_by_nccl(ranks, 2, 24, 16),
-                                   used_by_nccl(ranks, 3, 32, 24) };
+    return (struct memory_range) { MEMORY_NCCL_CODE / 2,
+                                   used_by_nccl(ranks, local, 2, 24, 16),
+                                   used_by_nccl(ranks, local, 3, 32, 24) };
+}
+
+uint64_t memory_cpu_group(size_t ranks)
+{
+    const size_t most = MEMORY_MESH_VALUES / MEMORY_MESH_SLICE;
+
+    return ranks < 2 ? 0 : (ranks < most ? ranks : most) * MEMORY_CPU_RANK;
 }
 
 void memory_finish(struct memory_use *use, uint64_t limit)

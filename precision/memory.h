@@ -47,11 +47,11 @@ bool memory_limit(const char *wanted, const struct device *device, uint64_t *out
 #define MEMORY_CPU_THREAD          ((uint64_t)4 << 20)
 
 /*
- * Memory that NCCL uses in addition on each of several GPUs in one machine, for the sums
+ * Memory that NCCL uses in addition on each of several GPUs, for the sums
  * of kernels/cuda/cuda_group.c: computed from the source of NCCL 2.30.7, whose buffers
- * are those of 2.14, and not measured.  With R ranks
+ * are those of 2.14, and not measured.  With R ranks, of which L are in one machine,
  *
- *     CODE + TABLES + channels * neighbors * NEIGHBOR + shared * (R + 1) * SHARED
+ *     CODE + TABLES + channels * neighbors * NEIGHBOR + shared * (L + 1) * SHARED
  *
  *     CODE        kernels, all loaded by ncclInitKernelsForDevice (enqueue.cc): in
  *                 libnccl 2.28.9 for CUDA 13, 101 MiB for 9.0, 128 for 10.0
@@ -72,7 +72,8 @@ bool memory_limit(const char *wanted, const struct device *device, uint64_t *out
  *                 the function after it, transport/generic.cc).  At most R - 1
  *     SHARED      sums in the switch (NVLS, from 9.0 on), 16 channels, 24 from 10.0 on:
  *                 initNvlsChannel 2 MiB each, ncclNvlsBufferSetup (transport/nvls.cc) 8
- *                 steps of 128 KiB in each direction for each rank
+ *                 steps of 128 KiB in each direction for each rank of the machine; none
+ *                 if L is 1
  *
  * Which of these apply depends on links that are unknown before the run, so the expected
  * value is more than most machines need: 9.0 with NVLink and a switch.  The upper bound
@@ -83,6 +84,15 @@ bool memory_limit(const char *wanted, const struct device *device, uint64_t *out
 #define MEMORY_NCCL_TABLES   ((uint64_t)(32 * 6 + 8) << 20)
 #define MEMORY_NCCL_NEIGHBOR ((uint64_t)12 << 20)
 #define MEMORY_NCCL_SHARED   ((uint64_t)2 << 20)
+
+/*
+ * Windows of the values that ranks on CPUs sum: kernels/cpu/cpu_rendezvous.c maps two of
+ * 256 KiB of each rank, and kernels/cpu/cpu_mesh.c has MEMORY_MESH_SLICE values of each, in
+ * float32 and in bf16, but at most MEMORY_MESH_VALUES in all.
+ */
+#define MEMORY_MESH_SLICE  ((size_t)64 << 10)
+#define MEMORY_MESH_VALUES ((size_t)4 << 20)
+#define MEMORY_CPU_RANK    ((uint64_t)512 << 10)
 
 /* Room for gradients that a rank sends in bf16, a piece at a time. */
 #define MEMORY_ROUNDED_GRADIENTS ((uint64_t)16 << 20)
@@ -96,8 +106,12 @@ struct memory_range memory_range_exact(uint64_t bytes);
 
 /* Memory used with this many threads on a CPU; 0 threads: the device's count. */
 struct memory_range memory_overhead(const struct device *device, int threads);
-/* Memory used on each device by a run of this many ranks; 0 on a CPU or for one rank. */
-struct memory_range memory_group_overhead(const struct device *device, size_t ranks);
+/* Memory used on each device by a run of this many ranks, so many of them on one machine; 0
+ * on a CPU or for one rank. */
+struct memory_range memory_group_overhead(const struct device *device, size_t ranks,
+                                          size_t local);
+/* The most memory that each process of so many ranks on CPUs uses to send values. */
+uint64_t memory_cpu_group(size_t ranks);
 /* Sum and compare with the limit; low and high are widened to enclose the total. */
 void memory_finish(struct memory_use *use, uint64_t limit);
 /* Return whether memory may run out although the total fits: limit is below high. */

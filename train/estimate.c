@@ -192,11 +192,12 @@ bool estimate_resident(const struct plan *asked, const struct model_config *conf
 
     if (ok) {
         struct memory_range held = memory_overhead(&plan->device, (int)plan->threads);
+        const uint64_t group = memory_cpu_group(plan_ranks(plan));
         uint64_t sure, buffers;
 
         count_resident(plan, data, &shapes, arena, &sure, &buffers);
         *out = (struct memory_range) { sure, sure + buffers / 2 + sundries / 2,
-                                       sure + buffers + sundries + held.high };
+                                       sure + buffers + sundries + held.high + group };
     }
     arena_free(arena);
     return ok;

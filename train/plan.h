@@ -545,10 +545,20 @@ static inline enum format plan_sent_gradients(const struct plan *plan)
     return plan->reduce_dtype == REDUCE_BF16 ? FORMAT_BF16 : FORMAT_FP32;
 }
 
+/* Return the memory of each GPU that NCCL uses.  No machine has more ranks than a run starts
+ * on one, whether or not the plan has the number of machines. */
+static inline struct memory_range plan_nccl_overhead(const struct plan *plan)
+{
+    size_t local = plan_local_ranks(plan);
+
+    return memory_group_overhead(&plan->device, plan_ranks(plan),
+                                 local < DEVICE_RANKS_MAX ? local : DEVICE_RANKS_MAX);
+}
+
 /* Return the memory of each device that ranks use to send anything. */
 static inline struct memory_range plan_group_overhead(const struct plan *plan)
 {
-    struct memory_range sum = memory_group_overhead(&plan->device, plan_ranks(plan));
+    struct memory_range sum = plan_nccl_overhead(plan);
     bool rounds = sum.high > 0 && plan_sent_gradients(plan) == FORMAT_BF16;
 
     return memory_range_sum(sum,

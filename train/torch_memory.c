@@ -422,7 +422,7 @@ static struct memory_range held(const struct plan *plan)
     if (plan->device.kind == DEVICE_CPU)
         return (struct memory_range) { 0 };
     return memory_range_sum(memory_range_sum(memory_range_exact(products), context),
-                            memory_group_overhead(&plan->device, plan_ranks(plan)));
+                            plan_nccl_overhead(plan));
 }
 
 /* An absurd batch size or length may exceed 64 bits. */

@@ -9,6 +9,7 @@
 #include "base/link.h"
 #include "kernels/cpu/cpu_mesh.h"
 #include "kernels/cpu/cpu_rendezvous.h"
+#include "precision/memory.h"
 
 /* Rank 0 creates the shared memory and sends it to the others. */
 static int group_rendezvous_file(const struct backend_group *group, struct error *err)
@@ -33,7 +34,8 @@ bool cpu_join(struct backend *be, const struct backend_group *group, struct erro
 
     cpu->sent = group->sent;
     if (group->peers) {
-        cpu->mesh = mesh_open(group->rank, group->ranks, group->peers, err);
+        cpu->mesh =
+            mesh_open(group->rank, group->ranks, group->peers, MEMORY_MESH_VALUES, err);
         return cpu->mesh != NULL;
     }
     file = group_rendezvous_file(group, err);

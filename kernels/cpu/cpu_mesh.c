@@ -16,11 +16,9 @@
 #include "base/exchange.h"
 #include "base/size.h"
 #include "precision/format.h"
+#include "precision/memory.h"
 
-enum {
-    SLICE = 64 << 10,      /* values that a rank sums at once */
-    SMALL_BYTES = 64 << 10 /* a broadcast of this size takes one step instead of two */
-};
+enum { SMALL_BYTES = 64 << 10 }; /* a broadcast of this size takes one step, not two */
 
 struct mesh {
     int rank, ranks;
@@ -28,12 +26,14 @@ struct mesh {
     int *peers;
     struct transfer *transfers; /* of one step: at most one each way for each rank */
     size_t count;
-    char *windows;    /* what this rank sums: SLICE values of each rank */
-    float *sum;       /* SLICE */
-    uint16_t *narrow; /* own values in bf16, SLICE for each rank */
+    size_t slice;     /* values that a rank sums at once */
+    char *windows;    /* what this rank sums: a slice of each rank */
+    float *sum;       /* a slice */
+    uint16_t *narrow; /* own values in bf16, a slice for each rank */
 };
 
-struct mesh *mesh_open(int rank, int ranks, const int *peers, struct error *err)
+struct mesh *mesh_open(int rank, int ranks, const int *peers, size_t room,
+                       struct error *err)
 {
     const size_t many = (size_t)ranks;
     struct mesh *mesh = calloc(1, sizeof(*mesh));
@@ -43,9 +43,10 @@ struct mesh *mesh_open(int rank, int ranks, const int *peers, struct error *err)
         mesh->ranks = ranks;
         mesh->peers = calloc(many, sizeof(*mesh->peers));
         mesh->transfers = calloc(2 * many, sizeof(*mesh->transfers));
-        mesh->windows = malloc(many * SLICE * sizeof(double));
-        mesh->sum = malloc(SLICE * sizeof(*mesh->sum));
-        mesh->narrow = malloc(many * SLICE * sizeof(*mesh->narrow));
+        mesh->slice = size_min(MEMORY_MESH_SLICE, room / many);
+        mesh->windows = malloc(many * mesh->slice * sizeof(*mesh->sum));
+        mesh->sum = malloc(mesh->slice * sizeof(*mesh->sum));
+        mesh->narrow = malloc(many * mesh->slice * sizeof(*mesh->narrow));
     }
     if (mesh && mesh->peers && mesh->transfers && mesh->windows && mesh->sum &&
         mesh->narrow) {
@@ -124,7 +125,7 @@ static bool distribute(struct mesh *mesh, const void *values, size_t size, size_
 
     for (int r = 0; r < mesh->ranks; r++) {
         const char *slice = from + slice_start(mesh, count, r) * size;
-        char *window = mesh->windows + (size_t)r * SLICE * size;
+        char *window = mesh->windows + (size_t)r * mesh->slice * size;
 
         if (r == mesh->rank) {
             memcpy(window, slice, own * size);
@@ -153,7 +154,8 @@ static void sum_windows(struct mesh *mesh, enum format format, size_t count)
         for (size_t at = 0, part; at < count; at += part) {
             part = size_min(count - at, TS_COUNT(more));
             format_convert(more, FORMAT_FP32,
-                           mesh->windows + ((size_t)r * SLICE + at) * size, format, part);
+                           mesh->windows + ((size_t)r * mesh->slice + at) * size, format,
+                           part);
             add_floats(mesh->sum + at, more, part);
         }
 }
@@ -177,7 +179,7 @@ static bool collect(struct mesh *mesh, float *data, size_t count, int root)
 static bool reduce(struct mesh *mesh, float *data, size_t count, enum format sent,
                    int root)
 {
-    const size_t most = (size_t)mesh->ranks * SLICE;
+    const size_t most = (size_t)mesh->ranks * mesh->slice;
 
     for (size_t at = 0, part; at < count; at += part) {
         const void *values = data + at;
@@ -210,22 +212,23 @@ bool mesh_reduce_bf16(struct mesh *mesh, float *data, size_t count, int root)
 bool mesh_all_reduce(struct mesh *mesh, double *data, size_t count)
 {
     double *windows = (double *)(void *)mesh->windows;
+    const size_t most = mesh->slice * sizeof(*mesh->sum) / sizeof(*data);
 
     for (size_t at = 0, part; at < count; at += part) {
-        part = size_min(count - at, SLICE);
+        part = size_min(count - at, most);
         for (int r = 0; r < mesh->ranks; r++)
             if (r != mesh->rank) {
                 send_to(mesh, r, data + at, part * sizeof(*data));
-                receive_from(mesh, r, windows + (size_t)r * SLICE, part * sizeof(*data));
+                receive_from(mesh, r, windows + (size_t)r * most, part * sizeof(*data));
             } else {
-                memcpy(windows + (size_t)r * SLICE, data + at, part * sizeof(*data));
+                memcpy(windows + (size_t)r * most, data + at, part * sizeof(*data));
             }
         if (!run_step(mesh))
             return false;
         memcpy(data + at, windows, part * sizeof(*data));
         for (int r = 1; r < mesh->ranks; r++)
             for (size_t i = 0; i < part; i++)
-                data[at + i] += windows[(size_t)r * SLICE + i];
+                data[at + i] += windows[(size_t)r * most + i];
     }
     return !mesh->broken;
 }

@@ -15,8 +15,10 @@
 struct mesh;
 
 /* peers: by rank, as in struct backend_group; copied. The caller closes the sockets, which a
- * call that fails shuts down: the other ranks' calls fail then, too. */
-struct mesh *mesh_open(int rank, int ranks, const int *peers, struct error *err);
+ * call that fails shuts down: the other ranks' calls fail then, too.  room: values of all
+ * ranks that it has memory for, at least two of each; all ranks give the same. */
+struct mesh *mesh_open(int rank, int ranks, const int *peers, size_t room,
+                       struct error *err);
 void mesh_close(struct mesh *mesh); /* NULL is allowed */
 
 /* As the operations of struct backend_ops. */

@@ -18,13 +18,13 @@
 #include "base/size.h"
 #include "kernels/cpu/cpu_rendezvous.h"
 #include "precision/format.h"
+#include "precision/memory.h"
 #include "tests/unit/unit.h"
 
 enum {
     RANKS_MOST = 5,
-    STEP = 64 << 10, /* values that a rank sums at once */
-    TIMEOUT = 240,   /* seconds that a rank may take */
-    LATEST = 2,      /* seconds from the end of a rank to the end of the others' calls */
+    TIMEOUT = 240, /* seconds that a rank may take */
+    LATEST = 2,    /* seconds from the end of a rank to the end of the others' calls */
     MIXED = 400,
     DEADLY = 100000
 };
@@ -46,6 +46,9 @@ struct shared {
 
 static struct shared *shared;
 
+/* Values of all ranks that meshes have memory for. */
+static size_t room = MEMORY_MESH_VALUES;
+
 /* ---- Processes ---- */
 
 typedef int member_work(struct member *member);
@@ -62,7 +65,8 @@ static void run_member(struct member *member, int peers[][RANKS_MOST], int file,
         for (int b = 0; b < member->ranks; b++)
             if (a != member->rank && a != b)
                 close(peers[a][b]);
-    member->mesh = mesh_open(member->rank, member->ranks, peers[member->rank], &err);
+    member->mesh =
+        mesh_open(member->rank, member->ranks, peers[member->rank], room, &err);
     member->rendezvous = rendezvous_open(file, member->rank, member->ranks, NULL, &err);
     bad = !member->mesh || !member->rendezvous || work(member);
     mesh_close(member->mesh);
@@ -305,7 +309,8 @@ static bool broadcasts(struct member *member, uint64_t call, size_t bytes, int r
 /* Sizes around those where the work is split, by index; SIZE_MAX after the last. */
 static size_t size_at(size_t index, int ranks)
 {
-    const size_t many = (size_t)ranks, step = many * STEP;
+    const size_t many = (size_t)ranks;
+    const size_t slice = size_min(MEMORY_MESH_SLICE, room / many), step = many * slice;
     const size_t sizes[] = { 0,
                              1,
                              many - 1,
@@ -313,9 +318,9 @@ static size_t size_at(size_t index, int ranks)
                              many + 1,
                              1000,
                              2 * many,
-                             STEP - 1,
-                             STEP,
-                             STEP + 1,
+                             slice - 1,
+                             slice,
+                             slice + 1,
                              step - 1,
                              step,
                              step + 1,
@@ -377,6 +382,16 @@ static void test_mesh_sums_in_rank_order(void **state)
     (void)state;
     for (size_t i = 0; i < TS_COUNT(sizes_of_groups); i++)
         assert_int_equal(run_group(sizes_of_groups[i], all_sizes, -1), 0);
+}
+
+/* As many ranks have smaller slices. */
+static void test_mesh_sums_in_a_small_room(void **state)
+{
+    (void)state;
+    room = 999;
+    for (size_t i = 0; i < TS_COUNT(sizes_of_groups); i++)
+        assert_int_equal(run_group(sizes_of_groups[i], all_sizes, -1), 0);
+    room = MEMORY_MESH_VALUES;
 }
 
 static void test_mesh_takes_many_calls_in_a_row(void **state)
@@ -513,6 +528,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mesh_sums_in_rank_order),
+        cmocka_unit_test(test_mesh_sums_in_a_small_room),
         cmocka_unit_test(test_mesh_takes_many_calls_in_a_row),
         cmocka_unit_test(test_mesh_waits_for_a_slow_rank),
         cmocka_unit_test(test_mesh_calls_fail_when_a_rank_ends),

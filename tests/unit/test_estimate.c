@@ -174,7 +174,7 @@ static void test_estimate_counts_nccl(void **state)
 {
     char *dir, *job;
     struct device gpu = { .kind = DEVICE_CUDA, .major = 9 };
-    const struct memory_range group = memory_group_overhead(&gpu, 2);
+    const struct memory_range group = memory_group_overhead(&gpu, 2, 2);
     struct model_config config;
     struct error err = { 0 };
     struct memory_use use[2];

@@ -30,26 +30,42 @@ static void test_memory_held_by_a_gpu(void **state)
 static void test_memory_held_for_a_group(void **state)
 {
     const struct device cpu = { .kind = DEVICE_CPU }, gpu = { .kind = DEVICE_CUDA };
-    const struct memory_range two = memory_group_overhead(&gpu, 2),
-                              eight = memory_group_overhead(&gpu, 8);
+    const struct memory_range two = memory_group_overhead(&gpu, 2, 2),
+                              eight = memory_group_overhead(&gpu, 8, 8),
+                              spread = memory_group_overhead(&gpu, 1024, 8),
+                              alone = memory_group_overhead(&gpu, 64, 1);
     struct memory_range before = { 0 };
 
     (void)state;
-    assert_int_equal(memory_group_overhead(&gpu, 1).high, 0);
-    assert_int_equal(memory_group_overhead(&gpu, 0).high, 0);
-    assert_int_equal(memory_group_overhead(&cpu, 8).high, 0);
+    assert_int_equal(memory_group_overhead(&gpu, 1, 1).high, 0);
+    assert_int_equal(memory_group_overhead(&gpu, 0, 0).high, 0);
+    assert_int_equal(memory_group_overhead(&cpu, 8, 8).high, 0);
     assert_int_equal(two.low, (uint64_t)64 << 20);
     assert_int_equal(two.expected, (uint64_t)(128 + 200 + 24 * 12 + 16 * 2 * 3) << 20);
     assert_int_equal(two.high, (uint64_t)(128 + 200 + 32 * 12 + 24 * 2 * 3) << 20);
     assert_int_equal(eight.expected, (uint64_t)(128 + 200 + 24 * 24 + 16 * 2 * 9) << 20);
     assert_int_equal(eight.high, (uint64_t)(128 + 200 + 32 * 36 + 24 * 2 * 9) << 20);
+    /* only the ranks of a machine share buffers in its switch */
+    assert_int_equal(spread.expected, eight.expected);
+    assert_int_equal(alone.expected, (uint64_t)(128 + 200 + 24 * 24) << 20);
     for (size_t ranks = 1; ranks <= DEVICE_RANKS_MAX; ranks++) {
-        struct memory_range is = memory_group_overhead(&gpu, ranks);
+        struct memory_range is = memory_group_overhead(&gpu, ranks, ranks);
 
         assert_true(is.low <= is.expected && is.expected <= is.high);
         assert_true(ranks == 1 || is.expected > before.expected);
         before = is;
     }
+}
+
+/* kernels/cpu/cpu_rendezvous.c has two windows of 256 KiB for each rank of a machine. */
+static void test_memory_of_a_group_of_cpus(void **state)
+{
+    (void)state;
+    assert_int_equal(memory_cpu_group(1), 0);
+    assert_int_equal(memory_cpu_group(2), (uint64_t)1 << 20);
+    assert_int_equal(memory_cpu_group(16), (uint64_t)8 << 20);
+    assert_int_equal(memory_cpu_group(64), (uint64_t)32 << 20);
+    assert_int_equal(memory_cpu_group(1024), (uint64_t)32 << 20);
 }
 
 static void test_memory_limit_accepts_shares_and_sizes(void **state)
@@ -106,6 +122,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory_held_by_a_gpu),
         cmocka_unit_test(test_memory_held_for_a_group),
+        cmocka_unit_test(test_memory_of_a_group_of_cpus),
         cmocka_unit_test(test_memory_limit_accepts_shares_and_sizes),
         cmocka_unit_test(test_memory_sums_and_compares),
         cmocka_unit_test(test_memory_text_is_short),

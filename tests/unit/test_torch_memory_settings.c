@@ -236,7 +236,7 @@ static void test_torch_memory_counts_nccl(void **state)
     (void)state;
     read_config(&small, &config);
     plan.device = (struct device) { .kind = DEVICE_CUDA, .major = 9 };
-    group = memory_group_overhead(&plan.device, 2);
+    group = memory_group_overhead(&plan.device, 2, 2);
     one = use_of(&plan, &config);
     plan.ranks = 2;
     two = use_of(&plan, &config);
