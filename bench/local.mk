@@ -5,7 +5,9 @@ bench_programs = %D%/bench_check %D%/bench_cuda_attention %D%/bench_experts %D%/
 if HAVE_CUDA
 bench_programs += %D%/bench_cuda_matmul %D%/bench_cuda_ops
 endif
-EXTRA_PROGRAMS += $(bench_programs)
+# for bench/scale.py
+scale_programs = %D%/bench_meet %D%/delay_link %D%/rank_layout
+EXTRA_PROGRAMS += $(bench_programs) $(scale_programs)
 EXTRA_DIST += %D%/compare_torch.py
 EXTRA_DIST += %D%/attention_order.py
 EXTRA_DIST += %D%/gpu_floors.py
@@ -52,6 +54,12 @@ bench_bench_tokenizer_LDADD = $(BENCH_LIBS)
 bench_bench_train_SOURCES = %D%/bench_train.c %D%/model_steps.c %D%/model_steps.h %D%/profile.c \
 	%D%/profile.h %D%/rate.c %D%/rate.h %D%/stopwatch.c %D%/stopwatch.h %D%/target.c %D%/target.h
 bench_bench_train_LDADD = $(BENCH_LIBS)
+
+bench_bench_meet_SOURCES = %D%/bench_meet.c
+bench_bench_meet_LDADD = $(BENCH_LIBS)
+bench_delay_link_SOURCES = %D%/delay_link.c
+bench_rank_layout_SOURCES = %D%/rank_layout.c
+bench_rank_layout_LDADD = $(BENCH_LIBS)
 
 .PHONY: bench
 bench: $(bin_PROGRAMS) $(bench_programs)
