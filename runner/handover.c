@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/walk.h"
 #include "patcher/document/document.h"
 #include "runner/cluster/slurm_submission.h"
@@ -93,15 +94,21 @@ int handover_end(struct handover *h, enum job_event event, const char *why, int 
     return status;
 }
 
-/* A request to a job that waits. */
-int handover_end_canceled(struct handover *h)
+int handover_end_withdrawn(struct handover *h)
 {
     const enum job_request_kind request = job_requested(&h->job);
 
+    if (h->record.state == JOB_RUNNING)
+        handover_end(h, EVENT_PAUSED, NULL, 0);
     if (request == REQUEST_CANCEL || request == REQUEST_NONE) {
         handover_end(h, EVENT_CANCELLED, "canceled", EXIT_TERMINATED);
         job_forget(&h->job);
+        return EXIT_TERMINATED;
     }
+    h->record.reason[0] = '\0';
+    if (request == REQUEST_REQUEUE) /* the jobs that wait go before it */
+        h->record.arrived = clock_wall();
+    job_write(&h->job, &h->record, false, NULL);
     return EXIT_TERMINATED;
 }
 
@@ -142,7 +149,8 @@ static bool open_job(struct handover *h, struct error *err)
     return ok;
 }
 
-/* A submission of an earlier text must not continue next to this one. */
+/* A submission that is not to run, as one of an earlier text, must not continue next to the
+ * one that follows. */
 static bool end_earlier(struct handover *h, struct error *err)
 {
     struct slurm_job found;
@@ -175,7 +183,8 @@ static int run(struct handover *h, struct error *err)
     if (!open_job(h, err))
         return EXIT_SYSTEM;
     there = read_submission(h, &same);
-    if (there && !same) {
+    /* without a lease: it was withdrawn, and the process that did so has ended */
+    if (there && (!same || (!file_exists(h->lease) && !handover_read_exit(h, &status)))) {
         if (!end_earlier(h, err))
             return EXIT_AGAIN;
         handover_forget(h);
@@ -200,7 +209,7 @@ static int run(struct handover *h, struct error *err)
             if (err->code == ERROR_STOPPED) {
                 handover_forget(h); /* what Slurm may have got ends without a lease */
                 slurm_cancel(h->name, NULL);
-                return handover_end_canceled(h);
+                return handover_end_withdrawn(h);
             }
             handover_forget(h);
             handover_log(h, "%s", err->text);

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/walk.h"
 #include "runner/output/report.h"
 
 /* Seconds. Files say what happens; Slurm is asked in case they do not. */
@@ -118,23 +119,6 @@ static int end_with_exit(struct handover *h, const struct slurm_job *found, int 
     return status;
 }
 
-/* Pass on a request to end. Return whether this process may leave the job to Slurm. */
-static bool pass_on_stop(struct handover *h, const struct slurm_job *found)
-{
-    const enum job_request_kind request = job_requested(&h->job);
-
-    if (request == REQUEST_NONE && handover_must_end(h))
-        job_request(&h->job, REQUEST_CANCEL, NULL);
-    else if (request == REQUEST_NONE)
-        return *h->stop != 0;
-    /* rank 0 looks for requests itself, and saves a checkpoint */
-    if (!h->cancel_sent && found->state == SLURM_WAITS) {
-        h->cancel_sent = slurm_cancel(h->name, NULL) == SLURM_YES;
-        h->next = 0;
-    }
-    return false;
-}
-
 /* Ask Slurm when it is time. Return whether it was asked, and answered. */
 static bool query(struct handover *h, bool now, struct slurm_job *found)
 {
@@ -158,9 +142,37 @@ static bool query(struct handover *h, bool now, struct slurm_job *found)
     return true;
 }
 
+/* Take a job out of Slurm's queue. If it starts meanwhile, its ranks find no lease. */
+static void withdraw(struct handover *h)
+{
+    if (!h->withdrawn)
+        handover_log(h, "taking job %" PRId64 " out of the queue", h->id);
+    walk_unlink(h->lease);
+    h->withdrawn = true;
+    slurm_cancel(h->name, NULL);
+    h->next = 0;
+}
+
+/* Pass on a request to end. Return whether this process may leave the job to Slurm. */
+static bool pass_on_stop(struct handover *h, struct slurm_job *found)
+{
+    const enum job_request_kind request = job_requested(&h->job);
+
+    if (request == REQUEST_NONE && handover_must_end(h))
+        job_request(&h->job, REQUEST_CANCEL, NULL);
+    else if (request == REQUEST_NONE)
+        return *h->stop != 0;
+    /* rank 0 looks for requests itself, and saves a checkpoint */
+    if (found->state == SLURM_WAITS && query(h, true, found) &&
+        found->state == SLURM_WAITS)
+        withdraw(h);
+    return false;
+}
+
 int handover_follow(struct handover *h)
 {
-    struct slurm_job found = { .state = SLURM_WAITS, .id = h->id };
+    /* until there is an answer: it may train */
+    struct slurm_job found = { .state = SLURM_RUNS, .id = h->id };
     int status;
 
     h->first = h->record.step;
@@ -183,16 +195,16 @@ int handover_follow(struct handover *h)
                 h->gone_since = clock_seconds();
         }
         h->exit_seen = ended;
+        if (h->gone_since > 0 && h->withdrawn) {
+            handover_forget(h);
+            return handover_end_withdrawn(h);
+        }
         if (h->gone_since > 0 && ended) {
             copy_state(h);
             handover_forget(h);
             return end_with_exit(h, &found, status);
         }
         /* files of other machines are seen late */
-        if (h->gone_since > 0 && h->cancel_sent && !h->begun) {
-            handover_forget(h);
-            return handover_end_canceled(h);
-        }
         if (h->gone_since > 0 && clock_seconds() - h->gone_since > settle_seconds) {
             handover_forget(h);
             return end_without_exit(h, &found);

@@ -28,8 +28,8 @@ struct handover {
     double next, pause; /* when Slurm is asked again */
     double gone_since;  /* when Slurm first did not know it, or said that it ended; 0 */
     bool exit_seen;     /* rank 0, or the script, has noted an exit */
-    bool cancel_sent;
-    int64_t first; /* the step at which the submission began */
+    bool withdrawn;     /* its lease was removed, and Slurm is to cancel it */
+    int64_t first;      /* the step at which the submission began */
     int lock;
 };
 
@@ -48,8 +48,8 @@ bool handover_must_end(const struct handover *h);
 /* Set the state of a job whose ranks could not, and return the exit status by which the
  * watch continues. */
 int handover_end(struct handover *h, enum job_event event, const char *why, int status);
-/* End a job that waits, as a request says. */
-int handover_end_canceled(struct handover *h);
+/* End a job that Slurm no longer has, as a request says. */
+int handover_end_withdrawn(struct handover *h);
 
 /* ---- handover_submit.c ---- */
 

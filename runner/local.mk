@@ -97,6 +97,7 @@ librunner_a_SOURCES += %D%/job/room.c %D%/job/room.h
 librunner_a_SOURCES += %D%/job/run_manifest.c %D%/job/run_manifest.h
 librunner_a_SOURCES += %D%/job/run_summary.c %D%/job/run_summary.h
 librunner_a_SOURCES += %D%/job/steps.c %D%/job/steps.h
+librunner_a_SOURCES += %D%/job/submitted.c %D%/job/submitted.h
 librunner_a_SOURCES += %D%/job/sweep_jobs.c %D%/job/sweep_jobs.h
 librunner_a_SOURCES += %D%/job/sweep_summary.c %D%/job/sweep_summary.h
 librunner_a_SOURCES += %D%/job/trial.c %D%/job/trial.h

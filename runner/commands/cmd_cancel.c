@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "patcher/document/document.h"
 #include "runner/commands/job_change.h"
+#include "runner/job/submitted.h"
 
 static int cmd_cancel(const struct options *options);
 
@@ -86,11 +87,11 @@ static bool cancel(const struct job *job, struct job_record *record,
 static bool cancel_running(const struct job *job, struct job_answer *answer,
                            struct error *err)
 {
-    bool dry = answer->options->dry_run;
+    const bool dry = answer->options->dry_run, waits = submitted_waits(job);
 
     answer->changed = dry || job_request(job, REQUEST_CANCEL, err);
-    text_addf(&answer->sentence, "%s end after this step, with a checkpoint",
-              dry ? "would" : "will");
+    text_addf(&answer->sentence, "%s %s", dry ? "would" : "will",
+              waits ? "leave Slurm's queue" : "end after this step, with a checkpoint");
     return answer->changed;
 }
 

@@ -7,6 +7,7 @@
 
 #include "runner/commands/job_change.h"
 #include "runner/job/gate.h"
+#include "runner/job/submitted.h"
 
 static int cmd_hold(const struct options *options);
 
@@ -48,10 +49,16 @@ static bool hold(const struct job *job, struct job_record *record,
 static bool hold_running(const struct job *job, struct job_answer *answer,
                          struct error *err)
 {
-    (void)job;
-    (void)err;
-    text_adds(&answer->sentence, "is running; requeue --hold stops and holds it");
-    return true;
+    const bool dry = answer->options->dry_run;
+
+    if (!submitted_waits(job)) {
+        text_adds(&answer->sentence, "is running; requeue --hold stops and holds it");
+        return true;
+    }
+    answer->changed = dry || (gate_hold(job, answer->options->reason, err) &&
+                              job_request(job, REQUEST_REQUEUE, err));
+    text_addf(&answer->sentence, "%s leave Slurm's queue, held", dry ? "would" : "will");
+    return answer->changed;
 }
 
 static int cmd_hold(const struct options *options)

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "runner/commands/queue_again.h"
 #include "runner/job/gate.h"
+#include "runner/job/submitted.h"
 
 static int cmd_requeue(const struct options *options);
 
@@ -49,13 +50,18 @@ static bool requeue(const struct job *job, struct job_record *record,
 static bool requeue_running(const struct job *job, struct job_answer *answer,
                             struct error *err)
 {
-    bool dry = answer->options->dry_run;
+    const char *would = answer->options->dry_run ? "would" : "will";
+    const bool dry = answer->options->dry_run, waits = submitted_waits(job);
 
     answer->changed = dry || (hold_first(job, answer->options, err) &&
                               job_request(job, REQUEST_REQUEUE, err));
-    text_addf(&answer->sentence,
-              "%s stop after this step, with a checkpoint, and be queued again%s",
-              dry ? "would" : "will", answer->options->hold ? ", held" : "");
+    if (waits)
+        text_addf(&answer->sentence, "%s leave Slurm's queue and be %s", would,
+                  answer->options->hold ? "held" : "submitted again");
+    else
+        text_addf(&answer->sentence,
+                  "%s stop after this step, with a checkpoint, and be queued again%s",
+                  would, answer->options->hold ? ", held" : "");
     return answer->changed;
 }
 

@@ -4,6 +4,7 @@
 #include "runner/commands/commands.h"
 
 #include "runner/commands/queue_again.h"
+#include "runner/job/submitted.h"
 
 static int cmd_retry(const struct options *options);
 
@@ -23,9 +24,9 @@ const struct command command_retry = {
 static bool retry_running(const struct job *job, struct job_answer *answer,
                           struct error *err)
 {
-    (void)job;
     (void)err;
-    text_adds(&answer->sentence, "is already running");
+    text_adds(&answer->sentence, submitted_waits(job) ? "already waits in Slurm's queue"
+                                                      : "is already running");
     return true;
 }
 

@@ -15,6 +15,7 @@
 #include "patcher/setting.h"
 #include "runner/job/containment.h"
 #include "runner/job/gate.h"
+#include "runner/job/submitted.h"
 #include "runner/job/sweep_jobs.h"
 #include "runner/output/report.h"
 
@@ -115,7 +116,7 @@ static void note_need(const struct admit_options *options, const struct patch *p
     record->memory_max = (int64_t)containment_most_memory(plan);
     if (plan->backend == RUN_SLURM && !options->launched) {
         /* what submits it and waits for it needs nothing of this machine */
-        strcpy(record->wanted, "slurm");
+        strcpy(record->wanted, SUBMITTED_WANTED);
         record->devices[0] = 0;
         record->threads = record->memory = record->memory_max = 0;
     } else if (!patch_rejected(patch))

@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "patcher/history/journal.h"
 #include "runner/job/gate.h"
+#include "runner/job/submitted.h"
 #include "runner/spool/elsewhere.h"
 #include "runner/spool/worker.h"
 
@@ -338,13 +339,24 @@ static void note_fault(struct intake *intake, struct item *item,
 
 static void note_busy(struct intake *intake, struct item *item, const struct job *job)
 {
+    struct error err = { 0 };
+
+    item->due = clock_seconds() + again_while_held;
+    if (submitted_waits(job)) {
+        if (submitted_withdraw(job, item->user, &err))
+            log_line(intake->log, LOG_INFO,
+                     "job %s: a new text takes the place of the one in Slurm's queue",
+                     job->name);
+        else if (err.code)
+            log_line(intake->log, LOG_ERROR, "job %s: %s", job->name, err.text);
+        return;
+    }
     if (!item->reported)
         log_line(intake->log, LOG_INFO, "job %s: %s", job->name,
                  file_exists(job->run_dir)
                      ? "a new text waits until the run ends"
                      : "its folder is gone; waiting for its process to end");
     item->reported = true;
-    item->due = clock_seconds() + again_while_held;
 }
 
 /* Send the job to an examiner, or ask for the answer to an earlier request. Return true

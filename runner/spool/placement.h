@@ -25,6 +25,7 @@
 #include <stdint.h>
 
 #include "precision/probe.h"
+#include "runner/job/submitted.h"
 
 enum {
     PLACEMENT_PASSES = 64,
@@ -32,7 +33,7 @@ enum {
     PLACEMENT_LOOK = 256 /* jobs of the queue that are considered at once */
 };
 
-#define PLACEMENT_SUBMITTED "slurm"
+#define PLACEMENT_SUBMITTED SUBMITTED_WANTED
 
 /* A set of devices: bit 0 is the CPU, the others are GPUs in the order of the probe. */
 typedef uint32_t device_set;
