@@ -472,8 +472,11 @@ static int lock_as(int operation, const char *name, bool *busy, struct error *er
         } else if (errno == EWOULDBLOCK) {
             nanosleep(&moment, NULL);
         } else if (errno != EINTR) {
+            int number = errno;
+
             error_errno(err, "cannot lock %s", name);
             close(fd);
+            errno = number;
             return -1;
         }
         close(fd);

@@ -70,8 +70,8 @@ struct dirent *file_next(DIR *dir, const char *name);
  * Take an advisory lock (flock) on `name`, created 0600 if missing.  The lock belongs to
  * the open file description: a child that inherits the descriptor keeps holding it, and
  * it is released when the last holder ends, however it ends. Return a descriptor
- * (close-on-exec: clear that for a child that should hold the lock), or -1: *busy is set
- * if another process holds the lock (err is not set then).
+ * (close-on-exec: clear that for a child that should hold the lock), or -1 with errno:
+ * *busy is set if another process holds the lock (err is not set then).
  */
 int file_lock(const char *name, bool *busy, struct error *err);
 /* The same, with a lock that others can share, but that excludes file_lock. */

@@ -237,11 +237,29 @@ static int open_in(const struct walk *walk, int flags, mode_t mode)
     return -1;
 }
 
+static void (*_Atomic check_change)(void);
+
+void walk_check_before_changes(void (*check)(void))
+{
+    check_change = check;
+}
+
+/* Call it last: the folders are open. */
+static void before_change(void)
+{
+    void (*check)(void) = check_change;
+
+    if (check)
+        check();
+}
+
 int walk_open(const char *name, int flags, mode_t mode)
 {
     struct walk walk;
     int fd = walk_begin(&walk, name);
 
+    if ((flags & O_ACCMODE) != O_RDONLY)
+        before_change();
     if (fd >= 0)
         fd = open_in(&walk, flags, mode);
     walk_end(&walk);
@@ -251,8 +269,11 @@ int walk_open(const char *name, int flags, mode_t mode)
 int walk_mkdir(const char *name, mode_t mode)
 {
     struct walk walk;
-    int failed = walk_begin(&walk, name) < 0 ? -1 : mkdirat(walk.dir, walk.last, mode);
+    int failed = walk_begin(&walk, name);
 
+    before_change();
+    if (failed >= 0)
+        failed = mkdirat(walk.dir, walk.last, mode);
     walk_end(&walk);
     return failed;
 }
@@ -260,8 +281,11 @@ int walk_mkdir(const char *name, mode_t mode)
 static int remove_with(const char *name, int flags)
 {
     struct walk walk;
-    int failed = walk_begin(&walk, name) < 0 ? -1 : unlinkat(walk.dir, walk.last, flags);
+    int failed = walk_begin(&walk, name);
 
+    before_change();
+    if (failed >= 0)
+        failed = unlinkat(walk.dir, walk.last, flags);
     walk_end(&walk);
     return failed;
 }
@@ -279,10 +303,11 @@ int walk_rmdir(const char *name)
 static int rename_with(const char *from, const char *to, unsigned flags)
 {
     struct walk old, new = { .dir = -1 };
-    int failed = walk_begin(&old, from) < 0 || walk_begin(&new, to) < 0
-                     ? -1
-                     : renameat2(old.dir, old.last, new.dir, new.last, flags);
+    int failed = walk_begin(&old, from) < 0 || walk_begin(&new, to) < 0 ? -1 : 0;
 
+    before_change();
+    if (!failed)
+        failed = renameat2(old.dir, old.last, new.dir, new.last, flags);
     walk_end(&new);
     walk_end(&old);
     return failed;
@@ -297,10 +322,11 @@ int walk_rename(const char *from, const char *to)
 static int link_new(const char *from, const char *to)
 {
     struct walk old, new = { .dir = -1 };
-    int failed = walk_begin(&old, from) < 0 || walk_begin(&new, to) < 0
-                     ? -1
-                     : linkat(old.dir, old.last, new.dir, new.last, 0);
+    int failed = walk_begin(&old, from) < 0 || walk_begin(&new, to) < 0 ? -1 : 0;
 
+    before_change();
+    if (!failed)
+        failed = linkat(old.dir, old.last, new.dir, new.last, 0);
     walk_end(&new);
     walk_end(&old);
     return failed;

@@ -14,6 +14,10 @@
 
 #include <sys/types.h>
 
+/* Call check() before each change by the functions below, in the thread that makes it.  It
+ * does not return if this process may no longer change anything. */
+void walk_check_before_changes(void (*check)(void));
+
 /* The folder of a name. */
 struct walk {
     int dir;        /* O_PATH; -1: errno says why */

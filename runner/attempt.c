@@ -55,8 +55,7 @@ static bool take_lock(struct attempt *attempt, struct error *err)
     }
     if (attempt->options->lock_fd >= 0) {
         attempt->lock_fd = (int)attempt->options->lock_fd;
-        return fcntl(attempt->lock_fd, F_SETFD, FD_CLOEXEC) == 0 ||
-               error_errno(err, "descriptor %d does not hold the lock", attempt->lock_fd);
+        return job_keep_lock(&attempt->job, attempt->lock_fd, true, err);
     }
     attempt->lock_fd = job_lock(&attempt->job, &busy, err);
     if (busy)
@@ -64,7 +63,8 @@ static bool take_lock(struct attempt *attempt, struct error *err)
     if (attempt->lock_fd >= 0)
         /* requested of the previous run; only later requests count */
         job_forget(&attempt->job);
-    return attempt->lock_fd >= 0;
+    return attempt->lock_fd >= 0 &&
+           job_keep_lock(&attempt->job, attempt->lock_fd, false, err);
 }
 
 static bool open_log(struct attempt *attempt, struct error *err)
@@ -509,7 +509,7 @@ int attempt_run(const struct options *options, const struct machine *machine,
     if (attempt.log_fd >= 0)
         close(attempt.log_fd);
     if (attempt.lock_fd >= 0)
-        close(attempt.lock_fd);
+        job_unlock(&attempt.job, attempt.lock_fd);
     job_clear(&attempt.job);
     return status;
 }

@@ -130,18 +130,18 @@ static bool name_files(struct handover *h, struct error *err)
 static bool open_job(struct handover *h, struct error *err)
 {
     struct text text;
-    bool ok, busy = false;
+    bool inherited = h->options->lock_fd >= 0, ok, busy = false;
 
     h->lock = (int)h->options->lock_fd;
-    if (h->lock < 0)
+    if (!inherited)
         h->lock = job_make_dir(&h->job, err) ? job_lock(&h->job, &busy, err) : -1;
     if (h->lock < 0)
         return busy ? error_set(err, ERROR_SYSTEM, "job %s is already running",
                                 h->job.path)
                     : false;
-    fcntl(h->lock, F_SETFD, FD_CLOEXEC);
     text_init(&text, DOCUMENT_MAX_BYTES);
-    ok = name_files(h, err) && job_read(&h->job, &h->record, err) &&
+    ok = job_keep_lock(&h->job, h->lock, inherited, err) && name_files(h, err) &&
+         job_read(&h->job, &h->record, err) &&
          job_read_frozen(&h->job, h->options->digest, &text, err);
     if (ok)
         outputs_bind_plan(&h->job, &text, h->arena, &h->plan);
@@ -234,6 +234,8 @@ int handover_run(const struct options *options, const volatile sig_atomic_t *sto
     status = run(&h, err);
     if (err->code && err->code != ERROR_STOPPED && !options->spooled)
         report_error(options->program, err);
+    if (h.lock >= 0)
+        job_unlock(&h.job, h.lock);
     job_clear(&h.job);
     arena_free(h.arena);
     return status;

@@ -73,6 +73,7 @@ librunner_a_SOURCES += %D%/job/gate.c %D%/job/gate.h
 librunner_a_SOURCES += %D%/job/heal.c %D%/job/heal.h
 librunner_a_SOURCES += %D%/job/inspect.c %D%/job/inspect.h
 librunner_a_SOURCES += %D%/job/job.c %D%/job/job.h
+librunner_a_SOURCES += %D%/job/job_lock.c
 librunner_a_SOURCES += %D%/job/job_group.c %D%/job/job_group.h
 librunner_a_SOURCES += %D%/job/job_variables.c %D%/job/job_variables.h
 librunner_a_SOURCES += %D%/job/launched.c %D%/job/launched.h

@@ -131,7 +131,10 @@ static int train(const struct job *job, const struct options *options,
     fflush(stdout);
     ok = child_start(&start, &child, &err);
     free(program);
-    close(lock); /* the child holds it now */
+    if (ok)
+        job_pass_lock(job, lock);
+    else
+        job_unlock(job, lock);
     if (!ok) {
         report_error(options->program, &err);
         return EXIT_SYSTEM;
@@ -193,7 +196,7 @@ static bool heal(const struct job *job, const struct options *options,
     inspect_clear(&inspection);
     ok = ok && record->state == JOB_READY;
     if (!ok && *lock >= 0)
-        close(*lock);
+        job_unlock(job, *lock);
     return ok;
 }
 
@@ -261,7 +264,7 @@ static void leave(const struct job *job, const struct world *world, int lock)
         return;
     if (world->size > 1)
         launched_dismiss(world, job, NULL);
-    close(lock);
+    job_unlock(job, lock);
 }
 
 static int run(const struct job *job, const struct options *options,

@@ -162,7 +162,7 @@ static bool change_as_owner(const struct job_change *change, const struct job *j
     if (lock < 0)
         return false;
     ok = change_locked(change, job, answer, err);
-    close(lock);
+    job_unlock(job, lock);
     return ok;
 }
 

@@ -397,16 +397,6 @@ bool job_enter_owner(const struct job *job, struct user_scope *scope, struct err
     return user_enter(st.st_uid, scope, err);
 }
 
-int job_lock(const struct job *job, bool *busy, struct error *err)
-{
-    return file_lock(job->lock, busy, err);
-}
-
-bool job_is_locked(const struct job *job)
-{
-    return file_is_locked(job->lock);
-}
-
 static const char *const request_texts[] = {
     [REQUEST_NONE] = "",
     [REQUEST_CANCEL] = "cancel\n",

@@ -152,10 +152,17 @@ bool job_flush(const struct job *job, struct error *err);
 struct user_scope;
 bool job_enter_owner(const struct job *job, struct user_scope *scope, struct error *err);
 
-/* Lock the job. Return the descriptor, or -1 with *busy (another process holds the lock)
- * or *err. */
+/* Lock the job, among all machines (base/shared_lock.h). Return the descriptor, or -1 with
+ * *busy (another process holds the lock) or *err. */
 int job_lock(const struct job *job, bool *busy, struct error *err);
+void job_unlock(const struct job *job, int lock);
+/* Close the descriptor of a lock that a child holds from now on, and in the child: keep the
+ * lock that the parent had. The process ends as soon as it may be another machine's. */
+void job_pass_lock(const struct job *job, int lock);
+bool job_keep_lock(const struct job *job, int lock, bool inherited, struct error *err);
 bool job_is_locked(const struct job *job);
+/* Write the name of the machine that works on the job; "" if it is this one, or none. */
+void job_holder(const struct job *job, char host[65]);
 
 /* Requests to a running job through the file `cancel`, whose text is the request. */
 enum job_request_kind {

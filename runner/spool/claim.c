@@ -209,6 +209,6 @@ void claim_examine(const struct examine_request *request, const struct examine_h
         out->end = EXAMINE_DONE;
 
     if (lock >= 0)
-        close(lock);
+        job_unlock(&job, lock);
     job_clear(&job);
 }

@@ -353,7 +353,7 @@ static void remove_of_job(struct cleaning *cleaning, const char *path,
     if (patch >= 0)
         close(patch);
     if (lock >= 0)
-        close(lock);
+        job_unlock(&job, lock);
     user_leave(&scope);
     job_clear(&job);
 }

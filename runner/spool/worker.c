@@ -194,7 +194,7 @@ bool worker_record_end(const struct job *job, const struct worker_end *end,
         return false;
     ok = job_read(job, record, err) && (busy || record_lost_end(job, end, record, err));
     if (lock >= 0)
-        close(lock);
+        job_unlock(job, lock);
     return ok;
 }
 
@@ -347,7 +347,10 @@ enum worker_start worker_start(struct worker *worker, const char *path, struct e
     if (lock >= 0) {
         open_lock(worker);
         result = start(worker, lock, &scope, err);
-        close(lock); /* the child holds it now */
+        if (result == WORKER_STARTED)
+            job_pass_lock(&worker->job, lock);
+        else
+            job_unlock(&worker->job, lock);
     } else {
         result = busy ? WORKER_HELD : WORKER_FAULT;
     }
@@ -400,8 +403,8 @@ static bool ended(struct worker *worker, int *status)
 
     *status = -1;
     if (worker->adopted)
-        over = worker->lock >= 0 ? !file_lock_is_held(worker->lock)
-                                 : !job_is_locked(&worker->job);
+        over = (worker->lock < 0 || !file_lock_is_held(worker->lock)) &&
+               !job_is_locked(&worker->job);
     else
         over = child_reap(&worker->child, false, status);
     if (over)

@@ -1,0 +1,430 @@
+/* tests/unit/test_shared_lock.c - a lock among machines, which are host names here: at most one
+ * of them holds it, a dead one loses it, and one that stood still changes nothing more. */
+#include "config.h"
+
+#include "base/shared_lock.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/lease_file.h"
+#include "base/shared_files.h"
+#include "base/size.h"
+#include "base/walk.h"
+#include "tests/unit/unit.h"
+
+enum { LOST = 42, REFUSED = 43 };
+
+static char *dir, *lock;
+
+static int set_up(void **state)
+{
+    (void)state;
+    dir = unit_dir_new();
+    lock = path_join(dir, "lock");
+    setenv("TRAINSPOOL_LEASE", "0.6", 1);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    free(lock);
+    unit_dir_free(dir);
+    return 0;
+}
+
+static void pause_for(double seconds)
+{
+    usleep((useconds_t)(seconds * 1e6));
+}
+
+static int take(void)
+{
+    struct error err = { 0 };
+    bool busy;
+    int fd = shared_lock(lock, &busy, &err);
+
+    if (fd < 0)
+        fail_msg("%s", busy ? "busy" : err.text);
+    return fd;
+}
+
+static void assert_busy(void)
+{
+    struct error err = { 0 };
+    bool busy;
+
+    assert_int_equal(shared_lock(lock, &busy, &err), -1);
+    assert_true(busy);
+}
+
+static bool exists(const char *name)
+{
+    char *path = path_join(dir, name);
+    bool is = file_exists(path);
+
+    free(path);
+    return is;
+}
+
+static void put(const char *name, const char *text)
+{
+    char *path = path_join(dir, name);
+    struct error err = { 0 };
+
+    if (!file_replace(path, text, strlen(text), 0644, &err))
+        fail_msg("%s", err.text);
+    free(path);
+}
+
+/* Write a lease, of this machine if host is NULL. */
+static void put_lease(const char *name, const char *host, const char *boot, bool is_free,
+                      int64_t count)
+{
+    struct error err = { 0 };
+    struct lease lease;
+    struct text text;
+
+    assert_true(lease_new(&lease, &err));
+    if (host)
+        snprintf(lease.host, sizeof(lease.host), "%s", host);
+    if (boot)
+        snprintf(lease.boot, sizeof(lease.boot), "%s", boot);
+    lease.free = is_free;
+    lease.count = count;
+    lease.token = 7;
+    text_init(&text, 0);
+    lease_write(&lease, &text);
+    put(name, text.data);
+    text_clear(&text);
+}
+
+static void test_local_lock_has_no_lease(void **state)
+{
+    int fd;
+
+    (void)state;
+    setenv("TRAINSPOOL_LEASE", "0", 1);
+    assert_false(shared_files_at(dir));
+    fd = take();
+    assert_true(shared_is_locked(lock));
+    shared_unlock(fd, lock);
+    assert_false(shared_is_locked(lock));
+    assert_false(exists("lock.1"));
+}
+
+static void test_next_holder_has_the_next_lease(void **state)
+{
+    int fd;
+
+    (void)state;
+    assert_true(shared_files_at(dir));
+    fd = take();
+    assert_true(exists("lock.1") && shared_is_locked(lock));
+    assert_busy();
+    shared_unlock(fd, lock);
+    assert_false(shared_is_locked(lock));
+    fd = take();
+    assert_true(exists("lock.2") && !exists("lock.1"));
+    shared_unlock(fd, lock);
+}
+
+static void test_dead_machine_loses_the_lock(void **state)
+{
+    char host[SHARED_HOST];
+    double began = clock_seconds();
+
+    (void)state;
+    put_lease("lock.3", "other", NULL, false, 1);
+    put("lock", "");
+    assert_busy();
+    assert_true(shared_is_locked(lock));
+    shared_lock_holder(lock, host);
+    assert_string_equal(host, "other");
+    pause_for(0.3);
+    assert_busy();
+    while (shared_is_locked(lock) && clock_seconds() - began < 5)
+        pause_for(0.02);
+    assert_true(clock_seconds() - began >= 0.6);
+    assert_true(clock_seconds() - began < 3);
+    put_lease("lock.3", "other", NULL, false, 2); /* it lives, after all */
+    assert_busy();
+    pause_for(0.7);
+    shared_unlock(take(), lock);
+    assert_true(exists("lock.4") && !exists("lock.3"));
+}
+
+static void test_live_machine_keeps_the_lock(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 12; i++) {
+        put_lease("lock.1", "other", NULL, false, i);
+        assert_busy();
+        pause_for(0.1);
+    }
+}
+
+static void test_crash_on_this_machine_costs_no_wait(void **state)
+{
+    (void)state;
+    put_lease("lock.8", NULL, NULL, false, 1);
+    put("lock", "");
+    assert_false(shared_is_locked(lock));
+    shared_unlock(take(), lock);
+    assert_true(exists("lock.9"));
+    put_lease("lock.10", NULL, "00000000-0000-0000-0000-000000000000", false, 1);
+    assert_busy(); /* another start of a machine of that name, which may be a copy of it */
+}
+
+static void test_free_lease_costs_no_wait(void **state)
+{
+    (void)state;
+    put_lease("lock.1", "other", NULL, true, 1);
+    shared_unlock(take(), lock);
+}
+
+static void test_damaged_lease_counts_as_held(void **state)
+{
+    static const char *const texts[] = {
+        "",
+        "\n",
+        "trainspool-lease 1 held",
+        "trainspool-lease 1 held a b 0000000000000007 0000000000000001",
+        "trainspool-lease 1 held a b 0000000000000007 00000000000001\n",
+        "trainspool-lease 1 gone a b 0000000000000007 0000000000000001\n",
+        "trainspool-lease 1 free a b 0000000000000007 ffffffffffffffff\n",
+        "trainspool-lease 1 free a b 0000000000000007 0000000000000001\n\n",
+        "trainspool-lease 1 free a  0000000000000007 0000000000000001\n",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(texts); i++) {
+        put("lock.1", texts[i]);
+        assert_busy();
+    }
+    pause_for(0.7);
+    shared_unlock(take(), lock);
+}
+
+static void test_other_files_are_no_leases(void **state)
+{
+    static const char *const names[] = { "lock.0",  "lock.01",
+                                         "lock.1x", "lock.-1",
+                                         "lock.",   "lock.99999999999999999999",
+                                         "block.5" };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(names); i++)
+        put(names[i], "x");
+    shared_unlock(take(), lock);
+    assert_true(exists("lock.1"));
+    for (size_t i = 0; i < TS_COUNT(names); i++)
+        assert_true(exists(names[i]));
+}
+
+/* ---- Other processes ---- */
+
+static void end_lost(const char *why)
+{
+    (void)why;
+    _exit(LOST);
+}
+
+/* In a child: hold the lock, kept, and make a folder every 5 ms, for 10 seconds. */
+static void hold_and_change(int fd)
+{
+    struct error err = { 0 };
+
+    if (!(fd >= 0 ? shared_lock_adopt(fd, lock, &err) : (fd = take()) >= 0) ||
+        !shared_lock_keep(lock, end_lost, &err))
+        _exit(REFUSED);
+    put("ready", "");
+    for (int i = 0; i < 2000; i++) {
+        char name[32], *path;
+
+        snprintf(name, sizeof(name), "change%d", i);
+        path = path_join(dir, name);
+        walk_mkdir(path, 0700);
+        free(path);
+        pause_for(0.005);
+    }
+    _exit(0);
+}
+
+static pid_t start_holder(int fd)
+{
+    double began = clock_seconds();
+    pid_t pid = fork();
+
+    assert_true(pid >= 0);
+    if (pid == 0)
+        hold_and_change(fd);
+    while (!exists("ready") && clock_seconds() - began < 10)
+        pause_for(0.01);
+    return pid;
+}
+
+static int count_changes(void)
+{
+    char name[32];
+    int count = 0;
+
+    do
+        snprintf(name, sizeof(name), "change%d", count++);
+    while (exists(name));
+    return count - 1;
+}
+
+static int status_of(pid_t pid)
+{
+    int status;
+
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void test_child_holds_what_its_parent_passed(void **state)
+{
+    int fd = take();
+    pid_t pid = start_holder(fd);
+
+    (void)state;
+    shared_lock_pass(fd, lock);
+    pause_for(1); /* it renews the lease */
+    assert_busy();
+    assert_true(shared_is_locked(lock));
+    kill(pid, SIGKILL);
+    status_of(pid);
+    assert_false(shared_is_locked(lock));
+    shared_unlock(take(), lock);
+}
+
+static void test_holder_ends_when_another_machine_took_over(void **state)
+{
+    pid_t pid = start_holder(-1);
+
+    (void)state;
+    put_lease("lock.2", "other", NULL, false, 1);
+    assert_int_equal(status_of(pid), LOST);
+}
+
+static void test_holder_that_stood_still_changes_nothing(void **state)
+{
+    pid_t pid = start_holder(-1);
+    int changes;
+
+    (void)state;
+    pause_for(0.1);
+    kill(pid, SIGSTOP);
+    pause_for(0.05);
+    changes = count_changes();
+    assert_true(changes > 0);
+    pause_for(0.6);
+    kill(pid, SIGCONT);
+    assert_int_equal(status_of(pid), LOST);
+    assert_int_equal(count_changes(), changes);
+}
+
+static void test_holder_ends_when_it_cannot_renew(void **state)
+{
+    pid_t pid;
+    char *lease = path_join(dir, "lock.1");
+
+    (void)state;
+    pid = start_holder(-1);
+    assert_int_equal(unlink(lease), 0);
+    assert_int_equal(mkdir(lease, 0700), 0);
+    assert_int_equal(status_of(pid), LOST);
+    free(lease);
+}
+
+/* A machine where flock means nothing: each round it has another lock file. */
+static void compete(int number)
+{
+    char name[16], *inside = path_join(dir, "inside");
+    int got = 0;
+
+    snprintf(name, sizeof(name), "machine%d", number);
+    if (unshare(CLONE_NEWUTS) != 0 || sethostname(name, strlen(name)) != 0)
+        _exit(REFUSED);
+    for (double began = clock_seconds(); clock_seconds() - began < 1.5;) {
+        struct error err = { 0 };
+        bool busy;
+        int fd, in;
+
+        unlink(lock);
+        fd = shared_lock(lock, &busy, &err);
+        if (fd < 0)
+            continue;
+        in = open(inside, O_CREAT | O_EXCL | O_WRONLY, 0600);
+        if (in < 0)
+            _exit(1); /* another one is in */
+        close(in);
+        pause_for(0.001);
+        unlink(inside);
+        shared_unlock(fd, lock);
+        got++;
+    }
+    _exit(got > 0 ? 0 : 2);
+}
+
+static void test_one_of_several_machines_without_flock_holds_it(void **state)
+{
+    enum { MACHINES = 4 };
+    pid_t pids[MACHINES];
+    int refused = 0;
+
+    (void)state;
+    setenv("TRAINSPOOL_LEASE", "20", 1);
+    for (int i = 0; i < MACHINES; i++) {
+        pids[i] = fork();
+        assert_true(pids[i] >= 0);
+        if (pids[i] == 0)
+            compete(i);
+    }
+    for (int i = 0; i < MACHINES; i++) {
+        int status = status_of(pids[i]);
+
+        refused += status == REFUSED;
+        if (status != REFUSED)
+            assert_int_equal(status, 0);
+    }
+    if (refused)
+        skip(); /* no other host names for an ordinary user */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_local_lock_has_no_lease, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_next_holder_has_the_next_lease, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_dead_machine_loses_the_lock, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_live_machine_keeps_the_lock, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_crash_on_this_machine_costs_no_wait, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_free_lease_costs_no_wait, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_damaged_lease_counts_as_held, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_other_files_are_no_leases, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_child_holds_what_its_parent_passed, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_holder_ends_when_another_machine_took_over,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_holder_that_stood_still_changes_nothing,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_holder_ends_when_it_cannot_renew, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(
+            test_one_of_several_machines_without_flock_holds_it, set_up, tear_down),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
