@@ -19,6 +19,7 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/owner.h"
+#include "base/shared_files.h"
 #include "base/size.h"
 #include "patcher/document/document.h"
 #include "runner/job/job.h"
@@ -137,13 +138,13 @@ static enum drop_verdict check_open_file(const char *name, struct drop *out)
 
 enum lease { LEASE_GRANTED, LEASE_WRITER, LEASE_UNKNOWN };
 
-/* A read lease is granted only while no process has the file open for writing
- * (fcntl(2)). */
+/* A read lease is granted only while no process of this machine has the file open for
+ * writing (fcntl(2)). */
 static enum lease try_lease(int fd)
 {
     if (fcntl(fd, F_SETLEASE, F_RDLCK) == 0) {
         fcntl(fd, F_SETLEASE, F_UNLCK);
-        return LEASE_GRANTED;
+        return shared_files(fd) ? LEASE_UNKNOWN : LEASE_GRANTED;
     }
     return errno == EAGAIN ? LEASE_WRITER : LEASE_UNKNOWN;
 }

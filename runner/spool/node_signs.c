@@ -16,8 +16,8 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/shared_files.h"
 #include "runner/spool/node_files.h"
-#include "runner/spool/watch.h"
 
 bool node_sign_is_shown(const char *file)
 {
@@ -112,7 +112,7 @@ size_t node_signs_read(const char *spool, struct node_sign **out)
 {
     struct signs signs = { NULL };
     int fd = open(spool, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const bool local = fd >= 0 && !watch_is_network(fd);
+    const bool local = fd >= 0 && !shared_files(fd);
     double now;
 
     if (fd >= 0)

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/shared_files.h"
 #include "runner/spool/fleet_use.h"
 
 static const double turn_again = 0.05; /* seconds */
@@ -17,7 +18,7 @@ void spool_nodes_choose(struct spool *spool)
     spool->node[0] = 0;
     if (spool->asked_node)
         snprintf(spool->node, sizeof(spool->node), "%s", spool->asked_node);
-    else if (watch_is_network(spool->dir))
+    else if (shared_files(spool->dir))
         nodes_host(spool->node);
     spool->turn_at = INFINITY;
 }
@@ -26,8 +27,8 @@ bool spool_nodes_open(struct spool *spool, bool *busy, struct error *err)
 {
     if (!spool->node[0])
         return true;
-    spool->nodes = nodes_open(spool->node, !watch_is_network(spool->dir),
-                              spool->intake.log, busy, err);
+    spool->nodes =
+        nodes_open(spool->node, !shared_files(spool->dir), spool->intake.log, busy, err);
     spool->intake.nodes = spool->nodes;
     spool->fleet->nodes = spool->nodes;
     return spool->nodes != NULL;

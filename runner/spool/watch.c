@@ -9,17 +9,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
-#include <sys/statfs.h>
 #include <unistd.h>
 
 #include "base/arena.h"
 #include "base/file.h"
-#include "base/size.h"
+#include "base/shared_files.h"
 #include "base/walk.h"
 
 struct watch {
@@ -27,25 +25,6 @@ struct watch {
     int dir, inner, wake, parent; /* watch descriptors */
     char *name;                   /* in the parent */
 };
-
-/* File systems whose remote changes inotify does not see (statfs(2); the last two are not
- * in linux/magic.h). */
-static const long deaf[] = { NFS_SUPER_MAGIC,         SMB_SUPER_MAGIC, SMB2_SUPER_MAGIC,
-                             CIFS_SUPER_MAGIC,        V9FS_MAGIC,      FUSE_SUPER_MAGIC,
-                             CODA_SUPER_MAGIC,        AFS_SUPER_MAGIC, CEPH_SUPER_MAGIC,
-                             0x0bd00bd0 /* Lustre */, 0x47504653 /* GPFS */ };
-
-bool watch_is_network(int dir)
-{
-    struct statfs fs;
-
-    if (fstatfs(dir, &fs) != 0)
-        return false;
-    for (size_t i = 0; i < TS_COUNT(deaf); i++)
-        if (fs.f_type == deaf[i])
-            return true;
-    return false;
-}
 
 /* The path could mean another folder by now; the descriptor cannot. */
 static int add(int fd, int dir, uint32_t mask)
@@ -87,9 +66,10 @@ struct watch *watch_open(const struct watched *watched, struct error *err)
     struct watch *watch;
     int fd;
 
-    if (watch_is_network(watched->dir)) {
+    if (shared_files(watched->dir)) {
         error_set(err, ERROR_SYSTEM,
-                  "it is on a network file system, whose changes are not reported");
+                  "other machines may use its file system, and their changes are not "
+                  "reported");
         return NULL;
     }
     fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);

@@ -30,10 +30,6 @@ struct watched {
     const char *name; /* its name there */
 };
 
-/* Return whether the folder is on a file system that other machines may share: inotify does
- * not show what they do, and a test of a lock may not either. */
-bool watch_is_network(int dir);
-
 /* Open a watch. NULL if inotify is not available or sees nothing (EMFILE, ENOSPC, a
  * network file system): *err says why, and the caller scans every second. */
 struct watch *watch_open(const struct watched *watched, struct error *err);
