@@ -365,6 +365,9 @@ static bool train_ranks(struct attempt *attempt, struct trainer_options *how,
         how->group = ranks->group.ranks > 1 ? &ranks->group : NULL;
         ok = trainer_run(&attempt->inspection.patch.plan, how, err);
     }
+    /* launched ranks that have finished wait for the end of the attempt */
+    if (attempt->world->size > 1 && (ok || err->code == ERROR_STOPPED))
+        return ok;
     number = ranks_end(ranks, attempt->log);
     if (!ok && number)
         die_from_signal(attempt, number);
@@ -500,6 +503,9 @@ int attempt_run(const struct options *options, const struct machine *machine,
     meter_open(&attempt.meter, options->spooled || options->quiet ? NULL : stdout,
                attempt.report.terminal);
     status = run(&attempt, err);
+    if (options->lease)
+        lease_note_exit(options->operands[0], options->lease, status);
+    launched_ranks_finish(&attempt.ranks, status);
     /* without the lock, the folder is another run's */
     if (world->size > 1 && !attempt.called && attempt.lock_fd >= 0)
         launched_dismiss(world, &attempt.job, stop);

@@ -27,7 +27,6 @@
 #include "runner/job/job_variables.h"
 #include "runner/job/launched_ranks.h"
 #include "runner/job/ranks.h"
-#include "runner/lease.h"
 #include "runner/output/report.h"
 #include "runner/options/options_help.h"
 
@@ -185,19 +184,6 @@ static bool may_be_launched(const struct options *options)
     return may_hand_over(options) && (!options->spooled || options->lease);
 }
 
-/* Train as rank 0 of a submission to Slurm, and note the exit status for the process that
- * follows it. */
-static int attempt(const struct options *options, const struct machine *machine,
-                   const struct world *world, volatile sig_atomic_t *stop,
-                   struct error *err)
-{
-    int status = attempt_run(options, machine, world, stop, err);
-
-    if (options->lease)
-        lease_note_exit(options->operands[0], options->lease, status);
-    return status;
-}
-
 static int train(const struct options *options, struct error *err)
 {
     volatile sig_atomic_t *stop = NULL;
@@ -223,7 +209,7 @@ static int train(const struct options *options, struct error *err)
                : options->rank > 0 ? ranks_follow(options, &machine, err)
                : options->generate ? generation_run(options, &machine, err)
                : options->steps    ? count_steps(options, &machine)
-                                   : attempt(options, &machine, &world, stop, err);
+                                   : attempt_run(options, &machine, &world, stop, err);
     report_error(options->program, err);
     return report_exit(err->code);
 }

@@ -433,14 +433,18 @@ static bool finish(struct run *run, struct error *err)
     return true;
 }
 
-/* Run rank 0 from the first step to the published model. */
+/* Run rank 0 from the first step to the published model.  Ranks of a run that stops end
+ * as those of one that is done. */
 static bool run_rank_0(struct run *run, struct error *err)
 {
+    bool ok;
+
     autopsy_forget(run);
-    if (preflight_wanted(run) && !preflight_run(run, step_run, err))
-        return false;
-    return train(run, err) && check_updates(run, err) && finish(run, err) &&
-           parallel_send_order(run->options->group, PARALLEL_END, err);
+    ok = (!preflight_wanted(run) || preflight_run(run, step_run, err)) &&
+         train(run, err) && check_updates(run, err) && finish(run, err);
+    if (!ok && err->code == ERROR_STOPPED)
+        parallel_send_order(run->options->group, PARALLEL_END, NULL);
+    return ok && parallel_send_order(run->options->group, PARALLEL_END, err);
 }
 
 /* The last good checkpoint is one from which a further step succeeded: an update may have

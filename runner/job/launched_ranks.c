@@ -15,6 +15,8 @@
 #include "runner/output/report.h"
 #include "train/model/parallel.h"
 
+enum { FINISH_SECONDS = 5 }; /* to send the last word to one rank */
+
 /* Before the text of the job. */
 struct brief {
     uint64_t bytes;
@@ -90,6 +92,15 @@ bool launched_ranks_begin(const struct ranks *ranks, int64_t zero_stage,
     return true;
 }
 
+void launched_ranks_finish(const struct ranks *ranks, int status)
+{
+    const int32_t last = status;
+
+    for (int r = 1; ranks->links && !ranks->children && r < ranks->group.ranks; r++)
+        if (ranks->links[r - 1] >= 0)
+            link_send(ranks->links[r - 1], &last, sizeof(last), FINISH_SECONDS, NULL);
+}
+
 /* ---- The other ranks ---- */
 
 /* Receive what rank 0 sends before the run. */
@@ -163,6 +174,17 @@ static bool work(const struct world *world, struct machine *machine,
     return false;
 }
 
+/* Return the exit status of rank 0, which may still write the model. */
+static int wait_for_status(int link, struct error *err)
+{
+    int32_t status;
+
+    if (link_receive(link, &status, sizeof(status), 0, NULL))
+        return status;
+    error_set(err, ERROR_SYSTEM, "rank 0 ended before the job did: see what it printed");
+    return report_training_exit(err->code);
+}
+
 static void close_peers(const struct world *world, int *peers)
 {
     for (int r = 0; peers && r < world->size; r++)
@@ -182,6 +204,7 @@ int launched_ranks_follow(const struct options *options, const struct world *wor
     struct job job;
     int link, *peers = NULL;
     char *file;
+    int status = EXIT_FINE;
     bool ok;
 
     job_init(&job, options->operands[0]);
@@ -194,13 +217,15 @@ int launched_ranks_follow(const struct options *options, const struct world *wor
     assembly_end(&assembly);
     rank_ignore_signals();
     ok = ok && work(world, &own, &job, &brief, &text, &link, peers, err);
+    if (ok)
+        status = wait_for_status(link, err);
     close_peers(world, peers);
     if (link >= 0)
         close(link);
     free(file);
     text_clear(&text);
     job_clear(&job);
-    if (!ok && err->code != ERROR_STOPPED)
+    if (err->code && err->code != ERROR_STOPPED)
         report_error(options->program, err);
-    return ok ? EXIT_FINE : report_training_exit(err->code);
+    return ok ? status : report_training_exit(err->code);
 }

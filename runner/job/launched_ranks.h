@@ -32,6 +32,10 @@ bool launched_ranks_meet(const struct launched_start *start, struct ranks *out,
 /* Rank 0: send the stage of ZeRO, once the plan is made. */
 bool launched_ranks_begin(const struct ranks *ranks, int64_t zero_stage,
                           struct error *err);
+/* Rank 0, once the state of the job is recorded: end the others with the same exit
+ * status.  A rank that rank 0 did not reach so has failed: a launcher that starts failed
+ * ranks again must start all of them.  Nothing without launched ranks. */
+void launched_ranks_finish(const struct ranks *ranks, int status);
 
 /* Run as a rank other than 0 until rank 0 ends.  Return the exit status. */
 int launched_ranks_follow(const struct options *options, const struct world *world,

@@ -129,6 +129,7 @@ for pid in "$rank_3" "$rank_2" "$rank_1" "$rank_0"; do kill -TERM "$pid"; done
 wait_until 15 have_ended 0 1 2 3
 ok $? "SIGTERM ends all ranks"
 statuses 4
+expect "each exits as stopped" test "$statuses" = "143 143 143 143"
 expect "rank 0 reports that it was stopped" grep -q 'stopped by SIGTERM' term.run/train.log
 expect "it had not finished" test "$(step term.yaml)" -lt 400
 expect_launched "the stopped run resumes" 4 --resume term.yaml
