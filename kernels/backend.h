@@ -9,6 +9,8 @@
 #ifndef KERNELS_BACKEND_H
 #define KERNELS_BACKEND_H
 
+#include <signal.h>
+
 #include "base/error.h"
 #include "base/log.h"
 #include "kernels/operations.h"
@@ -51,6 +53,9 @@ struct backend_group {
      * close. NULL: ranks of one machine, or of GPUs, which NCCL connects */
     const int *peers;
     enum format sent; /* FORMAT_FP32 or FORMAT_BF16: how `reduce` sends elements */
+    /* a request to stop: rank 0 acts on it, and another rank passes it on to rank 0. NULL:
+     * this rank gets none */
+    volatile sig_atomic_t *stop;
 };
 
 enum { BACKEND_FENCES = 2 };

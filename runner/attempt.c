@@ -361,6 +361,8 @@ static bool train_ranks(struct attempt *attempt, struct trainer_options *how,
     int number;
 
     containment_close(&attempt->containment, attempt->log);
+    if (attempt->world->size > 1)
+        ranks->group.stop = attempt->stop;
     if (ok) {
         how->group = ranks->group.ranks > 1 ? &ranks->group : NULL;
         ok = trainer_run(&attempt->inspection.patch.plan, how, err);

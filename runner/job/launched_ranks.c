@@ -153,18 +153,18 @@ static bool connect_followers(struct assembly *assembly, enum device_kind kind, 
 /* Contain this rank as rank 0 contains itself, and train. */
 static bool work(const struct world *world, struct machine *machine,
                  const struct job *job, const struct brief *brief,
-                 const struct text *text, int *link, const int *peers, struct error *err)
+                 const struct text *text, struct backend_group *group, struct error *err)
 {
     struct containment containment = { .on = !brief->no_sandbox, .machine = machine };
     const struct rank_work how = {
-        .group = { .rank = world->rank, .links = link, .peers = peers },
+        .group = *group,
         .machine = machine,
         .job = job,
         .text = text,
         .containment = &containment,
         .no_onednn = brief->no_onednn,
         .stage = receive_stage,
-        .context = link
+        .context = (void *)group->links
     };
 
     if (launched_name_device(world, brief->kind, machine, err) &&
@@ -195,7 +195,7 @@ static void close_peers(const struct world *world, int *peers)
 
 int launched_ranks_follow(const struct options *options, const struct world *world,
                           const struct machine *machine,
-                          const volatile sig_atomic_t *stop, struct error *err)
+                          volatile sig_atomic_t *stop, struct error *err)
 {
     struct machine own = *machine;
     struct assembly assembly;
@@ -203,6 +203,7 @@ int launched_ranks_follow(const struct options *options, const struct world *wor
     struct text text;
     struct job job;
     int link, *peers = NULL;
+    struct backend_group group = { .rank = world->rank, .links = &link, .stop = stop };
     char *file;
     int status = EXIT_FINE;
     bool ok;
@@ -215,8 +216,9 @@ int launched_ranks_follow(const struct options *options, const struct world *wor
          receive_brief(link, &brief, &text, err) &&
          connect_followers(&assembly, brief.kind, &link, &peers, err);
     assembly_end(&assembly);
-    rank_ignore_signals();
-    ok = ok && work(world, &own, &job, &brief, &text, &link, peers, err);
+    rank_ignore_signals(SIGTERM); /* a scheduler may drain the machine of this rank alone */
+    group.peers = peers;
+    ok = ok && work(world, &own, &job, &brief, &text, &group, err);
     if (ok)
         status = wait_for_status(link, err);
     close_peers(world, peers);

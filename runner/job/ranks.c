@@ -205,12 +205,13 @@ int ranks_end(struct ranks *ranks, struct log *log)
 /* ---- The other ranks ---- */
 
 /* Rank 0 handles Ctrl-C and the end of a session, which the system sends to all. */
-void rank_ignore_signals(void)
+void rank_ignore_signals(int except)
 {
     static const int ignored[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
 
     for (size_t i = 0; i < TS_COUNT(ignored); i++)
-        signal(ignored[i], SIG_IGN);
+        if (ignored[i] != except)
+            signal(ignored[i], SIG_IGN);
 }
 
 /* A rank that reads data must notice that rank 0 gave up. */
@@ -302,7 +303,7 @@ int ranks_follow(const struct options *options, const struct machine *machine,
                               .context = (void *)options };
     bool ok;
 
-    rank_ignore_signals();
+    rank_ignore_signals(0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (link < 0 || options->lock_fd < 0 || fcntl(link, F_SETFD, FD_CLOEXEC) != 0 ||
         fcntl((int)options->lock_fd, F_SETFD, FD_CLOEXEC) != 0) {

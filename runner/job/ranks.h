@@ -58,8 +58,8 @@ struct rank_work {
     void *context;
 };
 
-/* Ignore the signals that rank 0 handles. */
-void rank_ignore_signals(void);
+/* Ignore the signals that rank 0 handles, except for one; 0: all of them. */
+void rank_ignore_signals(int except);
 /* Plan the job and train until rank 0 ends; report errors to rank 0. */
 bool rank_work(const struct rank_work *work, struct error *err);
 

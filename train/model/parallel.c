@@ -19,7 +19,13 @@
 #define MESSAGE_TEXT_MAX    ((uint64_t)8 << 20)
 
 /* A message from a rank to rank 0: a head, then `bytes` bytes. */
-enum message_kind { MESSAGE_NUMBERS, MESSAGE_MOMENTS, MESSAGE_TEXT, MESSAGE_ERROR };
+enum message_kind {
+    MESSAGE_NUMBERS,
+    MESSAGE_MOMENTS,
+    MESSAGE_TEXT,
+    MESSAGE_ERROR,
+    MESSAGE_STOP /* before another: this rank was asked to stop */
+};
 struct head {
     enum message_kind content;
     uint64_t bytes;
@@ -107,8 +113,11 @@ bool parallel_order_waits(const struct backend_group *group)
 static bool send_message(const struct backend_group *group, enum message_kind what,
                          const void *data, size_t bytes, struct error *err)
 {
-    const struct head head = { what, bytes };
+    const struct head head = { what, bytes }, stop = { MESSAGE_STOP, 0 };
 
+    if (group->stop && *group->stop &&
+        !link_send(group->links[0], &stop, sizeof(stop), 0, err))
+        return false;
     return link_send(group->links[0], &head, sizeof(head), 0, err) &&
            link_send(group->links[0], data, bytes, 0, err);
 }
@@ -137,8 +146,12 @@ static bool unexpected(int other, struct error *err)
 static bool receive_head(const struct backend_group *group, int other,
                          enum message_kind what, struct head *out, struct error *err)
 {
-    if (!link_receive(group->links[other], out, sizeof(*out), 0, err))
-        return false;
+    do {
+        if (!link_receive(group->links[other], out, sizeof(*out), 0, err))
+            return false;
+        if (out->content == MESSAGE_STOP && group->stop && !*group->stop)
+            *group->stop = SIGTERM;
+    } while (out->content == MESSAGE_STOP);
     if (out->content == MESSAGE_ERROR)
         return receive_error(group, other, 0, err);
     return out->content == what || unexpected(other, err);
