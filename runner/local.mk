@@ -13,6 +13,7 @@ librunner_a_SOURCES += %D%/handover_submit.c %D%/handover_follow.c
 librunner_a_SOURCES += %D%/lease.c %D%/lease.h
 
 librunner_a_SOURCES += %D%/cluster/assembly.c %D%/cluster/assembly.h
+librunner_a_SOURCES += %D%/cluster/host.c %D%/cluster/host.h
 librunner_a_SOURCES += %D%/cluster/slurm.c %D%/cluster/slurm.h
 librunner_a_SOURCES += %D%/cluster/slurm_script.c
 librunner_a_SOURCES += %D%/cluster/slurm_submission.c %D%/cluster/slurm_submission.h
@@ -79,6 +80,7 @@ librunner_a_SOURCES += %D%/job/job_variables.c %D%/job/job_variables.h
 librunner_a_SOURCES += %D%/job/launched.c %D%/job/launched.h
 librunner_a_SOURCES += %D%/job/launched_ranks.c %D%/job/launched_ranks.h
 librunner_a_SOURCES += %D%/job/machine.c %D%/job/machine.h
+librunner_a_SOURCES += %D%/job/host_ranks.c %D%/job/host_ranks.h
 librunner_a_SOURCES += %D%/job/note.c %D%/job/note.h
 librunner_a_SOURCES += %D%/job/obstacle.c %D%/job/obstacle.h
 librunner_a_SOURCES += %D%/job/old_checkpoints.c %D%/job/old_checkpoints.h

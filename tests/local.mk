@@ -327,6 +327,7 @@ unit_tests += %D%/unit/test_spool_metrics
 unit_tests += %D%/unit/test_worker
 unit_tests += %D%/unit/test_worker_group
 unit_tests += %D%/unit/test_world
+unit_tests += %D%/unit/test_host
 
 # fuzz targets of the parsers, run on their corpora
 fuzz_tests += %D%/fuzz/fuzz_adapter
@@ -424,6 +425,7 @@ plain_tests += %D%/cli/cuda_code.t
 plain_tests += %D%/cli/gpu.t
 plain_tests += %D%/cli/gpu_steps.t
 plain_tests += %D%/cli/heal.t
+plain_tests += %D%/cli/hosts.t
 plain_tests += %D%/cli/launch.t
 plain_tests += %D%/cli/memory.t
 plain_tests += %D%/cli/package.t

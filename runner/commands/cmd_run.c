@@ -24,6 +24,7 @@
 #include "runner/commands/dry_run.h"
 #include "runner/job/child_environment.h"
 #include "runner/job/heal.h"
+#include "runner/job/host_ranks.h"
 #include "runner/job/launched.h"
 #include "runner/job/record.h"
 #include "runner/page/page.h"
@@ -339,19 +340,39 @@ static int run_launched(const struct job *job, const struct options *options,
     return status;
 }
 
+/* Start the ranks of this machine, one of several. */
+static int run_host(const struct host *host, const struct options *options)
+{
+    struct error err = { 0 };
+    int ranks, status;
+
+    if (!host_ranks_count(host, options->operands[0], &ranks, &err)) {
+        report_error(options->program, &err);
+        return report_exit(err.code);
+    }
+    status = host_ranks_run(host, ranks, options, &err);
+    if (err.code)
+        report_error(options->program, &err);
+    return status;
+}
+
 static int cmd_run(const struct options *options)
 {
     struct error err = { 0 };
     struct world world;
+    struct host host;
     struct job job;
     int status;
 
-    if (!world_read(&world, &err)) {
+    if (!world_read(&world, &err) || !host_read(&host, &err)) {
         report_error(options->program, &err);
         return report_exit(err.code);
     }
     if (options->dry_run)
-        return world.rank > 0 ? EXIT_FINE : dry_run_of_run(options);
+        return world.rank > 0 || host.index > 0 ? EXIT_FINE : dry_run_of_run(options);
+    /* a rank has the variables of its machine, too */
+    if (!world.launcher && host.launcher)
+        return run_host(&host, options);
     if (world.rank > 0)
         return follow(options);
     job_init(&job, options->operands[0]);

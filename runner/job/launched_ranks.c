@@ -156,16 +156,14 @@ static bool work(const struct world *world, struct machine *machine,
                  const struct text *text, struct backend_group *group, struct error *err)
 {
     struct containment containment = { .on = !brief->no_sandbox, .machine = machine };
-    const struct rank_work how = {
-        .group = *group,
-        .machine = machine,
-        .job = job,
-        .text = text,
-        .containment = &containment,
-        .no_onednn = brief->no_onednn,
-        .stage = receive_stage,
-        .context = (void *)group->links
-    };
+    const struct rank_work how = { .group = *group,
+                                   .machine = machine,
+                                   .job = job,
+                                   .text = text,
+                                   .containment = &containment,
+                                   .no_onednn = brief->no_onednn,
+                                   .stage = receive_stage,
+                                   .context = (void *)group->links };
 
     if (launched_name_device(world, brief->kind, machine, err) &&
         containment_enter(&containment, job, text, NULL, err))
@@ -194,8 +192,8 @@ static void close_peers(const struct world *world, int *peers)
 }
 
 int launched_ranks_follow(const struct options *options, const struct world *world,
-                          const struct machine *machine,
-                          volatile sig_atomic_t *stop, struct error *err)
+                          const struct machine *machine, volatile sig_atomic_t *stop,
+                          struct error *err)
 {
     struct machine own = *machine;
     struct assembly assembly;
@@ -216,7 +214,8 @@ int launched_ranks_follow(const struct options *options, const struct world *wor
          receive_brief(link, &brief, &text, err) &&
          connect_followers(&assembly, brief.kind, &link, &peers, err);
     assembly_end(&assembly);
-    rank_ignore_signals(SIGTERM); /* a scheduler may drain the machine of this rank alone */
+    rank_ignore_signals(
+        SIGTERM); /* a scheduler may drain the machine of this rank alone */
     group.peers = peers;
     ok = ok && work(world, &own, &job, &brief, &text, &group, err);
     if (ok)

@@ -39,7 +39,7 @@ void launched_ranks_finish(const struct ranks *ranks, int status);
 
 /* Run as a rank other than 0 until rank 0 ends.  Return the exit status. */
 int launched_ranks_follow(const struct options *options, const struct world *world,
-                          const struct machine *machine,
-                          volatile sig_atomic_t *stop, struct error *err);
+                          const struct machine *machine, volatile sig_atomic_t *stop,
+                          struct error *err);
 
 #endif
