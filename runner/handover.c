@@ -18,6 +18,7 @@
 #include "runner/cluster/slurm_submission.h"
 #include "runner/handover_internal.h"
 #include "runner/job/outputs.h"
+#include "runner/job/record.h"
 #include "runner/output/report.h"
 
 static const char *path_of(struct handover *h, const char *name)
@@ -199,10 +200,14 @@ static int run(struct handover *h, struct error *err)
         struct slurm_job found = { 0 };
         struct error own = { 0 };
 
-        if (there) {
-            handover_find(h, &found, &own);
-            h->id = found.id;
+        if (there && handover_find(h, &found, &own) != SLURM_YES) {
+            if (!handover_must_end(h)) {
+                record_set_text(h->record.reason, sizeof(h->record.reason), own.text);
+                job_write(&h->job, &h->record, false, NULL);
+                return EXIT_AGAIN;
+            }
         }
+        h->id = found.id;
         if (h->id == 0 && !handover_submit(h, err)) {
             if (err->code == ERROR_STOPPED && !handover_must_end(h))
                 return EXIT_AGAIN;

@@ -19,20 +19,25 @@
 /* Seconds. Files say what happens; Slurm is asked in case they do not. */
 static const double first_query = 5, longest_query = 60, settle_seconds = 20;
 
+static void note_reason(struct handover *h, const char *reason)
+{
+    if (h->begun || h->record.state != JOB_READY || strcmp(reason, h->record.reason) == 0)
+        return;
+    snprintf(h->record.reason, sizeof(h->record.reason), "%s", reason);
+    job_write(&h->job, &h->record, false, NULL);
+}
+
 /* Show in the state what a job that is ready waits for. */
 static void note_wait(struct handover *h, const struct slurm_job *found)
 {
     char reason[sizeof(h->record.reason)];
 
-    if (h->begun || h->record.state != JOB_READY)
+    if (found->state != SLURM_WAITS && found->state != SLURM_RUNS)
         return;
-    snprintf(reason, sizeof(reason), "in the queue of Slurm as job %" PRId64 "%s%s%s",
-             found->id, found->reason[0] ? " (" : "", found->reason,
-             found->reason[0] ? ")" : "");
-    if (strcmp(reason, h->record.reason) == 0)
-        return;
-    snprintf(h->record.reason, sizeof(h->record.reason), "%s", reason);
-    job_write(&h->job, &h->record, false, NULL);
+    snprintf(reason, sizeof(reason), "%s Slurm as job %" PRId64 "%s%s%s",
+             found->state == SLURM_WAITS ? "in the queue of" : "started by", found->id,
+             found->reason[0] ? " (" : "", found->reason, found->reason[0] ? ")" : "");
+    note_reason(h, reason);
 }
 
 /* Copy the state that rank 0 wrote, if it is another. */
@@ -74,6 +79,19 @@ static bool is_word(const struct slurm_job *found, const char *word)
     return text_starts(found->word, word);
 }
 
+/* A submission that Slurm has lost counts as a crash: it may be lost each time. What Slurm
+ * ends for the sake of a node or of another job does not. */
+static int end_vanished(struct handover *h, char why[512])
+{
+    const size_t len = strlen(why);
+    const bool again = h->options->spooled && h->record.crashes < h->record.max_retries;
+
+    if (!again)
+        snprintf(why + len, 512 - len, "; gave up after %" PRId64 " lost submission%s",
+                 h->record.crashes + 1, h->record.crashes == 0 ? "" : "s or crashes");
+    return handover_end(h, again ? EVENT_CRASHED : EVENT_GAVE_UP, why, EXIT_FINDINGS);
+}
+
 /* Slurm ended the job, or does not know it, and the ranks have not noted how they ended. */
 static int end_without_exit(struct handover *h, const struct slurm_job *found)
 {
@@ -86,14 +104,13 @@ static int end_without_exit(struct handover *h, const struct slurm_job *found)
         return handover_end(h, EVENT_CANCELLED, why, EXIT_TERMINATED);
     if (found->state != SLURM_GONE && is_word(found, "OUT_OF_MEMORY"))
         return EXIT_NO_MEMORY;
-    if (found->state == SLURM_GONE && h->record.state == JOB_READY)
-        return EXIT_AGAIN; /* forgotten before it started: the next start submits again */
-    if (found->state == SLURM_GONE || is_word(found, "NODE_FAIL") ||
-        is_word(found, "PREEMPTED") || is_word(found, "BOOT_FAIL") ||
-        is_word(found, "REVOKED"))
+    if (found->state == SLURM_GONE)
+        return end_vanished(h, why);
+    if (is_word(found, "NODE_FAIL") || is_word(found, "PREEMPTED") ||
+        is_word(found, "BOOT_FAIL") || is_word(found, "REVOKED"))
         return h->record.state == JOB_RUNNING
-                   ? handover_end(h, EVENT_PAUSED, why, EXIT_AGAIN)
-                   : EXIT_AGAIN;
+                   ? handover_end(h, EVENT_PAUSED, why, EXIT_TERMINATED)
+                   : EXIT_TERMINATED;
     snprintf(
         why + strlen(why), sizeof(why) - strlen(why),
         h->record.state == JOB_READY
@@ -119,27 +136,67 @@ static int end_with_exit(struct handover *h, const struct slurm_job *found, int 
     return status;
 }
 
+/* The seconds between two questions, for tests; 0: as usual. */
+static double test_seconds(void)
+{
+    const char *every = getenv("TRAINSPOOL_SLURM_SECONDS");
+
+    return every ? atof(every) : 0;
+}
+
+/* How long it may take until files of other machines are seen. */
+static double settle(void)
+{
+    const double every = test_seconds();
+
+    return every > 0 ? fmin(5 * every, settle_seconds) : settle_seconds;
+}
+
+/* Show in the state of a job that waits that it is not known what Slurm does with it. */
+static void note_silence(struct handover *h, const struct error *err)
+{
+    char reason[sizeof(h->record.reason)];
+
+    snprintf(reason, sizeof(reason), "no answer from Slurm about job %" PRId64 ": %.300s",
+             h->id, err->text);
+    note_reason(h, reason);
+}
+
 /* Ask Slurm when it is time. Return whether it was asked, and answered. */
 static bool query(struct handover *h, bool now, struct slurm_job *found)
 {
-    struct error ignored = { 0 };
+    struct error err = { 0 };
     struct slurm_job answer;
-    const char *every = getenv("TRAINSPOOL_SLURM_SECONDS"); /* for tests */
+    const double every = test_seconds();
 
     if (!now && clock_seconds() < h->next)
         return false;
-    h->pause = every                      ? atof(every)
+    h->pause = every > 0                  ? every
                : h->pause < longest_query ? h->pause * 1.5
                                           : longest_query;
     h->next = clock_seconds() + h->pause;
-    if (slurm_find(h->name, &answer, &ignored) != SLURM_YES)
+    if (slurm_find(h->name, &answer, &err) != SLURM_YES) {
+        note_silence(h, &err);
         return false;
+    }
     if (answer.state != SLURM_GONE)
         h->id = answer.id;
     /* what has ended is soon unknown, but how it ended counts */
     if (answer.state != SLURM_GONE || found->state != SLURM_ENDED)
         *found = answer;
+    note_wait(h, found);
+    if (found->state != SLURM_ENDED && found->state != SLURM_GONE)
+        h->gone_since = 0;
+    else if (h->gone_since == 0)
+        h->gone_since = clock_seconds();
     return true;
+}
+
+/* Return whether Slurm still says, after a while, that the job is over. */
+static bool is_over(struct handover *h, struct slurm_job *found)
+{
+    return h->gone_since > 0 && clock_seconds() - h->gone_since > settle() &&
+           query(h, true, found) && h->gone_since > 0;
 }
 
 /* Take a job out of Slurm's queue. If it starts meanwhile, its ranks find no lease. */
@@ -187,13 +244,7 @@ int handover_follow(struct handover *h)
          * loss of a node, or when an administrator asks it to */
         if (ended && !h->exit_seen)
             h->pause = HANDOVER_TICK_MS / 1000.0;
-        if (query(h, ended && !h->exit_seen, &found)) {
-            note_wait(h, &found);
-            if (found.state != SLURM_ENDED && found.state != SLURM_GONE)
-                h->gone_since = 0;
-            else if (h->gone_since == 0)
-                h->gone_since = clock_seconds();
-        }
+        query(h, ended && !h->exit_seen, &found);
         h->exit_seen = ended;
         if (h->gone_since > 0 && h->withdrawn) {
             handover_forget(h);
@@ -204,8 +255,7 @@ int handover_follow(struct handover *h)
             handover_forget(h);
             return end_with_exit(h, &found, status);
         }
-        /* files of other machines are seen late */
-        if (h->gone_since > 0 && clock_seconds() - h->gone_since > settle_seconds) {
+        if (is_over(h, &found)) {
             handover_forget(h);
             return end_without_exit(h, &found);
         }

@@ -179,24 +179,29 @@ bool slurm_read_line(const char *line, struct slurm_job *out)
 }
 
 /* Read the lines of a name, which may have been submitted twice: the job that has not ended,
- * or else the later one. */
-static bool read_lines(const struct text *text, struct slurm_job *out)
+ * or else the later one.  SLURM_NO: there are none; SLURM_UNSURE: what there is, is not about
+ * a job. */
+static enum slurm_answer read_lines(const struct text *text, struct slurm_job *out)
 {
     const char *at = text->len ? text->data : "";
+    enum slurm_answer answer = strlen(at) < text->len ? SLURM_UNSURE : SLURM_NO;
     struct slurm_job job;
-    bool found = false;
 
     while (*at) {
-        if (slurm_read_line(at, &job) &&
-            (!found || (out->state == SLURM_ENDED &&
-                        (job.state != SLURM_ENDED || job.id > out->id)))) {
+        if (!slurm_read_line(at, &job))
+            /* the first line of several clusters names one */
+            answer = answer == SLURM_NO && !text_starts(at, "CLUSTER: ") ? SLURM_UNSURE
+                                                                         : answer;
+        else if (answer != SLURM_YES ||
+                 (out->state == SLURM_ENDED &&
+                  (job.state != SLURM_ENDED || job.id > out->id))) {
             *out = job;
-            found = true;
+            answer = SLURM_YES;
         }
         at += strcspn(at, "\n");
         at += *at == '\n';
     }
-    return found;
+    return answer;
 }
 
 /* What ended a while ago is only in the accounting, which may be off. */
@@ -236,8 +241,17 @@ enum slurm_answer slurm_find(const char *name, struct slurm_job *out, struct err
     snprintf(named, sizeof(named), "--name=%s", name);
     text_init(&text, 64 << 10);
     answer = judge(run(words, QUERY_MS, &text, &own), &own, err);
-    if (answer == SLURM_YES && !read_lines(&text, out))
-        look_into_accounting(name, out);
+    if (answer == SLURM_YES) {
+        const enum slurm_answer lines = read_lines(&text, out);
+
+        if (lines == SLURM_NO)
+            look_into_accounting(name, out);
+        else if (lines == SLURM_UNSURE) {
+            error_set(err, ERROR_FAULT, "squeue: unexpected output: %.*s",
+                      (int)strcspn(text.data, "\n"), text.data);
+            answer = SLURM_UNSURE;
+        }
+    }
     text_clear(&text);
     return answer;
 }

@@ -77,7 +77,7 @@ wait_until 20 state_is spool/hold.yaml stopped
 ok $? "it is stopped"
 expect "it left the queue" slurm_is "$id" CANCELLED
 
-drop late 150
+drop late 400
 submit late
 begin-job "$id"
 set_slurm "$id" PENDING
@@ -91,5 +91,70 @@ begin-job "$id"
 wait_until 60 state_is spool/late.yaml "done"
 ok $? "it is done"
 expect "it was submitted twice" test "$(submitted late)" -eq 2
+
+# ---- Lost submissions ----
+drop lost 5 "${in_slurm%\}}, max_retries: 1}"
+submit lost
+set_slurm "$id" GONE
+wait_until 30 test -e "$SLURM/$((id + 1)).sh"
+ok $? "a job that Slurm has lost is submitted again"
+submit lost
+set_slurm "$id" GONE
+wait_until 30 state_is spool/lost.yaml failed
+ok $? "a job that Slurm loses each time has failed"
+reason spool/lost.yaml >out
+expect_output "the reason says so" "Slurm: job $id is unknown to the controller; gave up after 2 lost submissions"
+expect "it was submitted no more" test "$(submissions)" -eq "$id"
+expect_status "retry of that job succeeds" 0 "$trainspool" retry spool/lost.yaml
+wait_until 20 test -e "$SLURM/$((id + 1)).sh"
+ok $? "it is submitted again"
+submit lost
+set_slurm "$id" PREEMPTED
+wait_until 30 test -e "$SLURM/$((id + 1)).sh"
+ok $? "a preempted job is submitted again"
+submit lost
+set_slurm "$id" NODE_FAIL
+wait_until 30 test -e "$SLURM/$((id + 1)).sh"
+ok $? "so is one whose node failed: neither counts"
+submit lost
+begin-job "$id"
+wait_until 30 state_is spool/lost.yaml "done"
+ok $? "it is done"
+
+# ---- Slurm does not answer, or says something else ----
+drop mute 5
+submit mute
+no_answer() { reason spool/mute.yaml | grep -q "no answer from Slurm about job $id: $1"; }
+# WHAT PATTERN: squeue does what standard input says, for longer than it takes to take a job for lost.
+squeue_does() {
+    cat >"$SLURM/.how" && mv "$SLURM/.how" "$SLURM/how.squeue"
+    : >"$SLURM/squeue.calls"
+    wait_until 20 no_answer "$2"
+    ok $? "$1: the state says so"
+    wait_until 40 sh -c "[ \$(wc -l <$SLURM/squeue.calls) -ge 8 ]"
+    expect "$1: nothing is submitted" test "$(submissions)" -eq "$id"
+    expect "$1: the job waits" state_is spool/mute.yaml ready
+}
+squeue_does "the controller is down" 'slurm_load_jobs error: Unable to contact slurm controller' <<'END'
+echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2
+exit 1
+END
+squeue_does "squeue fails" 'squeue: failed without a message' <<'END'
+exit 3
+END
+squeue_does "squeue prints something else" 'squeue: unexpected output: <html>' <<'END'
+echo '<html>502 Bad Gateway</html>'
+exit 0
+END
+squeue_does "squeue prints half a line" 'squeue: unexpected output: 12|' <<'END'
+printf '12|'
+exit 0
+END
+rm "$SLURM/how.squeue"
+wait_until 20 waits mute
+ok $? "when Slurm answers again, the job waits in it"
+begin-job "$id"
+wait_until 30 state_is spool/mute.yaml "done"
+ok $? "and is done"
 
 plan

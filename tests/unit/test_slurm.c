@@ -35,10 +35,16 @@ static void test_slurm_reads_lines_of_squeue(void **state)
 
 static void test_slurm_refuses_other_lines(void **state)
 {
-    static const char *const lines[] = {
-        "",   "\n",  "|RUNNING||",           "x|RUNNING||", "0|RUNNING||", "-3|RUNNING||",
-        "12", "12|", "slurm_load_jobs error"
-    };
+    static const char *const lines[] = { "",
+                                         "\n",
+                                         "|RUNNING||",
+                                         "x|RUNNING||",
+                                         "0|RUNNING||",
+                                         "-3|RUNNING||",
+                                         "12",
+                                         "12|",
+                                         "slurm_load_jobs error",
+                                         "CLUSTER: one" };
     struct slurm_job job;
 
     (void)state;
