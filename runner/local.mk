@@ -134,6 +134,7 @@ librunner_a_SOURCES += %D%/page/page_style.c
 librunner_a_SOURCES += %D%/page/spool_page.c %D%/page/spool_page.h
 
 librunner_a_SOURCES += %D%/spool/arrivals.c %D%/spool/arrivals.h
+librunner_a_SOURCES += %D%/spool/candidates.c %D%/spool/candidates.h
 librunner_a_SOURCES += %D%/spool/claim.c %D%/spool/claim.h
 librunner_a_SOURCES += %D%/spool/cleaner.c %D%/spool/cleaner.h
 librunner_a_SOURCES += %D%/spool/cleaning.c %D%/spool/cleaning.h
@@ -143,6 +144,7 @@ librunner_a_SOURCES += %D%/spool/elsewhere.c %D%/spool/elsewhere.h
 librunner_a_SOURCES += %D%/spool/examiner.c %D%/spool/examiner.h
 librunner_a_SOURCES += %D%/spool/fleet.c %D%/spool/fleet.h
 librunner_a_SOURCES += %D%/spool/guard.c %D%/spool/guard.h
+librunner_a_SOURCES += %D%/spool/fleet_health.c %D%/spool/fleet_health.h
 librunner_a_SOURCES += %D%/spool/fleet_use.c %D%/spool/fleet_use.h
 librunner_a_SOURCES += %D%/spool/fleet_view.c %D%/spool/fleet_view.h
 librunner_a_SOURCES += %D%/spool/intake.c %D%/spool/intake.h

@@ -39,13 +39,15 @@ static bool log_findings(const struct job *job, const struct patch *patch,
 }
 
 static bool reject(const struct job *job, struct job_record *record,
-                   const struct patch *patch, struct error *err)
+                   const struct patch *patch, const char *best, struct error *err)
 {
     struct text reason;
     bool ok;
 
     text_init(&reason, 0);
     report_reason(patch, &reason);
+    if (best && reason.len > 0)
+        text_addf(&reason, " (checked for node %s, which has the largest device)", best);
     ok = job_event(job, record, EVENT_REJECTED,
                    reason.len ? reason.data : "the file is not a job", err);
     text_clear(&reason);
@@ -245,24 +247,45 @@ bool admit_settings_are_valid(const struct job *job, const struct admit_options 
     return fit;
 }
 
+static struct inspect_options inspect_how(const struct job *job,
+                                          const struct admit_options *options,
+                                          const struct job_record *record,
+                                          enum inspect_edit edit)
+{
+    return (struct inspect_options) { .machine = options->machine,
+                                      .job = job->path,
+                                      .will_run = true,
+                                      .spooled = options->spooled,
+                                      .roots = options->roots,
+                                      .owner = options->owner,
+                                      .counts = true,
+                                      .submits = true,
+                                      .launched = options->launched,
+                                      .resume = options->resume || options->heal,
+                                      .heal = options->heal,
+                                      .origin = record->origin,
+                                      .edit = edit };
+}
+
+bool admit_would_accept(const struct job *job, const struct admit_options *options,
+                        const struct job_record *record)
+{
+    const struct inspect_options how = inspect_how(job, options, record, INSPECT_LOOK);
+    struct inspection inspection = { 0 };
+    struct error err = { 0 };
+    bool accepts =
+        inspect_job(&how, &inspection, &err) && !is_rejected(&inspection.patch, options);
+
+    inspect_clear(&inspection);
+    return accepts;
+}
+
 bool admit_job(const struct job *job, const struct admit_options *options,
                struct job_record *record, struct inspection *inspection,
                struct error *err)
 {
-    struct inspect_options how = { .machine = options->machine,
-                                   .job = job->path,
-                                   .will_run = true,
-                                   .spooled = options->spooled,
-                                   .roots = options->roots,
-                                   .owner = options->owner,
-                                   .counts = true,
-                                   .submits = true,
-                                   .launched = options->launched,
-                                   .resume = options->resume || options->heal,
-                                   .heal = options->heal,
-                                   .origin = record->origin,
-                                   .edit = options->no_patch ? INSPECT_AS_IS
-                                                             : INSPECT_WRITE };
+    const struct inspect_options how = inspect_how(
+        job, options, record, options->no_patch ? INSPECT_AS_IS : INSPECT_WRITE);
     bool set = options->set && options->set[0];
 
     if (!inspect_job(&how, inspection, err) ||
@@ -274,7 +297,7 @@ bool admit_job(const struct job *job, const struct admit_options *options,
     if (set && inspection->patch.is_job && !apply_set(job, options, inspection, err))
         return false;
     if (is_rejected(&inspection->patch, options))
-        return reject(job, record, &inspection->patch, err);
+        return reject(job, record, &inspection->patch, options->best, err);
     snprintf(record->device, sizeof(record->device), "%s",
              inspection->patch.plan.device.name);
     return freeze(job, options, record, &inspection->patch, err);

@@ -23,7 +23,8 @@ struct admit_options {
     /* accept a missing model or dataset, but no damaged one (TS713): an earlier job may
      * create it before this one starts; the trainer checks again */
     bool waits;
-    bool launched;           /* as in patch_options */
+    bool launched;    /* as in patch_options */
+    const char *best; /* a rejection is for this one of several nodes; NULL: none */
     const struct heal *heal; /* the problem to remedy, as in patch_options; NULL: none */
 };
 
@@ -47,6 +48,11 @@ bool admit_job(const struct job *job, const struct admit_options *options,
  * inspection->patch.text. */
 bool admit_preview(const struct job *job, const struct admit_options *options,
                    struct inspection *inspection, struct error *err);
+
+/* Return whether admit_job would accept the job; nothing is written. False also if that
+ * cannot be found out. */
+bool admit_would_accept(const struct job *job, const struct admit_options *options,
+                        const struct job_record *record);
 
 /* Reject a job without reading it: a link, a folder, too large. */
 bool admit_reject(const struct job *job, struct job_record *record, const char *reason,

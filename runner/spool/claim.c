@@ -130,6 +130,25 @@ static bool was_handled(const struct job_record *record,
     return memcmp(&now, &request->seen, sizeof(now)) != 0;
 }
 
+/* Choose the machine that the job is checked and patched for. */
+static void choose_machine(const struct job *job, const struct examine_request *request,
+                           const struct candidates *from, const struct job_record *record,
+                           struct admit_options *how)
+{
+    const struct candidate *best;
+
+    if (!from || from->count < 2)
+        return;
+    for (size_t i = 0; i < from->count; i++) {
+        how->machine = &from->list[request->order[i]].machine;
+        if (admit_would_accept(job, how, record))
+            return;
+    }
+    best = &from->list[candidates_largest(from)];
+    how->machine = &best->machine;
+    how->best = best->node;
+}
+
 static bool claim_locked(const struct job *job, const struct examine_request *request,
                          const struct examine_how *examine, struct examine_result *out)
 {
@@ -156,6 +175,8 @@ static bool claim_locked(const struct job *job, const struct examine_request *re
     record->arrived = fmax(request->arrived, record->arrived);
     record->owner = request->owner;
     how.owner = request->owner;
+    if (ok && !request->refused[0])
+        choose_machine(job, request, examine->candidates, record, &how);
     if (ok && !request->refused[0])
         ok = (heal_is_due(record) ? heal_job : admit_job)(job, &how, record, &inspection,
                                                           &out->err);

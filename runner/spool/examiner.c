@@ -52,6 +52,7 @@ struct examiner {
     struct examine_request request;
     double deadline;
     struct machine machine; /* as it knows it */
+    uint64_t version;       /* of the candidates that it knows */
 };
 
 struct examiners {
@@ -134,6 +135,11 @@ static void close_others(int socket)
 
 /* ---- In the watch ---- */
 
+static uint64_t version_of(const struct examiners *examiners)
+{
+    return examiners->how->candidates ? examiners->how->candidates->version : 0;
+}
+
 static bool start(struct examiners *examiners, struct examiner *examiner, uid_t id,
                   struct error *err)
 {
@@ -157,6 +163,7 @@ static bool start(struct examiners *examiners, struct examiner *examiner, uid_t 
     } else {
         examiner->socket = ends[0];
         examiner->machine = *examiners->how->machine;
+        examiner->version = version_of(examiners);
         examiner->user = id;
     }
     close(ends[1]);
@@ -232,8 +239,9 @@ static struct examiner *find_idle(struct examiners *examiners, uid_t user)
         struct examiner *examiner = &examiners->list[i];
 
         if (examiner->pid && !examiner->busy &&
-            memcmp(&examiner->machine, examiners->how->machine, sizeof(struct machine)) !=
-                0)
+            (examiner->version != version_of(examiners) ||
+             memcmp(&examiner->machine, examiners->how->machine,
+                    sizeof(struct machine)) != 0))
             abandon(examiners, examiner);
         if (examiner->pid && !examiner->busy && examiner->user == user)
             return examiner;

@@ -16,6 +16,7 @@
 #include "runner/job/job.h"
 #include "runner/job/machine.h"
 #include "runner/job/record.h"
+#include "runner/spool/candidates.h"
 
 struct examine_request {
     char name[256];
@@ -24,9 +25,10 @@ struct examine_request {
     char refused[256];        /* why the file cannot be a job; empty: it can */
     double arrived;
     uid_t owner;
-    uid_t user;   /* as which it is examined */
-    bool own;     /* which is that of the watch */
-    bool waits;   /* admit_options.waits */
+    uid_t user;                    /* as which it is examined */
+    bool own;                      /* which is that of the watch */
+    bool waits;                    /* admit_options.waits */
+    uint8_t order[CANDIDATES_MAX]; /* in which to try the candidates */
     bool suspect; /* an earlier examination of this job reached the deadline */
 };
 
@@ -61,6 +63,8 @@ struct examine_how {
     void (*examine)(const struct examine_request *request, const struct examine_how *how,
                     struct examine_result *out);
     const struct machine *machine;
+    /* with `machine` those of other nodes; NULL: there are none */
+    const struct candidates *candidates;
     const struct examine_limits *limits;
     const char *const *roots; /* of watch: where jobs may write */
     gid_t group; /* of watch: that may read the files of jobs; or GROUP_NONE */

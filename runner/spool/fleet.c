@@ -11,15 +11,13 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "runner/job/record.h"
+#include "runner/spool/candidates.h"
+#include "runner/spool/fleet_health.h"
 #include "runner/spool/fleet_use.h"
 #include "runner/spool/intake.h"
 
 /* Seconds. */
 static const double fresh_seconds = 1, fresh_cpu_seconds = 0.1, probe_every = 5;
-/* How long a GPU that jobs lost gets no job; twice as long each time. */
-static const double pause_first = 60, pause_longest = 3600;
-
-enum { LOSSES_MAX = 2 };
 /* A job on the CPU is large if it takes this part of what is free. */
 static const uint64_t large_share = 32;
 
@@ -234,39 +232,6 @@ static const struct device *find_device(const struct probe *probe, int ordinal)
     return NULL;
 }
 
-/* ---- Health ---- */
-
-/* why: "" for a device that is well. */
-static void set_health(struct fleet *fleet, size_t i, const char *why)
-{
-    const int ordinal = fleet->devices[i].device.ordinal;
-    char *ill = fleet->health[i].ill;
-
-    if (why[0] && strcmp(ill, why) != 0)
-        log_line(fleet->log, LOG_ERROR, "watch: cuda:%d gets no job: %s", ordinal, why);
-    else if (!why[0] && ill[0])
-        log_line(fleet->log, LOG_INFO, "watch: cuda:%d gets jobs again", ordinal);
-    snprintf(ill, sizeof(fleet->health[i].ill), "%.159s", why);
-    fleet->devices[i].usable = !why[0];
-}
-
-/* Judge a GPU by the last probe, in which it may be missing. */
-static void judge(struct fleet *fleet, size_t i, const struct device *found,
-                  const struct probe *probe)
-{
-    struct fleet_health *health = &fleet->health[i];
-
-    if (!found) {
-        set_health(fleet, i,
-                   probe->note[0] ? probe->note : "the driver does not show it");
-    } else if (found->ill[0]) {
-        set_health(fleet, i, found->ill);
-    } else if (health->losses < LOSSES_MAX || health->until <= fleet->asked) {
-        health->losses = health->losses < LOSSES_MAX ? health->losses : 0;
-        set_health(fleet, i, "");
-    }
-}
-
 static void take_answer(struct fleet *fleet, const struct probe *probe)
 {
     for (size_t i = 1; i < fleet->device_count; i++) {
@@ -279,64 +244,10 @@ static void take_answer(struct fleet *fleet, const struct probe *probe)
             known->context = found->context;
             strcpy(known->bus, found->bus);
         }
-        judge(fleet, i, found, probe);
+        fleet_judge(fleet, i, found, probe);
     }
     note_measured(fleet, false);
     fleet->answered = clock_seconds();
-}
-
-/* Return NULL if it is not known. */
-static const struct fleet_job *find_job(const struct fleet *fleet, const char *name)
-{
-    for (size_t i = 0; i < fleet->count; i++)
-        if (strcmp(fleet->jobs[i].name, name) == 0)
-            return &fleet->jobs[i];
-    return NULL;
-}
-
-static device_set gpus_of_job(const struct fleet *fleet, const struct fleet_job *job)
-{
-    return job ? fleet->running[job - fleet->jobs].devices & ~(device_set)1 : 0;
-}
-
-/* Count a loss if the owner of the job cannot have made all of them. */
-static bool count_loss(const struct fleet *fleet, struct fleet_health *health, uid_t user)
-{
-    const bool counts = !fleet->people.shared || health->losses == 0 ||
-                        health->loser != user || user == 0;
-
-    health->losses += counts;
-    health->loser = user;
-    return counts && health->losses >= LOSSES_MAX;
-}
-
-void fleet_note_loss(struct fleet *fleet, const char *name, const char *reason)
-{
-    const struct fleet_job *job = find_job(fleet, name);
-    const device_set gpus = gpus_of_job(fleet, job);
-    char why[160];
-
-    for (size_t i = 1; i < fleet->device_count; i++) {
-        struct fleet_health *health = &fleet->health[i];
-
-        if (!(gpus >> i & 1) || !count_loss(fleet, health, job->user))
-            continue;
-        health->pause = fmin(fmax(2 * health->pause, pause_first), pause_longest);
-        health->until = clock_seconds() + health->pause;
-        /* everyone may read it, but not why a job of someone else ended */
-        snprintf(why, sizeof(why), "%d jobs in a row lost it%s%.120s", health->losses,
-                 fleet->people.shared ? "" : ": ", fleet->people.shared ? "" : reason);
-        set_health(fleet, i, why);
-    }
-}
-
-void fleet_note_success(struct fleet *fleet, const char *name)
-{
-    const device_set gpus = gpus_of_job(fleet, find_job(fleet, name));
-
-    for (size_t i = 1; i < fleet->device_count; i++)
-        if (gpus >> i & 1 && !fleet->health[i].ill[0])
-            fleet->health[i].losses = fleet->health[i].pause = 0;
 }
 
 /* Return whether the last probe shows what is free now. */
@@ -353,15 +264,6 @@ static bool is_probe_due(const struct fleet *fleet, double now)
     return fleet->asked <= fleet->left || now - fleet->answered >= probe_every;
 }
 
-/* Whether a GPU that is ill works again only shows when it is used. */
-static bool all_are_well(const struct fleet *fleet)
-{
-    for (size_t i = 1; i < fleet->device_count; i++)
-        if (fleet->health[i].ill[0])
-            return false;
-    return true;
-}
-
 static void start_probe(struct fleet *fleet)
 {
     struct probe known = { .count = fleet->device_count };
@@ -371,7 +273,7 @@ static void start_probe(struct fleet *fleet)
         known.devices[i] = fleet->devices[i].device;
     look_at_jobs(fleet, false);
     fleet->asked = clock_seconds();
-    if (prober_start(&fleet->prober, all_are_well(fleet) ? &known : NULL, &err))
+    if (prober_start(&fleet->prober, fleet_all_are_well(fleet) ? &known : NULL, &err))
         return;
     fleet->answered = fleet->asked; /* try again later */
     log_line(fleet->log, LOG_ERROR, "watch: %s", err.text);
@@ -387,20 +289,9 @@ void fleet_recheck(struct fleet *fleet)
         start_probe(fleet);
 }
 
-/* Return when GPUs that are ill are probed although no job needs them. */
-static double ill_due(const struct fleet *fleet)
-{
-    double due = INFINITY;
-
-    for (size_t i = 1; i < fleet->device_count; i++)
-        if (fleet->health[i].ill[0])
-            due = fmin(due, fmax(fleet->health[i].until, fleet->answered + pause_first));
-    return due;
-}
-
 double fleet_due(const struct fleet *fleet)
 {
-    double due = fleet->prober.pid ? prober_due(&fleet->prober) : ill_due(fleet);
+    double due = fleet->prober.pid ? prober_due(&fleet->prober) : fleet_ill_due(fleet);
 
     return fleet->people.on && (fleet->count > 0 || fleet->people.changed)
                ? fmin(due, fleet->people.save_at)
@@ -414,7 +305,7 @@ void fleet_poll(struct fleet *fleet)
 
     if (state == PROBER_ANSWERED)
         take_answer(fleet, &probe);
-    if (state != PROBER_WORKS && clock_seconds() >= ill_due(fleet))
+    if (state != PROBER_WORKS && clock_seconds() >= fleet_ill_due(fleet))
         start_probe(fleet);
     if (fleet->people.on && clock_seconds() >= fleet->people.save_at)
         fleet_use_save(fleet);
@@ -496,18 +387,38 @@ static void describe_choice(const struct fleet *fleet, const struct placement *p
         out->threads = placement_cores(placement, need);
 }
 
+/* Return whether no node can ever run the job. */
+static bool is_misfit(const struct fleet *fleet, const struct queued *job)
+{
+    const struct placement placement = fleet_placement(fleet);
+
+    return !job->examined && !placement_is_possible(&placement, &job->waiting.need) &&
+           !candidates_fit_elsewhere(fleet->nodes, &job->waiting.need);
+}
+
+/* Find a job for GPUs of another node that left, before any GPU here is probed for it. */
+static void find_misfit(const struct fleet *fleet, const struct choice *choice,
+                        struct fleet_choice *out)
+{
+    for (size_t i = 0; fleet->nodes && !out->misfit && i < choice->count; i++)
+        if (is_on_gpu(&choice->jobs[i]->waiting.need) &&
+            is_misfit(fleet, choice->jobs[i]))
+            out->misfit = choice->jobs[i];
+}
+
 /* Note for each job up to the one that starts what it waits for. */
-static void note_answers(const struct choice *choice, size_t chosen,
-                         const struct placement_answer answers[],
+static void note_answers(const struct fleet *fleet, const struct choice *choice,
+                         size_t chosen, const struct placement_answer answers[],
                          struct fleet_choice *out)
 {
     for (size_t i = 0; i < choice->count && i <= chosen; i++) {
         struct queued *job = choice->jobs[i];
 
         job->answer = answers[i];
-        if (!out->misfit && !job->examined &&
+        if (!out->misfit &&
             (job->answer.verdict == PLACEMENT_NEVER ||
-             job->answer.verdict == PLACEMENT_ABSENT))
+             job->answer.verdict == PLACEMENT_ABSENT) &&
+            is_misfit(fleet, job))
             out->misfit = job;
     }
 }
@@ -575,10 +486,11 @@ void fleet_choose(struct fleet *fleet, struct queue *queue, double now,
     out->stalled = local == 0;
     if (!measure_gpus(fleet, &choice, now)) {
         out->probing = !isinf(prober_due(&fleet->prober));
+        find_misfit(fleet, &choice, out);
         leave_gpu_jobs(fleet, &choice);
     }
     chosen = place(fleet, &placement, &choice, now, answers);
-    note_answers(&choice, chosen, answers, out);
+    note_answers(fleet, &choice, chosen, answers, out);
     if (chosen == choice.count) {
         choose_submitted(fleet, queue, now, out);
         return;
@@ -592,8 +504,12 @@ void fleet_choose(struct fleet *fleet, struct queue *queue, double now,
 void fleet_describe_wait(struct fleet *fleet, const struct queued *job, char out[160])
 {
     const struct placement placement = fleet_placement(fleet);
+    const enum placement_verdict verdict = job->answer.verdict;
 
-    if (job->barred)
+    if ((verdict == PLACEMENT_ABSENT || verdict == PLACEMENT_NEVER) &&
+        candidates_fit_elsewhere(fleet->nodes, &job->waiting.need))
+        out[0] = 0; /* that node knows */
+    else if (job->barred)
         people_describe(&fleet->people, job->user, job->answer.verdict, out);
     else
         placement_describe(&placement, &job->waiting.need, &job->answer, out);

@@ -327,6 +327,8 @@ static void make_request(const struct intake *intake, const struct comparison *t
     snprintf(out->source, sizeof(out->source), "%s", item->history.source);
     snprintf(out->refused, sizeof(out->refused), "%s", drop->reason);
     record_stamp(&text->record, &out->seen);
+    if (intake->candidates)
+        candidates_order(intake->candidates, &intake->queue, out->order);
 }
 
 static void note_fault(struct intake *intake, struct item *item,

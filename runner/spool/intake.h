@@ -68,6 +68,7 @@ struct intake {
     size_t failures; /* number of jobs rejected */
     struct waiters waiters;
     struct people *people;
+    const struct candidates *candidates; /* the same as for the examiners */
     struct nodes *nodes; /* the watches of other nodes; NULL: this one is alone */
     size_t elsewhere;    /* items that are left to them */
     /* called for a job that ended without the watch waiting for it; NULL: none */

@@ -94,8 +94,8 @@ bool node_beat_write(int fd, const struct node_beat *beat)
     bool ok;
 
     text_init(&text, BEAT_BYTES);
-    text_addf(&text, "beat %" PRIu64 "\nmachine %s\n", beat->count,
-              beat->machine[0] ? beat->machine : "-");
+    text_addf(&text, "beat %" PRIu64 "\nstart %" PRIu64 "\nmachine %s\n", beat->count,
+              beat->start, beat->machine[0] ? beat->machine : "-");
     for (size_t i = 0; i < beat->users; i++)
         text_addf(&text, "user %ju %zu\n", (uintmax_t)beat->user[i].id,
                   beat->user[i].running);
@@ -117,6 +117,8 @@ static bool parse(char *text, struct node_beat *out)
 
         if (sscanf(line, "beat %" SCNu64, &out->count) == 1)
             whole = false;
+        else if (sscanf(line, "start %" SCNu64, &out->start) == 1)
+            ;
         else if (sscanf(line, "machine %39s", out->machine) == 1)
             out->machine[0] = out->machine[0] == '-' ? 0 : out->machine[0];
         else if (sscanf(line, "user %ju %zu", &user, &running) == 2)
@@ -147,5 +149,39 @@ bool node_beat_read(const char *spool, const char *node, struct node_beat *out)
     free(buffer);
     close(fd);
     errno = EAGAIN;
+    return ok;
+}
+
+static const char uses_cpu[] = "cpu yes\n", leaves_cpu[] = "cpu no\n";
+
+bool node_probe_write(const char *node, const struct probe *probe, bool cpu,
+                      struct error *err)
+{
+    char *file = node_file(".", node, ".probe");
+    struct text text;
+    bool ok;
+
+    text_init(&text, 0);
+    text_adds(&text, cpu ? uses_cpu : leaves_cpu);
+    probe_write(probe, &text);
+    ok = file_replace(file, text.data, text.len, 0644, err);
+    text_clear(&text);
+    free(file);
+    return ok;
+}
+
+bool node_probe_read(const char *spool, const char *node, struct probe *out, bool *cpu)
+{
+    char *file = node_file(spool, node, ".probe");
+    struct text text;
+    bool ok;
+
+    text_init(&text, 0);
+    ok = file_read(file, BEAT_BYTES, &text, NULL, NULL) && text.len > 0;
+    *cpu = ok && text_starts(text.data, uses_cpu);
+    ok = ok && (*cpu || text_starts(text.data, leaves_cpu)) &&
+         probe_read(strchr(text.data, '\n') + 1, out, NULL);
+    text_clear(&text);
+    free(file);
     return ok;
 }

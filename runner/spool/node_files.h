@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "precision/probe.h"
 #include "runner/spool/spool.h"
 
 #define NODE_FILES SPOOL_INNER "/nodes"
@@ -22,6 +23,7 @@ void node_files_remove(const char *spool, const char *node);
 /* What a node shows to the others. Zeroed at first. */
 struct node_beat {
     uint64_t count;
+    uint64_t start;   /* differs for each watch of the node */
     char machine[40]; /* distinguishes machines of one name; "": not known */
     struct node_user {
         uid_t id;
@@ -37,5 +39,10 @@ void node_beat_clear(struct node_beat *beat); /* forgets the users alone */
 bool node_beat_write(int fd, const struct node_beat *beat);
 /* Return false, with errno, if there is none, or one that is just being written. */
 bool node_beat_read(const char *spool, const char *node, struct node_beat *out);
+
+/* Write, read the devices of a node; cpu: its watch uses the CPU. */
+bool node_probe_write(const char *node, const struct probe *probe, bool cpu,
+                      struct error *err);
+bool node_probe_read(const char *spool, const char *node, struct probe *out, bool *cpu);
 
 #endif

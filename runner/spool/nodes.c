@@ -29,7 +29,9 @@ static const double forget_after = 7 * 86400; /* seconds */
 struct node {
     char name[NODE_NAME_ROOM];
     struct node_beat beat;
-    double seen; /* when it changed last, by clock_seconds */
+    double seen;         /* when it changed last, by clock_seconds */
+    struct probe *probe; /* malloc'ed; NULL: not known */
+    bool cpu;
     bool alive, found;
 };
 
@@ -123,10 +125,28 @@ static bool holds_lock(const char *name)
     return held;
 }
 
-static void look_at(struct nodes *nodes, struct node *node)
+/* Return whether the devices of the node may have changed. */
+static bool read_devices(struct node *node, uint64_t start)
+{
+    struct probe probe;
+
+    if (node->probe && node->beat.start == start)
+        return false;
+    free(node->probe);
+    node->probe = NULL;
+    if (node_probe_read(".", node->name, &probe, &node->cpu)) {
+        node->probe = memory_alloc(sizeof(probe));
+        *node->probe = probe;
+    }
+    return true;
+}
+
+/* Return whether it came, went, or may have other devices. */
+static bool look_at(struct nodes *nodes, struct node *node)
 {
     struct node_beat beat = { .count = 0 };
-    bool alive;
+    const uint64_t start = node->beat.start;
+    bool alive, changed;
 
     node->found = true;
     if (!node_beat_read(".", node->name, &beat)) {
@@ -146,7 +166,9 @@ static void look_at(struct nodes *nodes, struct node *node)
                  alive         ? "shares the folder"
                  : node->found ? "shows no sign of life"
                                : "has left");
+    changed = alive != node->alive;
     node->alive = alive;
+    return (alive && read_devices(node, start)) || changed;
 }
 
 /* The time of the server, by which files are written. */
@@ -165,6 +187,7 @@ static double age_of(const struct nodes *nodes, const char *name)
 static void forget(struct nodes *nodes, size_t i)
 {
     node_beat_clear(&nodes->list[i].beat);
+    free(nodes->list[i].probe);
     nodes->list[i] = nodes->list[--nodes->count];
 }
 
@@ -185,13 +208,11 @@ static bool read_others(struct nodes *nodes)
     node_files_each(".", note_name, nodes);
     for (size_t i = 0; i < nodes->count;) {
         struct node *node = &nodes->list[i];
-        const bool before = node->alive;
 
         /* this process was stopped: the others could not be seen */
         if (now - nodes->polled > 3 * NODE_BEAT_SECONDS)
             node->seen = now;
-        look_at(nodes, node);
-        changed |= node->alive != before;
+        changed |= look_at(nodes, node);
         if (!node->alive && nodes->leads && age_of(nodes, node->name) > forget_after)
             node_files_remove(".", node->name);
         if (node->found)
@@ -305,8 +326,8 @@ static bool take_place(struct nodes *nodes, bool *busy, struct error *err)
     return ok;
 }
 
-struct nodes *nodes_open(const char *name, bool local, struct log *log, bool *busy,
-                         struct error *err)
+struct nodes *nodes_open(const char *name, const struct node_devices *own, bool local,
+                         struct log *log, bool *busy, struct error *err)
 {
     struct nodes *nodes = memory_alloc(sizeof(*nodes));
 
@@ -318,7 +339,9 @@ struct nodes *nodes_open(const char *name, bool local, struct log *log, bool *bu
                               .polled = clock_seconds() };
     snprintf(nodes->name, sizeof(nodes->name), "%s", name);
     node_machine(nodes->own.machine);
-    if (take_place(nodes, busy, err)) {
+    nodes->own.start = (uint64_t)(clock_wall() * 1e6);
+    if (take_place(nodes, busy, err) &&
+        node_probe_write(name, own->probe, own->cpu, err)) {
         struct node_beat last = { .count = 0 };
 
         /* one that others have not seen of the last watch */
@@ -355,6 +378,18 @@ void nodes_close(struct nodes *nodes)
 }
 
 /* ---- What runs where ---- */
+
+size_t nodes_devices(const struct nodes *nodes, struct node_devices out[], size_t room)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; nodes && i < nodes->count && count < room; i++)
+        if (nodes->list[i].alive && nodes->list[i].probe)
+            out[count++] =
+                (struct node_devices) { nodes->list[i].name, nodes->list[i].probe,
+                                        nodes->list[i].cpu };
+    return count;
+}
 
 void nodes_note_job(struct nodes *nodes, const char *job, const char *node, uid_t user)
 {

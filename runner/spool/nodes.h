@@ -4,6 +4,8 @@
  *
  *   NAME.lock  held by the watch: one per node
  *   NAME.beat  rewritten each second: a count, and how many jobs of each user run there
+ *   NAME.json  what it shows of its devices (fleet_view.h)
+ *   NAME.probe its devices, for which the others check jobs (candidates.h)
  *
  * Every node decides what runs on its devices. The lock of a job, and its state as read
  * under that lock, decide which of several nodes starts it. What one node does for all,
@@ -32,11 +34,18 @@ void nodes_host(char out[NODE_NAME_ROOM]);
 /* Fail with ERROR_USAGE if it cannot be the name of a node. */
 bool nodes_name_is_valid(const char *name, struct error *err);
 
+/* The devices of a node. */
+struct node_devices {
+    const char *node;
+    const struct probe *probe;
+    bool cpu; /* its watch uses the CPU, too */
+};
+
 /* Take the place of a node; the spool is the current directory, with the folder of
- * the files.  local: all watches run in this machine. NULL: *busy, another watch has the place, or
+ * the files.  own: what the others see of it.  local: all watches run in this machine. NULL: *busy, another watch has the place, or
  * *err. */
-struct nodes *nodes_open(const char *name, bool local, struct log *log, bool *busy,
-                         struct error *err);
+struct nodes *nodes_open(const char *name, const struct node_devices *own, bool local,
+                         struct log *log, bool *busy, struct error *err);
 /* Leave: the others need not wait for a beat. */
 void nodes_close(struct nodes *nodes);
 
@@ -51,6 +60,10 @@ const char *nodes_name(const struct nodes *nodes);
 bool nodes_lead(const struct nodes *nodes);
 /* Return whether the watch of that node lives; this one does. */
 bool nodes_live(const struct nodes *nodes, const char *name);
+
+/* List those of the nodes that live, up to `room`; return how many. They are valid until the
+ * next call that looks at the nodes. */
+size_t nodes_devices(const struct nodes *nodes, struct node_devices out[], size_t room);
 
 /* Note a job that another node runs; node "": it no longer does. */
 void nodes_note_job(struct nodes *nodes, const char *job, const char *node, uid_t user);

@@ -135,6 +135,15 @@ static void count_running(struct search *search)
 
 /* ---- One device ---- */
 
+/* Return whether the check of the job was for such a GPU. Those that it names may differ: it
+ * was for the weakest. */
+static bool is_checked_for(const struct placement_need *need, int capability)
+{
+    return probe_count_named(need->wanted) > 0
+               ? need->capability <= capability
+               : need->capability == 0 || need->capability == capability;
+}
+
 /* Return whether the job may use the device at all. */
 static bool is_candidate(const struct search *search, const struct placement_need *need,
                          size_t i)
@@ -144,8 +153,7 @@ static bool is_candidate(const struct search *search, const struct placement_nee
     if (is_on_cpu(need) || i == 0)
         return is_on_cpu(need) && i == 0;
     return device->runnable && probe_name_matches(need->wanted, device->ordinal) &&
-           (need->capability == 0 || probe_count_named(need->wanted) > 0 ||
-            need->capability == 10 * device->major + device->minor);
+           is_checked_for(need, 10 * device->major + device->minor);
 }
 
 static uint64_t usable_bytes(uint64_t bytes)
@@ -542,4 +550,16 @@ struct placement_load placement_load(const struct placement *placement, size_t d
 
     count_running(&search);
     return (struct placement_load) { room->planned, room->jobs, room->cores };
+}
+
+bool placement_is_possible(const struct placement *placement,
+                           const struct placement_need *need)
+{
+    const struct placement alone = { .devices = placement->devices,
+                                     .device_count = placement->device_count };
+    struct placement_waiting waiting = { .need = *need }, *const queue[] = { &waiting };
+    struct placement_answer answer = { .verdict = PLACEMENT_STARTS };
+
+    placement_choose(&alone, queue, 1, 0, &answer);
+    return answer.verdict != PLACEMENT_ABSENT && answer.verdict != PLACEMENT_NEVER;
 }

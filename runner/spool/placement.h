@@ -107,6 +107,10 @@ size_t placement_choose(const struct placement *placement,
                         struct placement_waiting *const queue[], size_t count, double now,
                         struct placement_answer answers[]);
 
+/* Return whether the job could run there once nothing else does. */
+bool placement_is_possible(const struct placement *placement,
+                           const struct placement_need *need);
+
 /* Return whether Slurm runs the job. */
 bool placement_is_submitted(const struct placement_need *need);
 /* Return how many jobs run on this machine. */

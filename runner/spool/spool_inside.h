@@ -3,6 +3,7 @@
 #ifndef RUNNER_SPOOL_SPOOL_INSIDE_H
 #define RUNNER_SPOOL_SPOOL_INSIDE_H
 
+#include "runner/spool/candidates.h"
 #include "runner/spool/fleet_view.h"
 #include "runner/spool/intake.h"
 #include "runner/spool/items.h"
@@ -21,6 +22,7 @@ struct spool {
     const char *asked_node;
     char node[NODE_NAME_ROOM];
     struct nodes *nodes;
+    struct candidates candidates; /* for `how` */
     double
         turn_at; /* when to ask for the turn again, by clock_seconds; infinity: never */
     struct examine_how how;

@@ -23,14 +23,26 @@ void spool_nodes_choose(struct spool *spool)
     spool->turn_at = INFINITY;
 }
 
+static void find_candidates(struct spool *spool)
+{
+    candidates_make(&spool->candidates, spool->how.machine, spool->nodes);
+    spool->intake.candidates = spool->how.candidates = &spool->candidates;
+}
+
 bool spool_nodes_open(struct spool *spool, bool *busy, struct error *err)
 {
     if (!spool->node[0])
         return true;
     spool->nodes =
-        nodes_open(spool->node, !shared_files(spool->dir), spool->intake.log, busy, err);
+        nodes_open(spool->node,
+                   &(struct node_devices) { .node = spool->node,
+                                            .probe = &spool->how.machine->probe,
+                                            .cpu = spool->fleet->devices[0].usable },
+                   !shared_files(spool->dir), spool->intake.log, busy, err);
     spool->intake.nodes = spool->nodes;
     spool->fleet->nodes = spool->nodes;
+    if (spool->nodes)
+        find_candidates(spool);
     return spool->nodes != NULL;
 }
 
@@ -39,6 +51,8 @@ void spool_nodes_close(struct spool *spool)
     nodes_close(spool->nodes);
     spool->nodes = NULL;
     spool->intake.nodes = NULL;
+    spool->intake.candidates = spool->how.candidates = NULL;
+    candidates_clear(&spool->candidates);
     spool->fleet->nodes = NULL;
 }
 
@@ -51,6 +65,7 @@ void spool_nodes_poll(struct spool *spool)
     if (nodes_poll(spool->nodes, &spool->fleet->people)) {
         spool->scan_at = fmin(spool->scan_at, spool->rest_until);
         spool->woken = true;
+        find_candidates(spool);
     }
 }
 

@@ -5,7 +5,7 @@ node() { # NAME [OPTION]...: a watch of this node; its process id is in $pid_NAM
     "$trainspool" watch --node "$node_name" "$@" s >>"$node_name.log" 2>&1 &
     eval "pid_$node_name=$!"
     pids="$pids $!"
-    wait_until 10 grep -q "pid $!" "$node_name.log"
+    wait_until 10 grep -qs "pid $!" "$node_name.log"
 }
 end_node() { # NAME [SIGNAL]
     eval "end_pid=\$pid_$1"
