@@ -21,7 +21,8 @@ scripts='python3 python3-venv'
 optional=
 [ "${1-}" != --tests ] ||
     optional="python3 python3-venv python3-yaml python3-jsonschema chromium zsh clang-format logrotate systemd
-              strace faketime munge slurmctld slurmd slurm-client openmpi-bin"
+              strace faketime munge slurmctld slurmd slurm-client openmpi-bin
+              sshfs openssh-sftp-server"
 
 missing() { # PACKAGES
     for package in "$@"; do

@@ -158,6 +158,7 @@ static bool find_newest(const char *lock, struct newest *out, struct error *err)
 struct sight {
     char *name, *content;
     double since; /* clock_seconds at which the content was first seen */
+    bool changed; /* it was another one before: the holder lives, or lived */
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -209,6 +210,7 @@ static bool is_stale(const struct newest *newest)
     if (!sight)
         sight = add_sight(newest->name.data);
     if (!sight->content || strcmp(sight->content, newest->content.data) != 0) {
+        sight->changed = sight->content != NULL;
         free(sight->content);
         sight->content = memory_strdup(newest->content.data);
         sight->since = now;
@@ -596,6 +598,24 @@ bool shared_is_locked(const char *name)
     busy = !find_newest(name, &newest, NULL) || may_be_held(&newest, alone);
     newest_clear(&newest);
     return busy;
+}
+
+bool shared_lock_is_doubtful(const char *name)
+{
+    struct newest newest;
+    struct sight *sight = NULL;
+    bool doubtful;
+
+    if (find_newest(name, &newest, NULL) && newest.number > 0) {
+        pthread_mutex_lock(&mutex);
+        sight = find_sight(newest.name.data);
+        doubtful = sight && !sight->changed;
+        pthread_mutex_unlock(&mutex);
+    } else {
+        doubtful = false;
+    }
+    newest_clear(&newest);
+    return doubtful;
 }
 
 void shared_lock_holder(const char *name, char host[SHARED_HOST])

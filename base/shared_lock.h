@@ -52,6 +52,9 @@ bool shared_lock_keep(const char *name, void (*lost)(const char *why), struct er
 
 /* As file_is_locked, for holders on any machine. */
 bool shared_is_locked(const char *name);
+/* Of a lock that is busy: return whether another machine has its lease, which gave no sign of
+ * life since this process saw it first.  shared_lock() gets it after a whole lease of that. */
+bool shared_lock_is_doubtful(const char *name);
 /* Write the host of the machine that holds the lease, or "": this one, or it is not known. */
 void shared_lock_holder(const char *name, char host[SHARED_HOST]);
 

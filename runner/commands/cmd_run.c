@@ -144,19 +144,29 @@ static int train(const struct job *job, const struct options *options,
     return record_end(job, options, status);
 }
 
+static void say_waits_for(const char *host)
+{
+    fprintf(stderr,
+            "trainspool: %s has the lock of the job; waiting for a sign of life\n", host);
+}
+
 static bool lock_job(const struct job *job, const char *group, int *lock,
                      struct error *err)
 {
+    char host[65];
     bool busy = false;
     gid_t gid;
 
     if (!group_open(group, &gid, err) || !job_make_dir(job, err) ||
         !group_share(job->run_dir, gid, err))
         return false;
-    *lock = job_lock(job, &busy, err);
-    if (busy)
+    *lock = job_lock_patiently(job, say_waits_for, &busy, err);
+    if (busy) {
+        job_holder(job, host);
         error_set(err, ERROR_SYSTEM,
-                  "job %s is already running; trainspool status shows it", job->path);
+                  "job %s is already running%s%s; trainspool status shows it", job->path,
+                  host[0] ? " on " : "", host);
+    }
     return *lock >= 0;
 }
 

@@ -161,6 +161,10 @@ void job_unlock(const struct job *job, int lock);
 void job_pass_lock(const struct job *job, int lock);
 bool job_keep_lock(const struct job *job, int lock, bool inherited, struct error *err);
 bool job_is_locked(const struct job *job);
+/* As job_lock, but wait for a machine that may be dead, for at most a lease; *waits_for is
+ * called with its name before that. */
+int job_lock_patiently(const struct job *job, void (*waits_for)(const char *host),
+                       bool *busy, struct error *err);
 /* Write the name of the machine that works on the job; "" if it is this one, or none. */
 void job_holder(const struct job *job, char host[65]);
 

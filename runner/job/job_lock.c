@@ -19,6 +19,24 @@ int job_lock(const struct job *job, bool *busy, struct error *err)
     return shared_lock(job->lock, busy, err);
 }
 
+int job_lock_patiently(const struct job *job, void (*waits_for)(const char *host),
+                       bool *busy, struct error *err)
+{
+    const struct timespec pause = { .tv_nsec = 100000000 };
+    int lock = job_lock(job, busy, err);
+    char host[SHARED_HOST];
+
+    if (lock >= 0 || !*busy || !shared_lock_is_doubtful(job->lock))
+        return lock;
+    job_holder(job, host);
+    waits_for(host[0] ? host : "another machine");
+    while (lock < 0 && *busy && shared_lock_is_doubtful(job->lock)) {
+        nanosleep(&pause, NULL);
+        lock = job_lock(job, busy, err);
+    }
+    return lock;
+}
+
 void job_unlock(const struct job *job, int lock)
 {
     shared_unlock(lock, job->lock);
