@@ -30,9 +30,12 @@ static const char *path_of(struct handover *h, const char *name)
 
 bool handover_note(struct handover *h, struct error *err)
 {
-    struct slurm_submission submission = { .id = h->id };
+    struct slurm_submission submission = { .id = h->id,
+                                           .in_array = h->in_array,
+                                           .task = h->task };
 
     strcpy(submission.name, h->name);
+    strcpy(submission.array, h->array);
     strcpy(submission.digest, h->record.frozen);
     return slurm_submission_write(&submission, h->submission, err);
 }
@@ -45,7 +48,10 @@ static bool read_submission(struct handover *h, bool *same)
     if (!slurm_submission_read(h->submission, &submission))
         return false;
     strcpy(h->name, submission.name);
+    strcpy(h->array, submission.array);
     h->id = submission.id;
+    h->in_array = submission.in_array;
+    h->task = submission.task;
     *same = strcmp(submission.digest, h->record.frozen) == 0;
     return true;
 }
@@ -59,6 +65,30 @@ void handover_forget(struct handover *h)
 }
 
 /* ---- What the parts share ---- */
+
+struct slurm_target handover_target(const struct handover *h)
+{
+    const bool is_task = h->array[0] != '\0';
+
+    return (struct slurm_target) { .name = is_task ? h->array : h->name,
+                                   .task = is_task ? h->task : -1,
+                                   .id = h->id };
+}
+
+void handover_add_number(const struct handover *h, struct text *out)
+{
+    text_addf(out, "job %" PRId64, h->id);
+    if (h->array[0])
+        text_addf(out, "_%" PRId64, h->task);
+}
+
+void handover_note_wait(struct handover *h, const char *why)
+{
+    if (strcmp(h->record.reason, why) == 0)
+        return;
+    record_set_text(h->record.reason, sizeof(h->record.reason), why);
+    job_write(&h->job, &h->record, false, NULL);
+}
 
 void handover_log(struct handover *h, const char *fmt, ...)
 {
@@ -154,6 +184,7 @@ static bool open_job(struct handover *h, struct error *err)
  * one that follows. */
 static bool end_earlier(struct handover *h, struct error *err)
 {
+    const struct slurm_target target = handover_target(h);
     struct slurm_job found;
     struct error own = { 0 };
 
@@ -165,8 +196,8 @@ static bool end_earlier(struct handover *h, struct error *err)
         if (*h->stop)
             return error_set(err, ERROR_STOPPED, "stopped on request");
         handover_beat(h);
-        slurm_cancel(h->name, NULL);
-        answer = slurm_find(h->name, &found, &own);
+        slurm_cancel(&target, NULL);
+        answer = slurm_find(&target, &found, &own);
         if (answer == SLURM_NO)
             return error_set(err, own.code, "%s", own.text);
         if (answer == SLURM_YES &&
@@ -178,6 +209,7 @@ static bool end_earlier(struct handover *h, struct error *err)
 
 static int run(struct handover *h, struct error *err)
 {
+    struct slurm_target target;
     bool same, there;
     int status;
 
@@ -191,6 +223,12 @@ static int run(struct handover *h, struct error *err)
         handover_forget(h);
         there = false;
     }
+    if (there ? h->in_array && h->id == 0 : h->options->spooled)
+        h->sweep = sweep_array_open(&h->job, h->options);
+    if (there && h->in_array && h->id == 0 && !h->sweep) {
+        handover_forget(h); /* the sweep was removed; a task of its array has no lease */
+        there = false;
+    }
     if (there)
         handover_log(h, "following job %" PRId64 ", %s", h->id, h->name);
     else if (!handover_prepare(h, err))
@@ -200,20 +238,20 @@ static int run(struct handover *h, struct error *err)
         struct slurm_job found = { 0 };
         struct error own = { 0 };
 
-        if (there && handover_find(h, &found, &own) != SLURM_YES) {
+        if (there && !h->sweep && handover_find(h, &found, &own) != SLURM_YES) {
             if (!handover_must_end(h)) {
-                record_set_text(h->record.reason, sizeof(h->record.reason), own.text);
-                job_write(&h->job, &h->record, false, NULL);
+                handover_note_wait(h, own.text);
                 return EXIT_AGAIN;
             }
         }
         h->id = found.id;
-        if (h->id == 0 && !handover_submit(h, err)) {
+        if (h->id == 0 && !(h->sweep ? handover_join : handover_submit)(h, err)) {
             if (err->code == ERROR_STOPPED && !handover_must_end(h))
                 return EXIT_AGAIN;
             if (err->code == ERROR_STOPPED) {
                 handover_forget(h); /* what Slurm may have got ends without a lease */
-                slurm_cancel(h->name, NULL);
+                target = handover_target(h);
+                slurm_cancel(&target, NULL);
                 return handover_end_withdrawn(h);
             }
             handover_forget(h);
@@ -241,6 +279,7 @@ int handover_run(const struct options *options, const volatile sig_atomic_t *sto
         report_error(options->program, err);
     if (h.lock >= 0)
         job_unlock(&h.job, h.lock);
+    sweep_array_close(h.sweep);
     job_clear(&h.job);
     arena_free(h.arena);
     return status;

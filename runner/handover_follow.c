@@ -21,23 +21,25 @@ static const double first_query = 5, longest_query = 60, settle_seconds = 20;
 
 static void note_reason(struct handover *h, const char *reason)
 {
-    if (h->begun || h->record.state != JOB_READY || strcmp(reason, h->record.reason) == 0)
-        return;
-    snprintf(h->record.reason, sizeof(h->record.reason), "%s", reason);
-    job_write(&h->job, &h->record, false, NULL);
+    if (!h->begun && h->record.state == JOB_READY)
+        handover_note_wait(h, reason);
 }
 
 /* Show in the state what a job that is ready waits for. */
 static void note_wait(struct handover *h, const struct slurm_job *found)
 {
-    char reason[sizeof(h->record.reason)];
+    struct text reason;
 
     if (found->state != SLURM_WAITS && found->state != SLURM_RUNS)
         return;
-    snprintf(reason, sizeof(reason), "%s Slurm as job %" PRId64 "%s%s%s",
-             found->state == SLURM_WAITS ? "in the queue of" : "started by", found->id,
-             found->reason[0] ? " (" : "", found->reason, found->reason[0] ? ")" : "");
-    note_reason(h, reason);
+    text_init(&reason, 0);
+    text_addf(&reason, "%s Slurm as ",
+              found->state == SLURM_WAITS ? "in the queue of" : "started by");
+    handover_add_number(h, &reason);
+    if (found->reason[0])
+        text_addf(&reason, " (%s)", found->reason);
+    note_reason(h, reason.data);
+    text_clear(&reason);
 }
 
 /* Copy the state that rank 0 wrote, if it is another. */
@@ -96,9 +98,13 @@ static int end_vanished(struct handover *h, char why[512])
 static int end_without_exit(struct handover *h, const struct slurm_job *found)
 {
     char why[512];
+    struct text number;
 
-    snprintf(why, sizeof(why), "Slurm: job %" PRId64 " is %s", h->id,
+    text_init(&number, 0);
+    handover_add_number(h, &number);
+    snprintf(why, sizeof(why), "Slurm: %.60s is %s", number.data,
              found->state == SLURM_GONE ? "unknown to the controller" : found->word);
+    text_clear(&number);
     handover_log(h, "%s", why);
     if (found->state != SLURM_GONE && is_word(found, "CANCELLED"))
         return handover_end(h, EVENT_CANCELLED, why, EXIT_TERMINATED);
@@ -165,6 +171,7 @@ static void note_silence(struct handover *h, const struct error *err)
 /* Ask Slurm when it is time. Return whether it was asked, and answered. */
 static bool query(struct handover *h, bool now, struct slurm_job *found)
 {
+    const struct slurm_target target = handover_target(h);
     struct error err = { 0 };
     struct slurm_job answer;
     const double every = test_seconds();
@@ -175,14 +182,18 @@ static bool query(struct handover *h, bool now, struct slurm_job *found)
                : h->pause < longest_query ? h->pause * 1.5
                                           : longest_query;
     h->next = clock_seconds() + h->pause;
-    if (slurm_find(h->name, &answer, &err) != SLURM_YES) {
+    if (slurm_find(&target, &answer, &err) != SLURM_YES) {
         note_silence(h, &err);
         return false;
     }
+    /* only a task that never started was canceled unseen */
+    if (answer.inferred && (h->begun || h->record.state != JOB_READY))
+        answer.state = SLURM_GONE;
     if (answer.state != SLURM_GONE)
         h->id = answer.id;
     /* what has ended is soon unknown, but how it ended counts */
-    if (answer.state != SLURM_GONE || found->state != SLURM_ENDED)
+    if (found->state != SLURM_ENDED || answer.state == SLURM_WAITS ||
+        answer.state == SLURM_RUNS)
         *found = answer;
     note_wait(h, found);
     if (found->state != SLURM_ENDED && found->state != SLURM_GONE)
@@ -202,11 +213,17 @@ static bool is_over(struct handover *h, struct slurm_job *found)
 /* Take a job out of Slurm's queue. If it starts meanwhile, its ranks find no lease. */
 static void withdraw(struct handover *h)
 {
+    const struct slurm_target target = handover_target(h);
+    struct text number;
+
+    text_init(&number, 0);
+    handover_add_number(h, &number);
     if (!h->withdrawn)
-        handover_log(h, "taking job %" PRId64 " out of the queue", h->id);
+        handover_log(h, "taking %s out of the queue", number.data);
+    text_clear(&number);
     walk_unlink(h->lease);
     h->withdrawn = true;
-    slurm_cancel(h->name, NULL);
+    slurm_cancel(&target, NULL);
     h->next = 0;
 }
 

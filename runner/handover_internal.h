@@ -9,6 +9,7 @@
 #include "runner/cluster/slurm.h"
 #include "runner/job/job.h"
 #include "runner/options/options.h"
+#include "runner/sweep_array.h"
 #include "train/plan.h"
 
 enum { HANDOVER_TICK_MS = 500 };
@@ -23,18 +24,28 @@ struct handover {
     char *submission, *lease, *cluster, *script, *output, *exit;
     char name[SLURM_NAME]; /* of the submission */
     int64_t id;
-    struct stat seen;   /* cluster.json when it was copied */
-    bool begun;         /* rank 0 has written a state */
-    double next, pause; /* when Slurm is asked again */
-    double gone_since;  /* when Slurm first did not know it, or said that it ended; 0 */
-    bool exit_seen;     /* rank 0, or the script, has noted an exit */
-    bool withdrawn;     /* its lease was removed, and Slurm is to cancel it */
-    int64_t first;      /* the step at which the submission began */
+    bool in_array;          /* it is, or will be, a task of an array of a sweep */
+    char array[SLURM_NAME]; /* "": not known yet */
+    int64_t task;
+    struct sweep_array *sweep; /* while the task is not known; NULL: submitted alone */
+    struct stat seen;          /* cluster.json when it was copied */
+    bool begun;                /* rank 0 has written a state */
+    double next, pause;        /* when Slurm is asked again */
+    double gone_since; /* when Slurm first did not know it, or said that it ended; 0 */
+    bool exit_seen;    /* rank 0, or the script, has noted an exit */
+    bool withdrawn;    /* its lease was removed, and Slurm is to cancel it */
+    int64_t first;     /* the step at which the submission began */
     int lock;
 };
 
 /* ---- handover.c ---- */
 
+/* Return what Slurm has of the submission. */
+struct slurm_target handover_target(const struct handover *h);
+/* Append "job 8", or "job 8_3" of an array. */
+void handover_add_number(const struct handover *h, struct text *out);
+/* Show in the state why a job that is ready waits. */
+void handover_note_wait(struct handover *h, const char *why);
 /* Write slurm.json. */
 bool handover_note(struct handover *h, struct error *err);
 /* Remove the files of the submission: it has ended. */
@@ -63,6 +74,9 @@ enum slurm_answer handover_find(struct handover *h, struct slurm_job *found,
  * acknowledged before this process, or an answer, was lost.
  */
 bool handover_submit(struct handover *h, struct error *err);
+/* Submit the jobs of the sweep that are ready as an array, or find the task of this one in an
+ * array that another process has submitted. */
+bool handover_join(struct handover *h, struct error *err);
 
 /* ---- handover_follow.c ---- */
 

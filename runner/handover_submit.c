@@ -13,7 +13,6 @@
 #include "base/walk.h"
 #include "runner/cluster/slurm_submission.h"
 #include "runner/job/batch_script.h"
-#include "runner/job/record.h"
 
 /* Seconds until Slurm may take another job of the user. */
 static const double room_seconds = 60;
@@ -41,8 +40,11 @@ bool handover_prepare(struct handover *h, struct error *err)
 
     names.state = h->cluster;
     walk_unlink(h->exit);
-    h->id = 0;
-    return slurm_submission_name(h->job.name, h->name, err) && write_script(h, err) &&
+    h->id = h->task = 0;
+    h->array[0] = '\0';
+    h->in_array = h->sweep != NULL;
+    return slurm_submission_name(h->job.name, h->name, err) &&
+           (h->sweep || write_script(h, err)) &&
            job_write(&names, &h->record, true, err) &&
            file_replace(h->lease, h->name, strlen(h->name), 0600, err) &&
            handover_note(h, err);
@@ -53,10 +55,7 @@ static void wait_for_room(struct handover *h, const char *why)
 {
     const double until = clock_seconds() + room_seconds;
 
-    if (strcmp(h->record.reason, why) != 0) {
-        record_set_text(h->record.reason, sizeof(h->record.reason), why);
-        job_write(&h->job, &h->record, false, NULL);
-    }
+    handover_note_wait(h, why);
     while (clock_seconds() < until && !*h->stop && !handover_must_end(h)) {
         handover_beat(h);
         poll(NULL, 0, HANDOVER_TICK_MS);
@@ -66,12 +65,13 @@ static void wait_for_room(struct handover *h, const char *why)
 enum slurm_answer handover_find(struct handover *h, struct slurm_job *found,
                                 struct error *err)
 {
+    const struct slurm_target target = handover_target(h);
     enum slurm_answer answer;
 
     for (;;) {
         error_clear(err);
         handover_beat(h);
-        answer = slurm_find(h->name, found, err);
+        answer = slurm_find(&target, found, err);
         if (answer != SLURM_UNSURE || *h->stop || handover_must_end(h))
             return answer;
         poll(NULL, 0, HANDOVER_TICK_MS);
@@ -111,4 +111,34 @@ bool handover_submit(struct handover *h, struct error *err)
             return handover_note(h, err);
         }
     }
+}
+
+bool handover_join(struct handover *h, struct error *err)
+{
+    struct slurm_submission submission = { .in_array = true };
+    struct error own = { 0 };
+    enum slurm_answer answer;
+
+    strcpy(submission.name, h->name);
+    do {
+        if (*h->stop || handover_must_end(h))
+            return error_set(err, ERROR_STOPPED, "stopped on request");
+        handover_beat(h);
+        error_clear(&own);
+        answer = sweep_array_step(h->sweep, &submission, &own);
+        if (answer != SLURM_YES && own.code)
+            handover_note_wait(h, own.text);
+        if (answer == SLURM_LATER || answer == SLURM_UNSURE)
+            poll(NULL, 0, HANDOVER_TICK_MS);
+    } while (answer == SLURM_LATER || answer == SLURM_UNSURE);
+    sweep_array_close(h->sweep);
+    h->sweep = NULL;
+    if (answer == SLURM_NO)
+        return error_set(err, own.code, "%s", own.text);
+    strcpy(h->array, submission.array);
+    h->task = submission.task;
+    h->id = submission.id;
+    handover_log(h, "submitted as job %" PRId64 "_%" PRId64 ", %s of %s", h->id, h->task,
+                 h->name, h->array);
+    return handover_note(h, err);
 }

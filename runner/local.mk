@@ -10,11 +10,14 @@ librunner_a_SOURCES += %D%/count_steps.c %D%/count_steps.h
 librunner_a_SOURCES += %D%/ending.c %D%/ending.h
 librunner_a_SOURCES += %D%/handover.c %D%/handover.h %D%/handover_internal.h
 librunner_a_SOURCES += %D%/handover_submit.c %D%/handover_follow.c
+librunner_a_SOURCES += %D%/handover.c %D%/handover.h
+librunner_a_SOURCES += %D%/sweep_array.c %D%/sweep_array.h
 librunner_a_SOURCES += %D%/lease.c %D%/lease.h
 
 librunner_a_SOURCES += %D%/cluster/assembly.c %D%/cluster/assembly.h
 librunner_a_SOURCES += %D%/cluster/host.c %D%/cluster/host.h
 librunner_a_SOURCES += %D%/cluster/slurm.c %D%/cluster/slurm.h
+librunner_a_SOURCES += %D%/cluster/slurm_array.c %D%/cluster/slurm_array.h
 librunner_a_SOURCES += %D%/cluster/slurm_script.c
 librunner_a_SOURCES += %D%/cluster/slurm_submission.c %D%/cluster/slurm_submission.h
 librunner_a_SOURCES += %D%/cluster/callers.c %D%/cluster/callers.h

@@ -3,6 +3,7 @@
 
 #include "runner/cluster/slurm.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 
 /* Milliseconds: clients wait about 9 s for a controller that is down. */
 enum { SUBMIT_MS = 30000, QUERY_MS = 15000, TEST_MS = 5000 };
+enum { LINES_BYTES = 1 << 20 }; /* of squeue */
 
 /* Run a command.  SLURM_NO: it failed, and its last line is in *err. */
 static enum slurm_answer run(const char *const words[], int milliseconds,
@@ -159,15 +161,29 @@ static const char *take_field(const char *at, char *out, size_t room)
     return at[len] == '|' ? at + len + 1 : at + len;
 }
 
+/* Read "8", "8_3" or, of tasks that wait, "8_[0-3%2]". */
+static bool read_number(const char *number, struct slurm_job *out)
+{
+    char *end, *last;
+
+    out->id = strtoll(number, &end, 10);
+    out->task = -1;
+    if (end == number || out->id <= 0)
+        return false;
+    if (*end == '_' && end[1] >= '0' && end[1] <= '9') {
+        out->task = strtoll(end + 1, &last, 10);
+        return *last == '\0';
+    }
+    return *end == '\0' || *end == '_';
+}
+
 bool slurm_read_line(const char *line, struct slurm_job *out)
 {
     char number[24];
-    char *end;
 
     *out = (struct slurm_job) { .state = SLURM_GONE };
     line = take_field(line, number, sizeof(number));
-    out->id = strtoll(number, &end, 10);
-    if (end == number || out->id <= 0)
+    if (!read_number(number, out))
         return false;
     line = take_field(line, out->word, sizeof(out->word));
     line = take_field(line, out->reason, sizeof(out->reason));
@@ -178,90 +194,169 @@ bool slurm_read_line(const char *line, struct slurm_job *out)
     return out->word[0] != '\0';
 }
 
-/* Read the lines of a name, which may have been submitted twice: the job that has not ended,
- * or else the later one.  SLURM_NO: there are none; SLURM_UNSURE: what there is, is not about
- * a job. */
-static enum slurm_answer read_lines(const struct text *text, struct slurm_job *out)
+/* A name may have been submitted twice: take the job that has not ended, or else the later
+ * one. */
+static bool is_better(const struct slurm_job *job, const struct slurm_job *than)
 {
-    const char *at = text->len ? text->data : "";
-    enum slurm_answer answer = strlen(at) < text->len ? SLURM_UNSURE : SLURM_NO;
+    return than->state == SLURM_GONE ||
+           (than->state == SLURM_ENDED &&
+            (job->state != SLURM_ENDED || job->id > than->id));
+}
+
+enum slurm_answer slurm_read_lines(const char *lines, const struct slurm_target *target,
+                                   struct slurm_job *exact, struct slurm_job *any)
+{
+    enum slurm_answer answer = SLURM_NO;
     struct slurm_job job;
 
-    while (*at) {
-        if (!slurm_read_line(at, &job))
+    *exact = *any = (struct slurm_job) { .state = SLURM_GONE };
+    for (const char *at = lines; *at; at += strcspn(at, "\n"), at += *at == '\n') {
+        if (!slurm_read_line(at, &job)) {
             /* the first line of several clusters names one */
-            answer = answer == SLURM_NO && !text_starts(at, "CLUSTER: ") ? SLURM_UNSURE
-                                                                         : answer;
-        else if (answer != SLURM_YES ||
-                 (out->state == SLURM_ENDED &&
-                  (job.state != SLURM_ENDED || job.id > out->id))) {
-            *out = job;
-            answer = SLURM_YES;
+            if (answer == SLURM_NO && !text_starts(at, "CLUSTER: "))
+                answer = SLURM_UNSURE;
+            continue;
         }
-        at += strcspn(at, "\n");
-        at += *at == '\n';
+        answer = SLURM_YES;
+        if (job.task == target->task && is_better(&job, exact))
+            *exact = job;
+        if (is_better(&job, any))
+            *any = job;
     }
     return answer;
 }
 
 /* What ended a while ago is only in the accounting, which may be off. */
-static void look_into_accounting(const char *name, struct slurm_job *out)
+static void look_into_accounting(const struct slurm_target *target,
+                                 struct slurm_job *exact, struct slurm_job *any)
 {
     char named[SLURM_NAME + 8];
-    const char *const words[] = { "sacct",
-                                  "-n",
-                                  "-P",
-                                  "-X",
-                                  named,
-                                  "-o",
-                                  "JobIDRaw,State,ExitCode,NodeList",
-                                  "-S",
-                                  "now-30days",
-                                  NULL };
+    const char *const words[] = {
+        "sacct", "-n",         "-P", "-X", named, "-o", "JobID,State,ExitCode,NodeList",
+        "-S",    "now-30days", NULL
+    };
     struct error ignored = { 0 };
     struct text text;
 
-    snprintf(named, sizeof(named), "--name=%s", name);
-    text_init(&text, 64 << 10);
-    if (run(words, QUERY_MS, &text, &ignored) == SLURM_YES)
-        read_lines(&text, out);
+    snprintf(named, sizeof(named), "--name=%s", target->name);
+    text_init(&text, LINES_BYTES);
+    if (run(words, QUERY_MS, &text, &ignored) == SLURM_YES && text.len > 0)
+        slurm_read_lines(text.data, target, exact, any);
     text_clear(&text);
 }
 
-enum slurm_answer slurm_find(const char *name, struct slurm_job *out, struct error *err)
+/* Ask squeue about a name, and only about `jobs` unless that is NULL. */
+static enum slurm_answer ask_queue(const char *name, const char *jobs, struct text *out,
+                                   struct error *err)
 {
     char named[SLURM_NAME + 8];
-    const char *const words[] = { "squeue", "-h", "-t",          "all",
-                                  named,    "-o", "%i|%T|%r|%N", NULL };
+    const char *const words[] = { "squeue", "-h", "-r",          "-t", "all",
+                                  named,    "-o", "%i|%T|%r|%N", jobs, NULL };
     struct error own = { 0 };
+
+    snprintf(named, sizeof(named), "--name=%s", name);
+    return judge(run(words, QUERY_MS, out, &own), &own, err);
+}
+
+/* Look only at the task: an array has many.  False: it is not there, which may have several
+ * reasons. */
+static bool find_task(const struct slurm_target *target, struct slurm_job *out)
+{
+    struct error ignored = { 0 };
+    struct slurm_job any;
+    char jobs[64];
+    struct text text;
+
+    snprintf(jobs, sizeof(jobs), "--jobs=%" PRId64 "_%" PRId64, target->id, target->task);
+    text_init(&text, LINES_BYTES);
+    if (ask_queue(target->name, jobs, &text, &ignored) == SLURM_YES && text.len > 0)
+        slurm_read_lines(text.data, target, out, &any);
+    text_clear(&text);
+    return out->state != SLURM_GONE && out->state != SLURM_ENDED;
+}
+
+/* *any: some job with that name. */
+static enum slurm_answer find_named(const struct slurm_target *target,
+                                    struct slurm_job *exact, struct slurm_job *any,
+                                    struct error *err)
+{
     enum slurm_answer answer;
     struct text text;
 
-    *out = (struct slurm_job) { .state = SLURM_GONE };
-    snprintf(named, sizeof(named), "--name=%s", name);
-    text_init(&text, 64 << 10);
-    answer = judge(run(words, QUERY_MS, &text, &own), &own, err);
-    if (answer == SLURM_YES) {
-        const enum slurm_answer lines = read_lines(&text, out);
-
-        if (lines == SLURM_NO)
-            look_into_accounting(name, out);
-        else if (lines == SLURM_UNSURE) {
-            error_set(err, ERROR_FAULT, "squeue: unexpected output: %.*s",
-                      (int)strcspn(text.data, "\n"), text.data);
-            answer = SLURM_UNSURE;
-        }
+    *exact = *any = (struct slurm_job) { .state = SLURM_GONE };
+    text_init(&text, LINES_BYTES);
+    answer = ask_queue(target->name, NULL, &text, err);
+    if (answer == SLURM_YES && text.len > 0 &&
+        (strlen(text.data) < text.len ||
+         slurm_read_lines(text.data, target, exact, any) == SLURM_UNSURE)) {
+        error_set(err, ERROR_FAULT, "squeue: unexpected output: %.*s",
+                  (int)strcspn(text.data, "\n"), text.data);
+        answer = SLURM_UNSURE;
     }
     text_clear(&text);
     return answer;
 }
 
-enum slurm_answer slurm_cancel(const char *name, struct error *err)
+enum slurm_answer slurm_find(const struct slurm_target *target, struct slurm_job *out,
+                             struct error *err)
+{
+    enum slurm_answer answer;
+    struct slurm_job any;
+
+    *out = (struct slurm_job) { .state = SLURM_GONE };
+    if (target->task >= 0 && target->id > 0 && find_task(target, out))
+        return SLURM_YES;
+    answer = find_named(target, out, &any, err);
+    if (answer != SLURM_YES || out->state != SLURM_GONE)
+        return answer;
+    if (target->task >= 0 && any.state != SLURM_GONE) {
+        *out = (struct slurm_job) { .state = SLURM_ENDED,
+                                    .id = any.id,
+                                    .task = target->task,
+                                    .word = "CANCELLED",
+                                    .inferred = true };
+        return answer;
+    }
+    look_into_accounting(target, out, &any);
+    return answer;
+}
+
+enum slurm_answer slurm_find_array(const char *name, struct slurm_job *out,
+                                   struct error *err)
+{
+    const struct slurm_target target = { .name = name, .task = -1 };
+    struct slurm_job exact;
+    enum slurm_answer answer = find_named(&target, &exact, out, err);
+
+    if (answer == SLURM_YES && out->state == SLURM_GONE)
+        look_into_accounting(&target, &exact, out);
+    return answer;
+}
+
+/* scancel takes tasks that wait for one job where it compares names, so that the name is
+ * compared here. */
+static enum slurm_answer cancel_task(const struct slurm_target *target, struct error *err)
+{
+    char number[64];
+    const char *const words[] = { "scancel", "--quiet", number, NULL };
+    struct slurm_job found;
+    struct error own = { 0 };
+    enum slurm_answer answer = slurm_find(target, &found, err);
+
+    if (answer != SLURM_YES || found.state == SLURM_GONE || found.state == SLURM_ENDED)
+        return answer;
+    snprintf(number, sizeof(number), "%" PRId64 "_%" PRId64, found.id, found.task);
+    return judge(run(words, QUERY_MS, NULL, &own), &own, err);
+}
+
+enum slurm_answer slurm_cancel(const struct slurm_target *target, struct error *err)
 {
     char named[SLURM_NAME + 8];
     const char *const words[] = { "scancel", "--quiet", named, NULL };
     struct error own = { 0 };
 
-    snprintf(named, sizeof(named), "--name=%s", name);
+    if (target->task >= 0)
+        return cancel_task(target, err);
+    snprintf(named, sizeof(named), "--name=%s", target->name);
     return judge(run(words, QUERY_MS, NULL, &own), &own, err);
 }

@@ -36,12 +36,10 @@ static int64_t margin(const struct plan *plan)
 }
 
 /* The values were checked: they have no spaces and no control characters. */
-static void add_options(const struct slurm_script *script, struct text *out)
+void slurm_script_options(const struct plan *plan, struct text *out)
 {
-    const struct plan *plan = script->plan;
     const struct plan_slurm *slurm = &plan->slurm;
 
-    add_option(out, "job-name", script->name);
     text_addf(out, "#SBATCH --nodes=%" PRId64 "\n", plan->nodes > 1 ? plan->nodes : 1);
     text_addf(out, "#SBATCH --ntasks=%zu\n", plan_ranks(plan));
     text_addf(out, "#SBATCH --ntasks-per-node=%zu\n", plan_local_ranks(plan));
@@ -58,45 +56,115 @@ static void add_options(const struct slurm_script *script, struct text *out)
     text_addf(out,
               "#SBATCH --requeue\n"
               "#SBATCH --open-mode=append\n"
-              "#SBATCH --signal=B:TERM@%" PRId64 "\n"
-              "#SBATCH --dependency=singleton\n",
+              "#SBATCH --signal=B:TERM@%" PRId64 "\n",
               margin(plan));
+}
+
+static void add_words(struct text *out, const char *before, const char *const *words)
+{
+    for (; *words; words++) {
+        text_addf(out, " \\\n%s", before);
+        add_quoted(out, *words);
+    }
+}
+
+static void add_variables(struct text *out, const char *before, const char *name,
+                          const char *run_dir)
+{
+    text_addf(out, "%sname=", before);
+    add_quoted(out, name);
+    text_addf(out, "\n%srun=", before);
+    add_quoted(out, run_dir);
+    text_addc(out, '\n');
+}
+
+/* Each task has a name, a folder and a command of its own.  The number of a task is not
+ * SLURM_JOB_ID: one of them has that of the array. */
+static void add_tasks(struct text *out, const struct slurm_script_tasks *tasks)
+{
+    text_adds(out, "# Another array took the place of this one.\nid=$(cat ");
+    add_quoted(out, tasks->id);
+    text_adds(out,
+              " 2>/dev/null)\n"
+              "[ \"${id:-$SLURM_ARRAY_JOB_ID}\" = \"$SLURM_ARRAY_JOB_ID\" ] || exit 0\n"
+              "self=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID\n"
+              "case $SLURM_ARRAY_TASK_ID in\n");
+    for (size_t i = 0; i < tasks->count; i++) {
+        const struct slurm_script_task *task = &tasks->list[i];
+
+        text_addf(out, "%zu)\n", i);
+        add_variables(out, "    ", task->name, task->run_dir);
+        text_adds(out, "    set --");
+        add_words(out, "        ", task->words);
+        text_adds(out, "\n    ;;\n");
+    }
+    text_adds(out, "esac\n");
+}
+
+/* What the ranks print goes next to their job. */
+static void add_output(struct text *out, const struct slurm_script *script)
+{
+    if (script->tasks)
+        text_adds(out, "exec >>\"$run/slurm.log\" 2>&1\n");
+    text_adds(out, "cd ");
+    add_quoted(out, script->dir);
+    text_adds(out, " || exit 75\n\n");
+}
+
+static void add_command(struct text *out, const struct slurm_script *script)
+{
+    text_adds(out, "srun --kill-on-bad-exit=1");
+    if (script->plan->slurm.cpus_per_task > 0)
+        text_addf(out, " --cpus-per-task=%" PRId64, script->plan->slurm.cpus_per_task);
+    if (script->tasks)
+        text_adds(out, " \"$@\"");
+    else
+        add_words(out, "    ", script->words);
+    text_adds(out, " &\n");
+}
+
+static void add_head(struct text *out, const struct slurm_script *script)
+{
+    text_adds(out, "#!/bin/sh\n");
+    add_option(out, "job-name", script->name);
+    if (script->tasks)
+        text_addf(out, "#SBATCH --array=0-%zu\n", script->tasks->count - 1);
+    slurm_script_options(script->plan, out);
+    /* the tasks of an array have one name */
+    if (!script->tasks)
+        text_adds(out, "#SBATCH --dependency=singleton\n");
+    text_adds(out, "\n# Written by trainspool.\n");
 }
 
 void slurm_script_write(const struct slurm_script *script, struct text *out)
 {
-    text_adds(out, "#!/bin/sh\n");
-    add_options(script, out);
-    text_adds(out, "\n# Written by trainspool.\nname=");
-    add_quoted(out, script->name);
-    text_adds(out, "\nrun=");
-    add_quoted(out, script->run_dir);
+    add_head(out, script);
+    if (script->tasks) {
+        add_tasks(out, script->tasks);
+    } else {
+        add_variables(out, "", script->name, script->run_dir);
+        text_adds(out, "self=$SLURM_JOB_ID\n");
+    }
     text_adds(out,
-              "\n\n# Another submission took the place of this one, or the job was "
+              "\n# Another submission took the place of this one, or the job was "
               "canceled.\n"
               "[ \"$(cat \"$run/lease\" 2>/dev/null)\" = \"$name\" ] || exit 0\n"
               "# The job is done, and Slurm was asked to start it again.\n"
-              "[ \"$(cat \"$run/slurm.exit\" 2>/dev/null)\" != \"$name 0\" ] || exit 0\n"
-              "rm -f \"$run/slurm.exit\"\ncd ");
-    add_quoted(out, script->dir);
+              "[ \"$(cat \"$run/slurm.exit\" 2>/dev/null)\" != \"$name 0\" ] || exit "
+              "0\n"
+              "rm -f \"$run/slurm.exit\"\n");
+    add_output(out, script);
     /* a trap runs only while the shell waits; scancel signals steps, not this script */
     text_adds(
         out,
-        " || exit 75\n\n"
         "# Slurm signals this shell; the ranks save a checkpoint and end. (srun would kill\n"
         "# them at a SIGTERM of its own.)\n"
         "stop=\n"
-        "end() { stop=yes; scancel --signal=TERM \"$SLURM_JOB_ID\"; }\n"
-        "trap end TERM\n"
-        "srun --kill-on-bad-exit=1");
-    if (script->plan->slurm.cpus_per_task > 0)
-        text_addf(out, " --cpus-per-task=%" PRId64, script->plan->slurm.cpus_per_task);
-    for (const char *const *word = script->words; *word; word++) {
-        text_adds(out, " \\\n    ");
-        add_quoted(out, *word);
-    }
+        "end() { stop=yes; scancel --signal=TERM \"$self\"; }\n"
+        "trap end TERM\n");
+    add_command(out, script);
     text_adds(
-        out, " &\nstep=$!\n"
+        out, "step=$!\n"
              "[ -z \"$stop\" ] || end\n"
              "while :; do\n"
              "    wait \"$step\"\n"

@@ -57,6 +57,10 @@ bool slurm_submission_write(const struct slurm_submission *submission, const cha
     struct text text;
     bool ok;
 
+    if (submission->in_array)
+        json_object_set_new(object, "array", json_string(submission->array));
+    if (submission->array[0])
+        json_object_set_new(object, "task", json_integer(submission->task));
     text_init(&text, 0);
     ok = json_write_pretty(object, &text) &&
          file_replace(file, text.data, text.len, 0600, err);
@@ -70,14 +74,19 @@ bool slurm_submission_read(const char *file, struct slurm_submission *out)
     json_t *object = json_read_file(file, FILE_MAX, NULL);
     const char *name = json_string_value(json_object_get(object, "name"));
     const char *digest = json_string_value(json_object_get(object, "digest"));
+    const char *array = json_string_value(json_object_get(object, "array"));
     bool ok = name && digest && *name && strlen(name) < sizeof(out->name) &&
-              strlen(digest) < sizeof(out->digest);
+              strlen(digest) < sizeof(out->digest) &&
+              (!array || strlen(array) < sizeof(out->array));
 
     if (ok) {
         *out = (struct slurm_submission) { .id = json_integer_value(
                                                json_object_get(object, "job")) };
         strcpy(out->name, name);
         strcpy(out->digest, digest);
+        out->in_array = array != NULL;
+        strcpy(out->array, array ? array : "");
+        out->task = json_integer_value(json_object_get(object, "task"));
     }
     json_decref(object);
     return ok;

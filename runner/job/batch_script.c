@@ -88,6 +88,47 @@ bool batch_script_write(const struct batch_script *script, struct text *out,
     return ok;
 }
 
+static bool fill_tasks(const struct batch_array *array, const char *program,
+                       struct slurm_script_task *tasks, struct error *err)
+{
+    for (size_t i = 0; i < array->count; i++) {
+        const struct batch_script *script = &array->list[i];
+
+        tasks[i] = (struct slurm_script_task) { .name = script->name,
+                                                .run_dir = find_run_dir(script->job),
+                                                .words = make_words(script, program) };
+        if (!tasks[i].run_dir)
+            return error_errno(err, "cannot find the folder of %s", script->job->path);
+    }
+    return true;
+}
+
+bool batch_script_write_array(const struct batch_array *array, struct text *out,
+                              struct error *err)
+{
+    struct slurm_script_task *tasks = memory_alloc(array->count * sizeof(*tasks));
+    const struct slurm_script_tasks all = { array->id, tasks, array->count };
+    char *program = spawn_sibling("trainspool-train"), *dir = realpath(".", NULL);
+    bool ok = fill_tasks(array, program, tasks, err);
+
+    if (ok && !dir)
+        ok = error_errno(err, "cannot find the working directory");
+    if (ok)
+        slurm_script_write(&(struct slurm_script) { .plan = array->list[0].plan,
+                                                    .name = array->name,
+                                                    .dir = dir,
+                                                    .tasks = &all },
+                           out);
+    for (size_t i = 0; i < array->count; i++) {
+        free((char *)tasks[i].run_dir);
+        free((const char **)tasks[i].words);
+    }
+    free(tasks);
+    free(dir);
+    free(program);
+    return ok;
+}
+
 bool batch_script_preview(const struct options *options, const char *path,
                           const struct plan *plan, const char *text, size_t len,
                           struct text *out, struct error *err)

@@ -94,9 +94,12 @@ static void add_script(const struct inspection *inspection, const struct options
         report_visible(out, err.text);
         text_addc(out, '\n');
     } else {
-        text_adds(out,
-                  "  script      what sbatch gets; each submission has a name of its "
-                  "own\n");
+        text_addf(out,
+                  "  script      what sbatch gets%s; each submission has a name of its "
+                  "own\n",
+                  inspection->patch.plan.sweep
+                      ? " for one job; those of the sweep are tasks of an array"
+                      : "");
         for (char *at = script.data, *end; *at; at = end + 1) {
             end = strchr(at, '\n');
             *end = '\0';

@@ -17,6 +17,7 @@
 #include "base/walk.h"
 #include "patcher/history/journal.h"
 #include "patcher/sweep.h"
+#include "runner/cluster/slurm_array.h"
 #include "runner/job/gate.h"
 #include "runner/job/sweep_summary.h"
 
@@ -232,7 +233,10 @@ bool sweep_jobs_finish(const struct job *job, struct job_record *record,
                        struct error *err)
 {
     struct sweep_result result;
+    char *arrays = path_join(job->run_dir, "arrays");
 
+    slurm_arrays_remove(arrays); /* no job of them is left */
+    free(arrays);
     if (!sweep_summary_finish(job, &result, err))
         return false;
     record->step = (int64_t)result.done;

@@ -33,6 +33,43 @@ static void test_slurm_reads_lines_of_squeue(void **state)
     assert_int_equal(job.state, SLURM_WAITS);
 }
 
+static void test_slurm_finds_tasks_of_arrays(void **state)
+{
+    static const char lines[] = "8_[4-9%2]|PENDING|JobArrayTaskLimit|\n"
+                                "8_0|RUNNING|None|n0\n"
+                                "8_3|FAILED|NonZeroExitCode|n1\n"
+                                "9_3|PENDING|Priority|\n"
+                                "8_3x|RUNNING|None|n0\n"
+                                "8_1|CANCELLED|None|\n"
+                                "9_1|FAILED|None|\n";
+    const struct slurm_target three = { .name = "a", .task = 3 },
+                              five = { .name = "a", .task = 5 },
+                              one = { .name = "a", .task = 1 },
+                              whole = { .name = "a", .task = -1 };
+    struct slurm_job job, any;
+
+    (void)state;
+    slurm_read_lines(lines, &three, &job, &any);
+    assert_int_equal(job.state, SLURM_WAITS); /* submitted twice: one waits */
+    assert_int_equal(job.id, 9);
+    assert_int_equal(job.task, 3);
+    assert_string_equal(job.reason, "Priority");
+    slurm_read_lines(lines, &one, &job, &any);
+    assert_int_equal(job.state, SLURM_ENDED); /* both have ended: the later one counts */
+    assert_int_equal(job.id, 9);
+    slurm_read_lines(lines, &five, &job, &any);
+    assert_int_equal(job.state, SLURM_GONE);
+    assert_int_not_equal(any.state, SLURM_GONE);
+    slurm_read_lines(lines, &whole, &job, &any);
+    assert_int_equal(job.id, 8);
+    assert_int_equal(job.state, SLURM_WAITS);
+    slurm_read_lines("", &three, &job, &any);
+    assert_int_equal(job.state, SLURM_GONE);
+    assert_int_equal(any.state, SLURM_GONE);
+    slurm_read_lines("8|RUNNING|None|n0\n", &three, &job, &any);
+    assert_int_equal(job.state, SLURM_GONE); /* a job is no task */
+}
+
 static void test_slurm_refuses_other_lines(void **state)
 {
     static const char *const lines[] = { "",
@@ -117,6 +154,35 @@ static void test_slurm_script_has_the_options_of_the_job(void **state)
     text_clear(&out);
 }
 
+static void test_slurm_script_of_an_array_has_a_case_for_each_task(void **state)
+{
+    static const char *const first[] = { "/bin/t", "it's", NULL };
+    static const char *const second[] = { "/bin/t", "two", NULL };
+    const struct slurm_script_task list[] = { { "a-1", "/r/a.run", first },
+                                              { "b-2", "/r/b.run", second } };
+    const struct slurm_script_tasks tasks = { "/r/s.run/arrays/s-3.id", list, 2 };
+    const struct plan plan = { .ranks = 2 };
+    const struct slurm_script script = {
+        .plan = &plan, .name = "s-3", .dir = "/d", .tasks = &tasks
+    };
+    struct text out;
+
+    (void)state;
+    text_init(&out, 0);
+    slurm_script_write(&script, &out);
+    check_has(&out, "#SBATCH --job-name=s-3\n#SBATCH --array=0-1\n");
+    check_has(&out, "id=$(cat '/r/s.run/arrays/s-3.id' 2>/dev/null)\n");
+    check_has(&out, "0)\n    name='a-1'\n    run='/r/a.run'\n    set -- \\\n"
+                    "        '/bin/t' \\\n        'it'\\''s'\n    ;;\n");
+    check_has(&out, "1)\n    name='b-2'\n");
+    check_has(&out, "srun --kill-on-bad-exit=1 \"$@\" &\n");
+    /* SLURM_JOB_ID of one of the tasks is the number of all */
+    check_has(&out, "self=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID\n");
+    assert_null(strstr(out.data, "SLURM_JOB_ID\""));
+    assert_null(strstr(out.data, "singleton"));
+    text_clear(&out);
+}
+
 /* A limit of two minutes must leave time to train. */
 static void test_slurm_script_leaves_time_to_train(void **state)
 {
@@ -164,7 +230,9 @@ static void test_slurm_example_has_the_length_of_a_name(void **state)
 
 static void test_slurm_submissions_are_read_as_written(void **state)
 {
-    const struct slurm_submission written = { "job-1", 42, "0123abcd" };
+    const struct slurm_submission written = { .name = "job-1",
+                                              .id = 42,
+                                              .digest = "0123abcd" };
     static const char *const damaged[] = { "",
                                            "{",
                                            "[]",
@@ -192,17 +260,43 @@ static void test_slurm_submissions_are_read_as_written(void **state)
     unit_dir_free(dir);
 }
 
+static void test_slurm_submissions_know_their_array(void **state)
+{
+    struct slurm_submission written = { .name = "job-1", .in_array = true }, read;
+    char *dir = unit_dir_new(), *file = path_join(dir, "slurm.json");
+    struct error err = { 0 };
+
+    (void)state;
+    assert_true(slurm_submission_write(&written, file, &err));
+    assert_true(slurm_submission_read(file, &read));
+    assert_true(read.in_array);
+    assert_string_equal(read.array, "");
+    written = (struct slurm_submission) {
+        .name = "job-1", .id = 8, .in_array = true, .array = "sweep-2", .task = 3
+    };
+    assert_true(slurm_submission_write(&written, file, &err));
+    assert_true(slurm_submission_read(file, &read));
+    assert_string_equal(read.array, "sweep-2");
+    assert_int_equal(read.task, 3);
+    assert_int_equal(read.id, 8);
+    free(file);
+    unit_dir_free(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_slurm_reads_lines_of_squeue),
+        cmocka_unit_test(test_slurm_finds_tasks_of_arrays),
         cmocka_unit_test(test_slurm_refuses_other_lines),
         cmocka_unit_test(test_slurm_cuts_long_fields),
         cmocka_unit_test(test_slurm_script_has_the_options_of_the_job),
+        cmocka_unit_test(test_slurm_script_of_an_array_has_a_case_for_each_task),
         cmocka_unit_test(test_slurm_script_leaves_time_to_train),
         cmocka_unit_test(test_slurm_submissions_have_names_of_their_own),
         cmocka_unit_test(test_slurm_example_has_the_length_of_a_name),
         cmocka_unit_test(test_slurm_submissions_are_read_as_written),
+        cmocka_unit_test(test_slurm_submissions_know_their_array),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
