@@ -436,6 +436,7 @@ plain_tests += %D%/cli/people.t
 plain_tests += %D%/cli/ranks.t
 plain_tests += %D%/cli/slurm.t
 plain_tests += %D%/cli/slurm_array.t
+plain_tests += %D%/cli/slurm_session.t
 plain_tests += %D%/cli/soak.t
 plain_tests += %D%/cli/zero.t
 plain_tests += %D%/english.t
