@@ -45,4 +45,5 @@ libbase_a_SOURCES += %D%/text.c %D%/text.h
 libbase_a_SOURCES += %D%/user.c %D%/user.h
 libbase_a_SOURCES += %D%/user_names.c %D%/user_names.h
 libbase_a_SOURCES += %D%/walk.c %D%/walk.h
+libbase_a_SOURCES += %D%/yaml_quote.c %D%/yaml_quote.h
 

@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/size.h"
+#include "base/yaml_quote.h"
 #include "patcher/schema/scalar.h"
 #include "patcher/schema/schema.h"
 
@@ -149,38 +150,6 @@ bool import_has_line(const char *key)
 
 /* ---- values ---- */
 
-/* Return whether YAML does not allow the character, or takes it as a line end. */
-static bool is_forbidden(const char *at)
-{
-    const unsigned char *c = (const unsigned char *)at;
-
-    return c[0] < 0x20 || c[0] == 0x7f || (c[0] == 0xc2 && c[1] < 0xa0) ||
-           (c[0] == 0xe2 && c[1] == 0x80 && (c[2] == 0xa8 || c[2] == 0xa9)) ||
-           (c[0] == 0xef && c[1] == 0xbb && c[2] == 0xbf) ||
-           (c[0] == 0xef && c[1] == 0xbf && c[2] >= 0xbe);
-}
-
-static size_t forbidden_length(const char *at)
-{
-    unsigned char first = (unsigned char)*at;
-
-    return first < 0x80 ? 1 : first < 0xe0 ? 2 : 3;
-}
-
-static unsigned forbidden_code_point(const char *at)
-{
-    const unsigned char *c = (const unsigned char *)at;
-
-    switch (forbidden_length(at)) {
-    case 1:
-        return c[0];
-    case 2:
-        return (c[0] & 0x1fu) << 6 | (c[1] & 0x3fu);
-    default:
-        return (c[0] & 0x0fu) << 12 | (c[1] & 0x3fu) << 6 | (c[2] & 0x3fu);
-    }
-}
-
 /* Return whether a reader without the schema would take the text for another type. */
 static bool reads_as_other_type(const char *text)
 {
@@ -212,18 +181,14 @@ static const char *in_quotes(struct arena *arena, const char *text, char quote)
     struct text out;
 
     text_init(&out, 0);
-    text_addc(&out, quote);
-    for (; *text; text++)
-        if (quote == '\'') {
+    if (quote == '"') {
+        yaml_quote(&out, text);
+    } else {
+        text_addc(&out, quote);
+        for (; *text; text++)
             text_adds(&out, *text == '\'' ? "''" : (char[]) { *text, 0 });
-        } else if (is_forbidden(text)) {
-            text_addf(&out, "\\u%04x", forbidden_code_point(text));
-            text += forbidden_length(text) - 1;
-        } else {
-            text_adds(&out, *text == '"' || *text == '\\' ? "\\" : "");
-            text_addc(&out, *text);
-        }
-    text_addc(&out, quote);
+        text_addc(&out, quote);
+    }
     copy = arena_strdup(arena, out.data);
     text_clear(&out);
     return copy;
@@ -232,7 +197,7 @@ static const char *in_quotes(struct arena *arena, const char *text, char quote)
 static bool has_forbidden(const char *text)
 {
     for (; *text; text++)
-        if (is_forbidden(text))
+        if (yaml_is_forbidden(text))
             return true;
     return false;
 }
@@ -314,9 +279,9 @@ static void add_comment_text(struct text *out, const char *text, size_t len)
     text_init(&shown, 0);
     text_add_visible(&shown, text, len);
     for (const char *at = shown.data; *at; at++)
-        if (is_forbidden(at)) {
+        if (yaml_is_forbidden(at)) {
             text_addc(out, '?');
-            at += forbidden_length(at) - 1;
+            at += yaml_forbidden_length(at) - 1;
         } else {
             text_addc(out, *at);
         }
