@@ -73,6 +73,7 @@ static void find_ending(const struct attempt *attempt, bool done, const struct e
 {
     const struct job_record *record = &attempt->record;
     const struct ending_facts facts = { .spooled = attempt->options->spooled,
+                                        .launched = attempt->world->size > 1,
                                         .timed_out = attempt->timed_out,
                                         .waits = attempt->waits,
                                         .advanced = record->step > attempt->first,

@@ -78,7 +78,9 @@ void ending_find(const struct ending_facts *facts, const struct error *err,
                      : EVENT_EXIT_BAD;
     out->status = facts->waits   ? EXIT_NO_ROOM
                   : out->ailment ? EXIT_FINDINGS
-                                 : ending_status(facts->spooled, err->code);
+                  : facts->launched && next_may_work(err->code)
+                      ? EXIT_CARD
+                      : ending_status(facts->spooled, err->code);
     if (err->file[0] && err->at.line)
         snprintf(out->reason, sizeof(out->reason), "%s:%u:%u: %s", err->file,
                  err->at.line, err->at.column, err->text);

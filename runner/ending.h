@@ -13,6 +13,7 @@ struct ending_facts {
     bool advanced;  /* it made a step */
     bool heals;     /* a problem that a patch may remedy is to be remedied */
     bool retries;   /* a crash is followed by another attempt */
+    bool launched;  /* a cluster may start its ranks again, on other devices */
     int signal;     /* that stopped it; the timeout and requests count as SIGTERM */
     enum job_request_kind request;
 };

@@ -6,6 +6,7 @@
 #include <signal.h>
 
 #include "runner/ending.h"
+#include "runner/output/report.h"
 
 static const struct error stopped = { .code = ERROR_STOPPED,
                                       .text = "stopped at step 12" };
@@ -91,6 +92,27 @@ static void test_ending_keeps_errors_after_a_signal(void **state)
     expect_end(&facts, NULL, EVENT_EXIT_OK, "");
 }
 
+/* A cluster that starts failed ranks again does so for a device, not for the job itself. */
+static void test_ending_of_launched_ranks_names_a_lost_device(void **state)
+{
+    struct ending_facts facts = { .launched = true };
+    struct error err = { 0 };
+    struct ending ending;
+
+    (void)state;
+    error_set(&err, ERROR_CARD, "GPU 1 is lost");
+    ending_find(&facts, &err, &ending);
+    assert_int_equal(ending.status, EXIT_CARD);
+    facts.launched = false;
+    ending_find(&facts, &err, &ending);
+    assert_int_equal(ending.status, EXIT_FINDINGS);
+    error_clear(&err);
+    error_set(&err, ERROR_DIVERGED, "the loss is NaN");
+    facts.launched = true;
+    ending_find(&facts, &err, &ending);
+    assert_int_equal(ending.status, EXIT_FINDINGS);
+}
+
 static void test_ending_heals_only_problems_that_a_patch_remedies(void **state)
 {
     struct ending_facts facts = { .spooled = true, .heals = true };
@@ -117,6 +139,7 @@ int main(void)
         cmocka_unit_test(test_ending_pauses_only_jobs_of_a_spool),
         cmocka_unit_test(test_ending_retries_after_the_loss_of_a_device),
         cmocka_unit_test(test_ending_keeps_errors_after_a_signal),
+        cmocka_unit_test(test_ending_of_launched_ranks_names_a_lost_device),
         cmocka_unit_test(test_ending_heals_only_problems_that_a_patch_remedies),
     };
 
