@@ -55,6 +55,7 @@ librunner_a_SOURCES += %D%/commands/status_view.c %D%/commands/status_view.h
 librunner_a_SOURCES += %D%/commands/dry_run.c %D%/commands/dry_run.h
 librunner_a_SOURCES += %D%/commands/plan_loss.c %D%/commands/plan_loss.h
 librunner_a_SOURCES += %D%/commands/queue_again.c %D%/commands/queue_again.h
+librunner_a_SOURCES += %D%/commands/submit_kubernetes.c %D%/commands/submit_kubernetes.h
 librunner_a_SOURCES += %D%/commands/watch_log.c %D%/commands/watch_log.h
 
 librunner_a_SOURCES += %D%/generation/generation.c %D%/generation/generation.h
@@ -80,6 +81,8 @@ librunner_a_SOURCES += %D%/job/job.c %D%/job/job.h
 librunner_a_SOURCES += %D%/job/job_lock.c
 librunner_a_SOURCES += %D%/job/job_group.c %D%/job/job_group.h
 librunner_a_SOURCES += %D%/job/job_variables.c %D%/job/job_variables.h
+librunner_a_SOURCES += %D%/job/kubernetes.c %D%/job/kubernetes.h
+librunner_a_SOURCES += %D%/job/kubernetes_request.c %D%/job/kubernetes_request.h
 librunner_a_SOURCES += %D%/job/launched.c %D%/job/launched.h
 librunner_a_SOURCES += %D%/job/launched_ranks.c %D%/job/launched_ranks.h
 librunner_a_SOURCES += %D%/job/machine.c %D%/job/machine.h

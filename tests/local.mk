@@ -330,6 +330,7 @@ unit_tests += %D%/unit/test_worker
 unit_tests += %D%/unit/test_worker_group
 unit_tests += %D%/unit/test_world
 unit_tests += %D%/unit/test_host
+unit_tests += %D%/unit/test_kubernetes
 
 # fuzz targets of the parsers, run on their corpora
 fuzz_tests += %D%/fuzz/fuzz_adapter
@@ -419,6 +420,7 @@ EXTRA_DIST += %D%/cli/devices.sh %D%/cli/slurm.sh %D%/cli/slurm_fake.sh %D%/cli/
 EXTRA_DIST += %D%/cli/page.py %D%/cli/page_colors.py
 EXTRA_DIST += %D%/cli/follow.py
 EXTRA_DIST += %D%/cli/prequantized.py
+EXTRA_DIST += %D%/cli/k8s.py
 EXTRA_DIST += %D%/cli/schema.py
 EXTRA_DIST += %D%/cli/schema_offers.py
 plain_tests += %D%/cli/configure.t
@@ -428,6 +430,7 @@ plain_tests += %D%/cli/gpu.t
 plain_tests += %D%/cli/gpu_steps.t
 plain_tests += %D%/cli/heal.t
 plain_tests += %D%/cli/hosts.t
+plain_tests += %D%/cli/k8s.t
 plain_tests += %D%/cli/launch.t
 plain_tests += %D%/cli/shared_locks.t
 plain_tests += %D%/cli/memory.t

@@ -12,6 +12,7 @@
 #include "patcher/document/document.h"
 #include "patcher/relocation.h"
 #include "runner/commands/dry_run.h"
+#include "runner/commands/submit_kubernetes.h"
 #include "runner/output/report.h"
 #include "runner/spool/drop.h"
 #include "runner/spool/spool.h"
@@ -22,10 +23,12 @@ static int cmd_submit(const struct options *options);
 const struct command command_submit = {
     .name = "submit",
     .operands = "DIR JOB...",
-    .min_operands = 2,
+    .min_operands = 1,
     .max_operands = -1,
-    .options = (const enum option_id[]) { OPTION_FORCE, OPTION_AS_IS, OPTION_DRY_RUN,
-                                          OPTION_END },
+    .options =
+        (const enum option_id[]) { OPTION_FORCE, OPTION_AS_IS, OPTION_DRY_RUN, OPTION_K8S,
+                                   OPTION_DEVICE, OPTION_SET, OPTION_IMAGE, OPTION_CLAIM,
+                                   OPTION_MOUNT, OPTION_OUTPUT_FOLDER, OPTION_END },
     .help = "copy jobs into a watched folder, each complete at once",
     .details =
         "A relative path of an input that exists next to the job, or in the working "
@@ -34,7 +37,9 @@ const struct command command_submit = {
         "whose model or data exist nowhere is refused with status 1, unless a job of the "
         "folder will write them.\n\n"
         "With --dry-run, nothing is copied: it shows the paths, and the batch script of a job "
-        "that Slurm runs.",
+        "that Slurm runs.\n\n"
+        "With --k8s, all operands are jobs, and nothing is copied: it checks each for the "
+        "device of the cluster, and prints a manifest that runs it on Kubernetes.",
     .run = cmd_submit,
 };
 
@@ -104,6 +109,23 @@ static bool submit(const struct options *options, const char *job, struct report
     return ok;
 }
 
+/* Check the command line, without --k8s. */
+static bool check_operands(const struct options *options, struct error *err)
+{
+    const char *dir = options->operands[0];
+
+    if (options->device || options->set || options->image || options->claim ||
+        options->mount || options->output)
+        return error_set(
+            err, ERROR_USAGE,
+            "--device, --set, --image, --claim, --mount and --output require "
+            "--k8s");
+    if (!file_is_dir(dir))
+        return error_set(err, ERROR_USAGE, "%s is not a folder", dir);
+    return options->operand_count > 1 ||
+           error_set(err, ERROR_USAGE, "no job given; trainspool submit %s JOB", dir);
+}
+
 static int cmd_submit(const struct options *options)
 {
     const char *dir = options->operands[0];
@@ -112,9 +134,10 @@ static int cmd_submit(const struct options *options)
     int worst = EXIT_FINE;
     bool any = false;
 
+    if (options->k8s)
+        return submit_kubernetes(options);
     report_init(&report, options);
-    if (!file_is_dir(dir)) {
-        error_set(&err, ERROR_USAGE, "%s is not a folder", dir);
+    if (!check_operands(options, &err)) {
         report_error(options->program, &err);
         return report_exit(err.code);
     }

@@ -49,6 +49,11 @@ enum option_id {
     OPTION_USER,
     OPTION_STATE,
     OPTION_DRY_RUN,
+    OPTION_K8S,
+    OPTION_IMAGE,
+    OPTION_CLAIM,
+    OPTION_MOUNT,
+    OPTION_OUTPUT_FOLDER,
     OPTION_HOLD,
     OPTION_STOP_RUNNING,
     OPTION_REASON,
@@ -170,6 +175,10 @@ struct options {
     const char *const *states;
     bool dry_run, hold, stop_running;
     const char *reason;
+
+    /* of submit */
+    bool k8s;
+    const char *image, *claim, *mount;
 
     /* of watch */
     const char *on_end, *mail, *metrics, *page, *log, *max_bytes, *node;

@@ -62,7 +62,7 @@ expect "completion offers every command" cmp commands offered
 missing=
 while IFS= read -r command; do
     "$trainspool" "$command" --help |
-        sed -n 's/^  [- ][^-]*--\([a-z-]*\).*/--\1/p' | sort >options
+        sed -n 's/^  [- ][^-]*--\([a-z0-9-]*\).*/--\1/p' | sort >options
     (cd work && bash ../ask.bash trainspool "$command" --) | sort >offered
     cmp -s options offered || missing="$missing $command"
 done <commands

@@ -16,9 +16,9 @@ expect "the manual has the same exit statuses" cmp "$T/statuses" "$T/manual"
 
 for command in $(cat "$T/commands"); do "$trainspool" "$command" --help; done >"$T/pages"
 "$train" --help >>"$T/pages"
-sed -n 's/^  [- ][^-]*--\([a-z-]*\).*/\1/p' "$T/pages" | sort -u >"$T/options"
+sed -n 's/^  [- ][^-]*--\([a-z0-9-]*\).*/\1/p' "$T/pages" | sort -u >"$T/options"
 sed 's/\\-/-/g' "$manual" | sed -n '/^\.SH OPTIONS/,/^\.SH EXIT/p' |
-    grep -A1 '^\.TP' | grep -o -e '--[a-z-]*' | sed -n 's/^--\(..*\)/\1/p' | sort -u >"$T/manual"
+    grep -A1 '^\.TP' | grep -o -e '--[a-z0-9-]*' | sed -n 's/^--\(..*\)/\1/p' | sort -u >"$T/manual"
 expect "the help lists options" test -s "$T/options"
 diff "$T/options" "$T/manual" >"$T/out"
 ok $? "the manual has the same options"
