@@ -15,7 +15,7 @@ static char *folder_new(void)
     struct error err = { 0 };
 
     if (!file_create(name, "weights", 7, 0644, &err) ||
-        !manifest_write(dir, "abc", NULL, &err))
+        !manifest_write(dir, "abc", NULL, NULL, &err))
         fail_msg("%s", err.text);
     free(name);
     return dir;
@@ -79,7 +79,7 @@ static void test_manifest_knows_an_untouched_folder(void **state)
     assert_false(manifest_read_facts(fd, &facts));
     assert_int_equal(unlink(other), 0);
     assert_true(file_create(name, "weights", 7, 0644, &err));
-    assert_true(manifest_write(dir, "abc", NULL, &err));
+    assert_true(manifest_write(dir, "abc", NULL, NULL, &err));
     assert_int_equal(utimensat(AT_FDCWD, name, later, 0), 0);
     assert_true(manifest_read_facts(fd, &facts));
     assert_false(facts.untouched);
@@ -102,8 +102,49 @@ static void test_manifest_stops(void **state)
     assert_int_equal(err.code, ERROR_STOPPED);
     error_clear(&err);
     assert_int_equal(unlink(name), 0);
-    assert_true(manifest_write(dir, "abc", &heartbeat, &err));
+    assert_true(manifest_write(dir, "abc", NULL, &heartbeat, &err));
     assert_true(manifest_check(dir, true, NULL, &err));
+    free(name);
+    unit_dir_free(dir);
+}
+
+/* A file that was hashed while it was written is not read again, but must be there. */
+static void test_manifest_takes_known_files(void **state)
+{
+    const struct manifest_file right = { 7, "what the writer says" }, longer = { 8, "" };
+    char *dir = folder_new(), *name = path_join(dir, "model.safetensors");
+    char *manifest = path_join(dir, MANIFEST_NAME);
+    struct timespec later[2] = { { 0, UTIME_OMIT }, { 4102444800, 0 } };
+    struct manifest_known known = { .files = json_object(), .patience = 0.2 };
+    json_t *read;
+    struct error err = { 0 };
+    struct manifest_facts facts;
+    int fd = open(dir, O_RDONLY | O_DIRECTORY);
+
+    (void)state;
+    assert_int_equal(unlink(manifest), 0);
+    assert_int_equal(utimensat(AT_FDCWD, name, later, 0), 0); /* a clock that is ahead */
+    manifest_note(known.files, "model.safetensors", &right);
+    assert_true(manifest_write(dir, "abc", &known, NULL, &err));
+    read = json_read_file(manifest, 4096, &err);
+    assert_true(json_equal(json_object_get(read, "files"), known.files));
+    assert_true(manifest_check(dir, false, NULL, &err));
+    assert_true(manifest_read_facts(fd, &facts));
+    assert_true(facts.untouched);
+    json_decref(read);
+    assert_int_equal(unlink(manifest), 0);
+    manifest_note(known.files, "model.safetensors", &longer);
+    assert_false(manifest_write(dir, "abc", &known, NULL, &err));
+    assert_non_null(
+        strstr(err.text, "model.safetensors has 7 bytes, but 8 were written"));
+    assert_false(file_exists(manifest));
+    error_clear(&err);
+    assert_int_equal(unlink(name), 0);
+    assert_false(manifest_write(dir, "abc", &known, NULL, &err));
+    assert_non_null(strstr(err.text, "model.safetensors was written, but cannot be"));
+    json_decref(known.files);
+    close(fd);
+    free(manifest);
     free(name);
     unit_dir_free(dir);
 }
@@ -133,6 +174,7 @@ int main(void)
         cmocka_unit_test(test_manifest_detects_damage),
         cmocka_unit_test(test_manifest_knows_an_untouched_folder),
         cmocka_unit_test(test_manifest_stops),
+        cmocka_unit_test(test_manifest_takes_known_files),
         cmocka_unit_test(test_manifest_stays_in_its_folder),
     };
 

@@ -102,7 +102,7 @@ static void set_interval(const char *run_dir)
     unit_must(file_remove_tree(name, &err) &&
                   manifest_write(folder,
                                  json_string_value(json_object_get(manifest, "job")),
-                                 NULL, &err),
+                                 NULL, NULL, &err),
               &err);
     json_decref(manifest);
     json_decref(state);

@@ -181,7 +181,7 @@ static bool write_folder(struct model *model, const char *dir, const struct plan
              (!plan->save_torch_state ||
               torch_state_write(model, dir, plan, progress, err)))) &&
            progress_write(dir, plan, progress, history, err) &&
-           manifest_write(dir, plan->job_digest, model_heartbeat(model), err);
+           manifest_write(dir, plan->job_digest, NULL, model_heartbeat(model), err);
 }
 
 /* Rename a file or folder of another job to NAME.old-K. */
@@ -563,7 +563,8 @@ static bool publish(struct model *model, const char *dir, const struct plan *pla
     char *temporary = path_join(dir, "." CHECKPOINT_PREFIX "final.tmp");
     bool ok = file_make_dirs(dir, 0777, err) && file_remove_tree(temporary, err) &&
               file_make_dir(temporary, 0777, err) && save(model, temporary, err) &&
-              manifest_write(temporary, plan->job_digest, model_heartbeat(model), err) &&
+              manifest_write(temporary, plan->job_digest, NULL, model_heartbeat(model),
+                             err) &&
               move_files(temporary, dir, plan->job_digest, err);
 
     file_remove_tree(temporary, NULL);

@@ -6,13 +6,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/digest.h"
+#include "base/clock.h"
 #include "base/file.h"
-#include "base/json.h"
 
 #define MANIFEST_MAX ((size_t)16 << 20)
 
@@ -31,13 +31,106 @@ static bool flush_file(const char *name, struct error *err)
 /* A folder for which a manifest is made. */
 struct listing {
     const char *dir;
+    const struct manifest_known *known;
     json_t *files;
     struct heartbeat heartbeat;
+    struct timespec latest; /* change of a known file */
 };
+
+void manifest_note(json_t *known, const char *base, const struct manifest_file *file)
+{
+    if (known)
+        json_object_set_new(known, base,
+                            json_pack("{s:I, s:s}", "bytes", (json_int_t)file->bytes,
+                                      "sha256", file->digest));
+}
+
+/* Examine a file; -1: errno.  A network file system may know old attributes of a name, but
+ * asks for new ones when the file is opened. */
+static int examine(const char *name, struct stat *st)
+{
+    int fd = open(name, O_RDONLY | O_CLOEXEC), failed;
+
+    if (fd < 0)
+        return -1;
+    failed = fstat(fd, st);
+    close(fd);
+    return failed;
+}
+
+static bool is_later(const struct timespec *one, const struct timespec *two)
+{
+    return one->tv_sec != two->tv_sec ? one->tv_sec > two->tv_sec
+                                      : one->tv_nsec > two->tv_nsec;
+}
+
+/* Wait until a file that another machine may have written is here with its size. */
+static bool check_known(struct listing *listing, const char *base, const json_t *entry,
+                        struct error *err)
+{
+    const double until = clock_seconds() + listing->known->patience;
+    const int64_t bytes = json_integer_value(json_object_get(entry, "bytes"));
+    char *name = path_join(listing->dir, base);
+    struct stat st;
+    int failed;
+    bool ok;
+
+    while (((failed = examine(name, &st)) || st.st_size != bytes) &&
+           clock_seconds() < until) {
+        heartbeat_tick(&listing->heartbeat);
+        poll(NULL, 0, 50);
+    }
+    if (failed)
+        failed = examine(name, &st); /* for errno */
+    ok = failed ? error_errno(err, "%s was written, but cannot be opened", name)
+                : st.st_size == bytes ||
+                      error_set(err, ERROR_SYSTEM,
+                                "%s has %lld bytes, but %lld were written", name,
+                                (long long)st.st_size, (long long)bytes);
+    if (ok && is_later(&st.st_mtim, &listing->latest))
+        listing->latest = st.st_mtim;
+    free(name);
+    return ok;
+}
+
+/* The clock of a machine that wrote a file may be ahead: the manifest is the last file. */
+static void set_time(const char *name, const struct listing *listing)
+{
+    const struct timespec times[2] = { { 0, UTIME_OMIT }, listing->latest };
+    struct stat st;
+
+    if (stat(name, &st) == 0 && is_later(&listing->latest, &st.st_mtim))
+        utimensat(AT_FDCWD, name, times, 0);
+}
+
+static bool add_known(struct listing *listing, const char *base, struct error *err)
+{
+    json_t *entry = json_object_get(listing->known->files, base);
+
+    if (!check_known(listing, base, entry, err))
+        return false;
+    json_object_set(listing->files, base, entry);
+    return true;
+}
+
+/* A listing of the folder may be older than a file that is there. */
+static bool add_unlisted(struct listing *listing, struct error *err)
+{
+    const char *base;
+    json_t *entry;
+
+    json_object_foreach(listing->known->files, base, entry)
+    {
+        if (!json_object_get(listing->files, base) && !add_known(listing, base, err))
+            return false;
+    }
+    return true;
+}
 
 static bool add_file(struct listing *listing, const char *base, struct error *err)
 {
-    char *name = path_join(listing->dir, base), digest[DIGEST_TEXT];
+    char *name = path_join(listing->dir, base);
+    struct manifest_file file;
     struct stat st;
     bool ok = false;
 
@@ -45,12 +138,11 @@ static bool add_file(struct listing *listing, const char *base, struct error *er
         error_errno(err, "cannot stat %s", name);
         goto out;
     }
+    file.bytes = (uint64_t)st.st_size;
     if (!flush_file(name, err) ||
-        !digest_large_file(name, &listing->heartbeat, digest, err))
+        !digest_large_file(name, &listing->heartbeat, file.digest, err))
         goto out;
-    json_object_set_new(
-        listing->files, base,
-        json_pack("{s:I, s:s}", "bytes", (json_int_t)st.st_size, "sha256", digest));
+    manifest_note(listing->files, base, &file);
     ok = true;
 out:
     free(name);
@@ -62,10 +154,14 @@ static int by_name(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-bool manifest_write(const char *dir, const char *job, struct heartbeat *heartbeat,
-                    struct error *err)
+bool manifest_write(const char *dir, const char *job, const struct manifest_known *known,
+                    struct heartbeat *heartbeat, struct error *err)
 {
-    struct listing listing = { dir, json_object(), heartbeat_unstopped(heartbeat) };
+    const struct manifest_known none = { 0 };
+    struct listing listing = { .dir = dir,
+                               .known = known ? known : &none,
+                               .files = json_object(),
+                               .heartbeat = heartbeat_unstopped(heartbeat) };
     struct dirent **entries = NULL;
     json_t *manifest;
     char *name = path_join(dir, MANIFEST_NAME);
@@ -74,11 +170,16 @@ bool manifest_write(const char *dir, const char *job, struct heartbeat *heartbea
     bool ok = count >= 0 || error_errno(err, "cannot read the folder %s", dir);
 
     for (int i = 0; i < count; i++) {
-        if (ok && entries[i]->d_name[0] != '.')
-            ok = add_file(&listing, entries[i]->d_name, err);
+        const char *base = entries[i]->d_name;
+
+        if (ok && base[0] != '.')
+            ok = json_object_get(listing.known->files, base)
+                     ? add_known(&listing, base, err)
+                     : add_file(&listing, base, err);
         free(entries[i]);
     }
     free(entries);
+    ok = ok && add_unlisted(&listing, err);
     manifest = json_pack("{s:i, s:s, s:o}", "schema", 1, "job", job ? job : "", "files",
                          listing.files);
     text_init(&text, MANIFEST_MAX);
@@ -86,6 +187,8 @@ bool manifest_write(const char *dir, const char *job, struct heartbeat *heartbea
         json_write_pretty(manifest, &text);
         ok = file_create(name, text.data, text.len, 0666, err);
     }
+    if (ok)
+        set_time(name, &listing);
     text_clear(&text);
     json_decref(manifest);
     free(name);
@@ -172,12 +275,6 @@ static json_t *read_in(int dir, struct stat *st)
         return manifest;
     json_decref(manifest);
     return NULL;
-}
-
-static bool is_later(const struct timespec *one, const struct timespec *two)
-{
-    return one->tv_sec != two->tv_sec ? one->tv_sec > two->tv_sec
-                                      : one->tv_nsec > two->tv_nsec;
 }
 
 /* The manifest is written last: a file that is changed afterwards has a later time. */

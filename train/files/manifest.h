@@ -5,15 +5,33 @@
 #ifndef TRAIN_FILES_MANIFEST_H
 #define TRAIN_FILES_MANIFEST_H
 
+#include "base/digest.h"
 #include "base/heartbeat.h"
+#include "base/json.h"
 
 #define MANIFEST_NAME "trainspool_manifest.json"
 
+/* What a manifest says of a file. */
+struct manifest_file {
+    uint64_t bytes;
+    char digest[DIGEST_TEXT];
+};
+
+/* Files that were flushed and hashed while they were written. */
+struct manifest_known {
+    json_t *files;   /* by name, as in a manifest */
+    double patience; /* seconds, for a file of another machine to appear */
+};
+
+/* Add a file to such a list; NULL: do nothing. */
+void manifest_note(json_t *known, const char *base, const struct manifest_file *file);
+
 /* Flush every file of the folder, then write the manifest and flush the folder.  `job` is
- * the SHA-256 of the job that made it, or NULL.  The heartbeat (or NULL) ticks, but does
- * not stop. */
-bool manifest_write(const char *dir, const char *job, struct heartbeat *heartbeat,
-                    struct error *err);
+ * the SHA-256 of the job that made it, or NULL.  `known` files (NULL: none) are not read
+ * again, but must be there with their size: another machine may have written them.
+ * The heartbeat (or NULL) ticks, but does not stop. */
+bool manifest_write(const char *dir, const char *job, const struct manifest_known *known,
+                    struct heartbeat *heartbeat, struct error *err);
 /* Check that every file exists with its size; with `deep` also its digest, until the
  * heartbeat (or NULL) stops. */
 bool manifest_check(const char *dir, bool deep, struct heartbeat *heartbeat,

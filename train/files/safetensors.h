@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "precision/format.h"
 #include "precision/packed.h"
+#include "train/files/manifest.h"
 
 struct stored_tensor {
     const char *name;
@@ -126,6 +127,26 @@ struct tensor_source {
 bool safetensors_write(const char *name, const struct tensor_source *sources,
                        size_t count, struct error *err);
 
+/*
+ * The same in steps, for callers that read the tensors themselves: create the file with its
+ * header; append the bytes of all tensors, in pieces of any size; finish, which flushes and
+ * closes it, or abandon, which removes it.  Each error names the file.
+ */
+struct safetensors_writer;
+
+struct safetensors_writer *safetensors_create(const char *name,
+                                              const struct tensor_source *sources,
+                                              size_t count, struct error *err);
+bool safetensors_append(struct safetensors_writer *writer, const void *data, size_t bytes,
+                        struct error *err);
+/* *out (or NULL): size and digest. A failure removes the file. */
+bool safetensors_finish(struct safetensors_writer *writer, struct manifest_file *out,
+                        struct error *err);
+void safetensors_abandon(struct safetensors_writer *writer); /* NULL is allowed */
+
+/* Bytes of a tensor; ERROR_DATA if they are too many. */
+bool safetensors_source_bytes(const struct tensor_source *source, size_t *bytes,
+                              struct error *err);
 /* Make only the header of such a file, for callers that write the data after it
  * themselves: one tensor after another, in the order given. `out` is empty. */
 bool safetensors_header(const struct tensor_source *sources, size_t count,

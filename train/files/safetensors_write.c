@@ -1,5 +1,5 @@
-/* train/files/safetensors_write.c - writer of the format, with one tensor in memory at a
- * time. */
+/* train/files/safetensors_write.c - writer of the format, with at most one tensor in memory
+ * at a time. */
 #include "config.h"
 
 #include "train/files/safetensors.h"
@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/digest.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/size.h"
@@ -19,8 +20,8 @@ static const char *dtype_of(const struct tensor_source *source)
     return source->dtype ? source->dtype : format_info(source->format)->safetensors;
 }
 
-static bool source_bytes(const struct tensor_source *source, size_t *bytes,
-                         struct error *err)
+bool safetensors_source_bytes(const struct tensor_source *source, size_t *bytes,
+                              struct error *err)
 {
     *bytes = safetensors_dtype_bytes(dtype_of(source));
     for (size_t i = 0; i < source->rank; i++)
@@ -49,7 +50,7 @@ bool safetensors_header(const struct tensor_source *sources, size_t count,
     uint64_t length;
 
     for (size_t i = 0; ok && i < count; i++) {
-        ok = source_bytes(&sources[i], &bytes, err);
+        ok = safetensors_source_bytes(&sources[i], &bytes, err);
         if (!ok)
             break;
         json_object_set_new(root, sources[i].name, entry_new(&sources[i], at, bytes));
@@ -68,7 +69,123 @@ bool safetensors_header(const struct tensor_source *sources, size_t count,
     return ok;
 }
 
-static bool write_tensors(int fd, const struct tensor_source *sources, size_t count,
+/* A file that is being written. */
+struct safetensors_writer {
+    char *name;
+    int fd;
+    struct digest *digest;
+    uint64_t bytes, expected; /* written, and in all */
+};
+
+static void writer_free(struct safetensors_writer *writer)
+{
+    char ignored[DIGEST_TEXT];
+
+    if (writer->digest)
+        digest_end(writer->digest, ignored);
+    free(writer->name);
+    free(writer);
+}
+
+void safetensors_abandon(struct safetensors_writer *writer)
+{
+    if (!writer)
+        return;
+    close(writer->fd);
+    walk_unlink(writer->name);
+    writer_free(writer);
+}
+
+/* The data are written once, in order, so the digest needs no second look at the file. */
+static bool add(struct safetensors_writer *writer, const void *data, size_t bytes,
+                struct error *err)
+{
+    struct error why = { 0 };
+
+    if (!file_write_all(writer->fd, data, bytes, &why))
+        return error_set(err, why.code, "%s: %s", writer->name, why.text);
+    digest_add(writer->digest, data, bytes);
+    writer->bytes += bytes;
+    return true;
+}
+
+bool safetensors_append(struct safetensors_writer *writer, const void *data, size_t bytes,
+                        struct error *err)
+{
+    return add(writer, data, bytes, err);
+}
+
+static bool sum_bytes(const struct tensor_source *sources, size_t count, uint64_t *sum,
+                      struct error *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        size_t bytes;
+
+        if (!safetensors_source_bytes(&sources[i], &bytes, err))
+            return false;
+        *sum += bytes;
+    }
+    return true;
+}
+
+struct safetensors_writer *safetensors_create(const char *name,
+                                              const struct tensor_source *sources,
+                                              size_t count, struct error *err)
+{
+    struct safetensors_writer *writer = NULL;
+    struct text header;
+    uint64_t data = 0;
+    int fd;
+
+    text_init(&header, 0);
+    if (!safetensors_header(sources, count, &header, err) ||
+        !sum_bytes(sources, count, &data, err))
+        goto out;
+    fd = walk_open(name, O_WRONLY | O_CREAT | O_EXCL, 0666);
+    if (fd < 0) {
+        error_errno(err, "cannot create %s", name);
+        goto out;
+    }
+    writer = memory_alloc(sizeof(*writer));
+    *writer = (struct safetensors_writer) { .name = memory_strdup(name),
+                                            .fd = fd,
+                                            .digest = digest_new(),
+                                            .expected = header.len + data };
+    if (!add(writer, header.data, header.len, err)) {
+        safetensors_abandon(writer);
+        writer = NULL;
+    }
+out:
+    text_clear(&header);
+    return writer;
+}
+
+bool safetensors_finish(struct safetensors_writer *writer, struct manifest_file *out,
+                        struct error *err)
+{
+    bool ok = writer->bytes == writer->expected ||
+              error_set(err, ERROR_SYSTEM, "%s: wrote %llu of %llu bytes", writer->name,
+                        (unsigned long long)writer->bytes,
+                        (unsigned long long)writer->expected);
+    bool flushed = !ok || fsync(writer->fd) == 0 ||
+                   error_errno(err, "%s: cannot flush", writer->name);
+
+    if (close(writer->fd) != 0 && ok && flushed)
+        flushed = error_errno(err, "%s: cannot close", writer->name);
+    ok = ok && flushed;
+    if (!ok)
+        walk_unlink(writer->name);
+    if (ok && out) {
+        out->bytes = writer->bytes;
+        digest_end(writer->digest, out->digest);
+        writer->digest = NULL;
+    }
+    writer_free(writer);
+    return ok;
+}
+
+static bool write_tensors(struct safetensors_writer *writer,
+                          const struct tensor_source *sources, size_t count,
                           struct error *err)
 {
     size_t bytes, largest = 1;
@@ -76,16 +193,20 @@ static bool write_tensors(int fd, const struct tensor_source *sources, size_t co
     bool ok = true;
 
     for (size_t i = 0; i < count; i++)
-        if (source_bytes(&sources[i], &bytes, err) && bytes > largest)
+        if (safetensors_source_bytes(&sources[i], &bytes, err) && bytes > largest)
             largest = bytes;
     buffer = malloc(largest);
     if (!buffer)
-        return error_set(err, ERROR_SYSTEM, "no memory for a tensor of %zu bytes",
-                         largest);
-    for (size_t i = 0; ok && i < count; i++)
-        ok = source_bytes(&sources[i], &bytes, err) &&
-             sources[i].read(sources[i].context, sources[i].index, buffer, err) &&
-             file_write_all(fd, buffer, bytes, err);
+        return error_set(err, ERROR_SYSTEM, "%s: no memory for a tensor of %zu bytes",
+                         writer->name, largest);
+    for (size_t i = 0; ok && i < count; i++) {
+        struct error why = { 0 };
+
+        ok = safetensors_source_bytes(&sources[i], &bytes, err) &&
+             (sources[i].read(sources[i].context, sources[i].index, buffer, &why) ||
+              error_set(err, why.code, "%s: %s", writer->name, why.text)) &&
+             add(writer, buffer, bytes, err);
+    }
     free(buffer);
     return ok;
 }
@@ -93,32 +214,12 @@ static bool write_tensors(int fd, const struct tensor_source *sources, size_t co
 bool safetensors_write(const char *name, const struct tensor_source *sources,
                        size_t count, struct error *err)
 {
-    struct error why = { 0 };
-    struct text header;
-    bool ok = false;
-    int fd;
+    struct safetensors_writer *writer = safetensors_create(name, sources, count, err);
 
-    text_init(&header, 0);
-    if (!safetensors_header(sources, count, &header, err)) {
-        text_clear(&header);
+    if (!writer)
         return false;
-    }
-    fd = walk_open(name, O_WRONLY | O_CREAT | O_EXCL, 0666);
-    if (fd < 0) {
-        error_errno(err, "cannot create %s", name);
-        text_clear(&header);
-        return false;
-    }
-    ok = file_write_all(fd, header.data, header.len, &why) &&
-         write_tensors(fd, sources, count, &why);
-    if (ok && fsync(fd) != 0)
-        ok = error_errno(&why, "cannot flush");
-    if (close(fd) != 0 && ok)
-        ok = error_errno(&why, "cannot close");
-    if (!ok) {
-        walk_unlink(name);
-        error_set(err, why.code, "%s: %s", name, why.text);
-    }
-    text_clear(&header);
-    return ok;
+    if (write_tensors(writer, sources, count, err))
+        return safetensors_finish(writer, NULL, err);
+    safetensors_abandon(writer);
+    return false;
 }
