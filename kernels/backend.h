@@ -119,7 +119,7 @@ struct backend_ops {
 
     /*
      * Optional, NULL if the backend does not support several ranks.  After join, each
-     * rank makes the same calls of reduce ... broadcast in the same order,
+     * rank makes the same calls of reduce ... send in the same order,
      * not between begin and end.  They start after all work issued before and run
      * concurrently with later work, which must not touch their operands until `meet`;
      * recordings do not include them.  Sums have a fixed order.  If a rank ends, the
@@ -138,6 +138,9 @@ struct backend_ops {
     void (*all_gather)(struct backend *be, void *data, size_t bytes);
     /* data of every rank = that of rank `root` */
     void (*broadcast)(struct backend *be, void *data, size_t bytes, int root);
+    /* data of rank `to` = that of rank `from`; the others' data, which have room for as
+     * many bytes, may be overwritten */
+    void (*send)(struct backend *be, void *data, size_t bytes, int from, int to);
     /* Work issued after this starts after they complete. */
     void (*meet)(struct backend *be);
     /* The same for those issued before the last `mark`; later ones may still run. */

@@ -189,6 +189,7 @@ const struct backend_ops backend_cpu = {
     .all_reduce = cpu_all_reduce,
     .all_gather = cpu_all_gather,
     .broadcast = cpu_broadcast,
+    .send = cpu_send,
     .meet = cpu_meet,
     .mark = cpu_meet,
     .meet_mark = cpu_meet,

@@ -43,6 +43,7 @@ void cpu_reduce(struct backend *be, float *data, size_t count, int root);
 void cpu_all_reduce(struct backend *be, double *data, size_t count);
 void cpu_all_gather(struct backend *be, void *data, size_t bytes);
 void cpu_broadcast(struct backend *be, void *data, size_t bytes, int root);
+void cpu_send(struct backend *be, void *data, size_t bytes, int from, int to);
 void cpu_meet(struct backend *be); /* also mark and meet_mark */
 
 #define CPU_OPERATION(name, ...) \

@@ -102,6 +102,15 @@ void cpu_broadcast(struct backend *be, void *data, size_t bytes, int root)
                             : rendezvous_broadcast(cpu->rendezvous, data, bytes, root));
 }
 
+void cpu_send(struct backend *be, void *data, size_t bytes, int from, int to)
+{
+    struct cpu_backend *cpu = cpu_backend_of(be);
+
+    if (is_ok(cpu))
+        keep(cpu, cpu->mesh ? mesh_send(cpu->mesh, data, bytes, from, to)
+                            : rendezvous_send(cpu->rendezvous, data, bytes, from, to));
+}
+
 void cpu_meet(struct backend *be)
 {
     (void)be; /* the calls above complete before they return */

@@ -287,3 +287,12 @@ bool mesh_broadcast(struct mesh *mesh, void *data, size_t bytes, int root)
             send_to(mesh, r, data, bytes);
     return run_step(mesh);
 }
+
+bool mesh_send(struct mesh *mesh, void *data, size_t bytes, int from, int to)
+{
+    if (from != to && mesh->rank == from)
+        send_to(mesh, to, data, bytes);
+    if (from != to && mesh->rank == to)
+        receive_from(mesh, from, data, bytes);
+    return run_step(mesh);
+}

@@ -28,5 +28,7 @@ bool mesh_reduce_bf16(struct mesh *mesh, float *data, size_t count, int root);
 bool mesh_all_reduce(struct mesh *mesh, double *data, size_t count);
 bool mesh_all_gather(struct mesh *mesh, void *data, size_t bytes);
 bool mesh_broadcast(struct mesh *mesh, void *data, size_t bytes, int root);
+/* Ranks that neither send nor receive return at once. */
+bool mesh_send(struct mesh *mesh, void *data, size_t bytes, int from, int to);
 
 #endif

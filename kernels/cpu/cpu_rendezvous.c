@@ -28,6 +28,7 @@ enum {
     SPINS = 2000,
     LOOK_NANOSECONDS = 20000000, /* between checks of the links of waiting ranks */
     UNWATCHED_NAPS = 3000,       /* a minute, if there are no links to check */
+    ALL_RANKS = -1,
 };
 
 /* Lock-free atomics also work between processes. */
@@ -262,20 +263,35 @@ bool rendezvous_all_gather(struct rendezvous *rendezvous, void *data, size_t byt
     return true;
 }
 
-bool rendezvous_broadcast(struct rendezvous *rendezvous, void *data, size_t bytes,
-                          int root)
+/* Copy from rank `from` to rank `to`, or to all. */
+static bool copy(struct rendezvous *rendezvous, void *data, size_t bytes, int from,
+                 int to)
 {
-    char *to = data;
+    const bool receives =
+        rendezvous->rank != from && (to == ALL_RANKS || rendezvous->rank == to);
+    char *own = data;
 
     for (size_t at = 0; at < bytes; at += WINDOW, rendezvous->turn++) {
         size_t part = bytes - at < WINDOW ? bytes - at : WINDOW;
 
-        if (rendezvous->rank == root)
-            memcpy(window(rendezvous, root), to + at, part);
+        if (rendezvous->rank == from)
+            memcpy(window(rendezvous, from), own + at, part);
         if (!rendezvous_wait(rendezvous))
             return false;
-        if (rendezvous->rank != root)
-            memcpy(to + at, window(rendezvous, root), part);
+        if (receives)
+            memcpy(own + at, window(rendezvous, from), part);
     }
     return true;
+}
+
+bool rendezvous_broadcast(struct rendezvous *rendezvous, void *data, size_t bytes,
+                          int root)
+{
+    return copy(rendezvous, data, bytes, root, ALL_RANKS);
+}
+
+bool rendezvous_send(struct rendezvous *rendezvous, void *data, size_t bytes, int from,
+                     int to)
+{
+    return copy(rendezvous, data, bytes, from, to);
 }

@@ -36,5 +36,7 @@ bool rendezvous_all_reduce(struct rendezvous *rendezvous, double *data, size_t c
 bool rendezvous_all_gather(struct rendezvous *rendezvous, void *data, size_t bytes);
 bool rendezvous_broadcast(struct rendezvous *rendezvous, void *data, size_t bytes,
                           int root);
+bool rendezvous_send(struct rendezvous *rendezvous, void *data, size_t bytes, int from,
+                     int to);
 
 #endif

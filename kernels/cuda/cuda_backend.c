@@ -370,6 +370,7 @@ const struct backend_ops backend_cuda = {
     .all_reduce = cuda_all_reduce,
     .all_gather = cuda_all_gather,
     .broadcast = cuda_broadcast,
+    .send = cuda_send,
     .meet = cuda_meet,
     .mark = cuda_mark,
     .meet_mark = cuda_meet_mark,

@@ -1,5 +1,5 @@
 /* kernels/cuda/cuda_group.h - the other GPUs of a run, for cuda_backend.c and
- * cuda_wait.c. The first eight functions are as in backend.h. */
+ * cuda_wait.c. The first nine functions are as in backend.h. */
 #ifndef KERNELS_CUDA_CUDA_GROUP_H
 #define KERNELS_CUDA_CUDA_GROUP_H
 
@@ -10,6 +10,7 @@ void cuda_reduce(struct backend *be, float *data, size_t count, int root);
 void cuda_all_reduce(struct backend *be, double *data, size_t count);
 void cuda_all_gather(struct backend *be, void *data, size_t bytes);
 void cuda_broadcast(struct backend *be, void *data, size_t bytes, int root);
+void cuda_send(struct backend *be, void *data, size_t bytes, int from, int to);
 void cuda_meet(struct backend *be);
 void cuda_mark(struct backend *be);
 void cuda_meet_mark(struct backend *be);

@@ -306,6 +306,30 @@ static bool broadcasts(struct member *member, uint64_t call, size_t bytes, int r
     return ok;
 }
 
+/* To the next rank but one; the others keep their data. */
+static bool sends(struct member *member, uint64_t call, size_t bytes, int from)
+{
+    const int to = (from + 2) % member->ranks;
+    const int seen = member->rank == to ? from : member->rank;
+    unsigned char *data = malloc(bytes + 1), *near = malloc(bytes + 1);
+    bool ok;
+
+    for (size_t i = 0; i < bytes; i++)
+        near[i] = data[i] = (unsigned char)bits_of(call, member->rank, i);
+    near[bytes] = data[bytes] = 0xee;
+    ok = mesh_send(member->mesh, data, bytes, from, to) &&
+         rendezvous_send(member->rendezvous, near, bytes, from, to);
+    if (!ok)
+        complain(member, "failed send", bytes, from);
+    for (size_t i = 0; ok && i < bytes; i++)
+        if (data[i] != (unsigned char)bits_of(call, seen, i))
+            ok = complain(member, "send", bytes, from);
+    ok = ok && memcmp(data, near, bytes + 1) == 0;
+    free(data);
+    free(near);
+    return ok;
+}
+
 /* Sizes around those where the work is split, by index; SIZE_MAX after the last. */
 static size_t size_at(size_t index, int ranks)
 {
@@ -339,7 +363,8 @@ static int all_sizes(struct member *member)
         for (int root = 0; root < member->ranks; root++)
             if (!reduces(member, ++call, size, root, false) ||
                 !reduces(member, ++call, size, root, true) ||
-                !broadcasts(member, ++call, size, root))
+                !broadcasts(member, ++call, size, root) ||
+                !sends(member, ++call, size, root))
                 return 1;
         if (!all_reduces(member, ++call, size) || !gathers(member, ++call, size))
             return 1;

@@ -195,6 +195,33 @@ static int broadcast_from_each(struct unit_ranks *ranks, struct backend *be)
     return bad;
 }
 
+/* Only the rank that it is sent to must have it. */
+static int send_to_each(struct unit_ranks *ranks, struct backend *be)
+{
+    enum { BYTES = 700001 };
+    unsigned char *data = calloc(1, BYTES);
+    const int rank = ranks->group.rank;
+    int bad = 0;
+
+    for (int from = 0; from < RANKS; from++)
+        for (int to = 0; to < RANKS; to++) {
+            const int seen = rank == to ? from : rank;
+            void *there;
+
+            for (size_t i = 0; i < BYTES; i++)
+                data[i] = (unsigned char)(i * 7 + (size_t)rank);
+            there = unit_ranks_put(be, data, BYTES);
+            be->ops->send(be, there, BYTES, from, to);
+            be->ops->meet(be);
+            bad |= !unit_ranks_get(be, data, there, BYTES);
+            for (size_t i = 0; i < BYTES && (rank == from || rank == to); i++)
+                bad |= data[i] != (unsigned char)(i * 7 + (size_t)seen);
+            be->ops->free(be, there);
+        }
+    free(data);
+    return bad;
+}
+
 /* Work that waits for a mark has what was sent before it. */
 static int broadcast_to_a_mark(struct unit_ranks *ranks, struct backend *be)
 {
@@ -274,6 +301,12 @@ static void test_group_broadcasts_from_any_rank(void **state)
     run_ranks(broadcast_from_each);
 }
 
+static void test_group_sends_from_any_rank_to_any(void **state)
+{
+    (void)state;
+    run_ranks(send_to_each);
+}
+
 static void test_group_lets_work_wait_for_a_mark(void **state)
 {
     (void)state;
@@ -346,6 +379,7 @@ int main(int argc, char **argv)
         unit_ranks_test(test_group_sums_doubles_everywhere),
         unit_ranks_test(test_group_gathers_every_piece),
         unit_ranks_test(test_group_broadcasts_from_any_rank),
+        unit_ranks_test(test_group_sends_from_any_rank_to_any),
         unit_ranks_test(test_group_lets_work_wait_for_a_mark),
         unit_ranks_test(test_group_does_not_wait_for_a_rank_that_ended),
         unit_ranks_test(test_group_does_not_form_without_every_rank),
