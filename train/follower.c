@@ -21,6 +21,15 @@ static bool load_step(struct run *run, int64_t step, struct error *err)
     return ok;
 }
 
+static bool save_step(struct run *run, int64_t step, struct error *err)
+{
+    struct checkpoint_saving saving = { .model = run->model,
+                                        .plan = run->plan,
+                                        .group = run->options->group };
+
+    return checkpoint_follow(&saving, step, err);
+}
+
 /* Rank 0, which ends for the same reason, may search for it first. */
 static void follow_autopsy(struct run *run)
 {
@@ -66,6 +75,9 @@ bool follower_run(struct run *run, struct error *err)
             break;
         case PARALLEL_LOAD_BEST:
             ok = load_step(run, (int64_t)order.span.first, err);
+            break;
+        case PARALLEL_SAVE:
+            ok = save_step(run, (int64_t)order.span.first, err);
             break;
         case PARALLEL_FOLLOW:
             ok = model_follow_rank_0(run->model, err);

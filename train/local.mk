@@ -51,7 +51,9 @@ libtrain_a_SOURCES += %D%/chat/template_turns.c
 
 libtrain_a_SOURCES += %D%/checkpoint/checkpoint.c %D%/checkpoint/checkpoint.h
 libtrain_a_SOURCES += %D%/checkpoint/checkpoint_find.c %D%/checkpoint/checkpoint_find.h
+libtrain_a_SOURCES += %D%/checkpoint/optimizer_file.c %D%/checkpoint/optimizer_file.h
 libtrain_a_SOURCES += %D%/checkpoint/progress.c %D%/checkpoint/progress.h
+libtrain_a_SOURCES += %D%/checkpoint/team.c %D%/checkpoint/team.h
 libtrain_a_SOURCES += %D%/checkpoint/torch_state.c %D%/checkpoint/torch_state.h
 
 libtrain_a_SOURCES += %D%/dataset/dataset.c %D%/dataset/dataset.h
@@ -230,9 +232,12 @@ libtrain_a_SOURCES += %D%/model/shapes_groups.c
 libtrain_a_SOURCES += %D%/model/shapes_parameters.c %D%/model/shapes_internal.h
 libtrain_a_SOURCES += %D%/model/shapes_moments.c
 libtrain_a_SOURCES += %D%/model/shapes_windows.c
+libtrain_a_SOURCES += %D%/model/saved_tensors.c %D%/model/saved_tensors.h
 libtrain_a_SOURCES += %D%/model/score_head.c %D%/model/score_head.h
 libtrain_a_SOURCES += %D%/model/singular.c %D%/model/singular.h
 libtrain_a_SOURCES += %D%/model/vocabulary_growth.c %D%/model/vocabulary_growth.h
+libtrain_a_SOURCES += %D%/model/save_share.c %D%/model/save_share.h
+libtrain_a_SOURCES += %D%/model/model_send.c
 libtrain_a_SOURCES += %D%/model/weight_shards.c %D%/model/weight_shards.h
 libtrain_a_SOURCES += %D%/model/weights.c %D%/model/weights.h
 libtrain_a_SOURCES += %D%/model/window_config.c %D%/model/window_config.h

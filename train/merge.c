@@ -110,7 +110,9 @@ static bool write_model(const struct merge *merge, struct error *err)
 
     if (!heartbeat_tick(options->heartbeat))
         return error_set(err, ERROR_STOPPED, "stopped before the model was written");
-    if (!checkpoint_export(merge->model, &merge->plan, err))
+    if (!checkpoint_export(
+            &(struct checkpoint_saving) { .model = merge->model, .plan = &merge->plan },
+            err))
         return false;
     log_line(options->log, LOG_INFO, "done: %s, model in %s",
              merge->plan.adapter_name_or_path ? "merged" : "exported",

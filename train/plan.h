@@ -340,6 +340,7 @@ struct plan {
     int64_t zero_stage;
     bool stage_chosen; /* the job does not set zero_stage */
     enum reduction reduce_dtype;
+    int64_t max_shard_mb; /* of a file of weights in MB; 0: plan_shard_bytes */
     /* moments of a GPU's job in host memory; auto: with a paged optimizer, if they do not
      * fit on the GPU */
     enum choice offload_optimizer;
@@ -529,6 +530,16 @@ static inline const char *plan_divides(const struct plan *plan)
 static inline size_t plan_ranks(const struct plan *plan)
 {
     return plan->ranks > 1 ? (size_t)plan->ranks : 1;
+}
+
+/* Return the upper bound of a file of weights; 0: none. */
+static inline uint64_t plan_shard_bytes(const struct plan *plan)
+{
+    const int64_t mb = plan->max_shard_mb > 0 ? plan->max_shard_mb
+                       : plan_ranks(plan) > 1 ? 1000
+                                              : 0;
+
+    return (uint64_t)mb * 1000000;
 }
 
 /* Return the largest number of processes of the run on one machine. */

@@ -67,6 +67,7 @@ struct run {
     char *choices;     /* progress.choices, malloc'ed */
     char *answers;     /* progress.answers, malloc'ed */
     bool told_methods; /* logged that ranks compute differently */
+    bool told_absent;  /* logged that ranks do not see output_dir */
     struct trainer_steps steps;
     double logged_at; /* clock_seconds */
     uint64_t logged_tokens;

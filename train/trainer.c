@@ -130,8 +130,27 @@ static bool saves_best(const struct plan *plan)
     return plan->load_best_model_at_end || plan->save_strategy == WHEN_BEST;
 }
 
-static bool save(struct run *run, struct error *err)
+static struct checkpoint_saving saving_of(const struct run *run)
 {
+    return (struct checkpoint_saving) { .model = run->model,
+                                        .plan = run->plan,
+                                        .group = run->options->group };
+}
+
+static void warn_of_absent(struct run *run, size_t count)
+{
+    if (count > 0 && !run->told_absent)
+        log_line(run->options->log, LOG_WARN,
+                 "checkpoint: %zu of %zu ranks do not see %s, and the others write their "
+                 "parts: a run of ranks resumes only from a folder that all see",
+                 count, parallel_ranks(run->options->group), run->plan->output_dir);
+    run->told_absent = run->told_absent || count > 0;
+}
+
+/* *lost: the ranks are not together any more, and the run must end. */
+static bool save(struct run *run, bool *lost, struct error *err)
+{
+    struct checkpoint_saving saving = saving_of(run);
     const struct plan *plan = run->plan;
     char *best = NULL;
     bool ok;
@@ -139,8 +158,13 @@ static bool save(struct run *run, struct error *err)
     run->progress.next_rate = step_next_rate(run);
     free(run->answers);
     run->progress.answers = run->answers = rollout_text(run->rollout, run->progress.step);
-    if (!methods_record(run, err) ||
-        !checkpoint_save(run->model, plan, &run->progress, &run->history, err))
+    *lost = !methods_record(run, err);
+    if (*lost)
+        return false;
+    ok = checkpoint_save(&saving, &run->progress, &run->history, err);
+    *lost = saving.lost;
+    warn_of_absent(run, saving.absent);
+    if (!ok)
         return false;
     log_line(run->options->log, LOG_INFO, "checkpoint: step %" PRId64 " saved in %s",
              run->progress.step, plan->output_dir);
@@ -154,18 +178,22 @@ static bool save(struct run *run, struct error *err)
 
 /* A failed save (full disk) does not end a run: the last good checkpoint remains, the
  * failure is logged, and the save is tried again later. */
-static void save_or_warn(struct run *run)
+static bool save_or_warn(struct run *run, struct error *err)
 {
-    struct error err = { 0 };
+    struct error why = { 0 };
+    bool lost;
 
-    if (save(run, &err)) {
+    if (save(run, &lost, &why)) {
         run->save_failed_at = 0;
-        return;
+        return true;
     }
+    if (lost)
+        return error_set(err, why.code, "%s", why.text);
     log_line(run->options->log, LOG_ERROR,
              "checkpoint: cannot save step %" PRId64 ": %s; keeping the previous one",
-             run->progress.step, err.text);
+             run->progress.step, why.text);
     run->save_failed_at = clock_seconds();
+    return true;
 }
 
 static bool save_due(const struct run *run)
@@ -228,8 +256,8 @@ static bool after_step(struct run *run, struct error *err)
     if (evaluates && !evaluation_run(run, err))
         return false;
     saves = !last && save_due(run);
-    if (saves)
-        save_or_warn(run);
+    if (saves && !save_or_warn(run, err))
+        return false;
     if ((evaluates || saves) && run->options->milestone)
         run->options->milestone(run->options->context);
     return true;
@@ -240,8 +268,9 @@ static bool stop_with_checkpoint(struct run *run, struct error *err)
 {
     const bool *gone = run->options->lost;
     struct error lost = { 0 };
+    bool apart;
 
-    if ((gone && *gone) || save(run, &lost))
+    if ((gone && *gone) || save(run, &apart, &lost))
         return error_set(err, ERROR_STOPPED, "stopped at step %" PRId64,
                          run->progress.step);
     if (lost.code != ERROR_SYSTEM && lost.code != ERROR_FAULT)
@@ -378,16 +407,19 @@ static bool check_updates(const struct run *run, struct error *err)
 }
 
 /* Write the model: the best one, if the job asks for it. */
-static bool write_result(struct run *run, struct error *err)
+static bool write_result(struct run *run, bool *lost, struct error *err)
 {
+    struct checkpoint_saving saving = saving_of(run);
     const struct plan *plan = run->plan;
+    bool ok;
 
+    *lost = false;
     if (plan->load_best_model_at_end && !load_best(run, err))
         return false;
     model_use_average(run->model, true);
-    if (!checkpoint_publish(run->model, plan, err))
-        return false;
-    return !plan->export_dir || checkpoint_export(run->model, plan, err);
+    ok = checkpoint_publish(&saving, err);
+    *lost = saving.lost;
+    return ok && (!plan->export_dir || checkpoint_export(&saving, err));
 }
 
 /* The trained weights exist only in memory.  If they cannot be written (full disk), allow
@@ -395,9 +427,9 @@ static bool write_result(struct run *run, struct error *err)
 static bool write_result_patiently(struct run *run, struct error *err)
 {
     double until = clock_seconds() + FINISH_PATIENCE_SECONDS;
-    bool ok;
+    bool ok, lost;
 
-    while (!(ok = write_result(run, err)) &&
+    while (!(ok = write_result(run, &lost, err)) && !lost &&
            (err->code == ERROR_SYSTEM || err->code == ERROR_FAULT) &&
            clock_seconds() < until && heartbeat_tick(run->options->heartbeat)) {
         log_line(run->options->log, LOG_ERROR,
@@ -422,12 +454,12 @@ static bool finish(struct run *run, struct error *err)
                      ? run->progress.best_step == run->progress.step
                      : plan->save_strategy != WHEN_NO;
 
-    if (saves && plan->load_best_model_at_end)
-        save_or_warn(run);
+    if (saves && plan->load_best_model_at_end && !save_or_warn(run, err))
+        return false;
     if (!write_result_patiently(run, err))
         return false;
-    if (saves && !plan->load_best_model_at_end)
-        save_or_warn(run);
+    if (saves && !plan->load_best_model_at_end && !save_or_warn(run, err))
+        return false;
     log_line(run->options->log, LOG_INFO, "done: %" PRId64 " steps, model in %s",
              run->progress.step, plan->output_dir);
     return true;

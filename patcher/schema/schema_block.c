@@ -74,6 +74,15 @@ static const struct key rows[] = {
       .manual = "It is the reduce_dtype of FSDP and the communication_data_type of "
                 "DeepSpeed. Gradients are computed and accumulated in fp32 in each rank; "
                 "bf16 rounds them to 8 bits of precision on their way. See RANKS." },
+    { TS_USED("max_shard_mb", KEY_INT, NULL), .min = 1, .max = 1000000,
+      .into = TS_FIELD(max_shard_mb),
+      .help =
+          "largest file of weights in a checkpoint and in the result, in MB, as "
+          "max_shard_size of transformers; by default, 1000 with several ranks, which "
+          "write files at the same time, and no limit with one",
+      .manual = "A larger model is in model-00001-of-00003.safetensors and so on with "
+                "an index. An adapter is always in one file, and export_size applies to "
+                "export_dir. See RANKS." },
     { TS_USED("reward_head", KEY_ENUM, "auto"), .values = heads,
       .into = TS_FIELD(preference.head),
       .help =

@@ -4,8 +4,8 @@
  * starts: launched_ranks.h.)
  *
  * A watch therefore sees one child per job. The other ranks hold the job's
- * lock too: it is free when the last of them has exited. They ignore signals, write no
- * file and print nothing; they end when rank 0 does.
+ * lock too: it is free when the last of them has exited. They ignore signals, write only
+ * their parts of checkpoints and print nothing; they end when rank 0 does.
  */
 #ifndef RUNNER_JOB_RANKS_H
 #define RUNNER_JOB_RANKS_H

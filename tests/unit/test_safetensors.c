@@ -297,6 +297,23 @@ static void test_safetensors_reads_shards(void **state)
 }
 
 /* Tensors of 24, 4 and 0 bytes; a limit below the first one does not divide it. */
+/* What the writer has noted of its files is what a manifest finds in them. */
+static void assert_digests(const char *dir, const json_t *known, size_t count)
+{
+    char *name = path_join(dir, MANIFEST_NAME);
+    json_t *manifest = json_read_file(name, 4096, NULL), *entry;
+    const char *base;
+
+    assert_int_equal(json_object_size(known), count);
+    json_object_foreach((json_t *)known, base, entry)
+    {
+        assert_true(
+            json_equal(entry, json_object_get(json_object_get(manifest, "files"), base)));
+    }
+    json_decref(manifest);
+    free(name);
+}
+
 static void test_weight_shards_divide_by_size(void **state)
 {
     static const struct {
@@ -315,11 +332,19 @@ static void test_weight_shards_divide_by_size(void **state)
         char *dir = unit_dir_new(),
              *index = path_join(dir, "model.safetensors.index.json");
         struct error err = { 0 };
+        struct weight_shards shards;
+        struct save_share share;
         struct safetensors *set;
         json_t *json;
 
-        assert_true(
-            weight_shards_write(dir, sources, TS_COUNT(sources), cases[i].limit, &err));
+        weight_shards_divide(sources, TS_COUNT(sources), cases[i].limit, &shards);
+        share = (struct save_share) { .dir = dir, .ranks = 1, .known = json_object() };
+        assert_true(save_share_write(&share, NULL, shards.files, shards.count, &err));
+        assert_int_equal(share.failed.code, ERROR_NONE);
+        assert_true(shards.count == 1 ||
+                    weight_shards_write_index(&shards, dir, "model", &err));
+        assert_true(manifest_write(dir, NULL, NULL, NULL, &err));
+        assert_digests(dir, share.known, shards.count);
         set = safetensors_open(dir, "model", false, &err);
         assert_non_null(set);
         assert_int_equal(safetensors_count(set), TS_COUNT(sources));
@@ -337,6 +362,8 @@ static void test_weight_shards_divide_by_size(void **state)
             json_decref(json);
         }
         safetensors_close(set);
+        json_decref(share.known);
+        weight_shards_clear(&shards);
         free(index);
         unit_dir_free(dir);
     }

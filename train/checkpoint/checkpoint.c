@@ -16,17 +16,14 @@
 #include "base/file.h"
 #include "base/size.h"
 #include "base/walk.h"
+#include "train/checkpoint/optimizer_file.h"
+#include "train/checkpoint/team.h"
 #include "train/checkpoint/torch_state.h"
 #include "train/files/manifest.h"
 #include "train/files/safetensors.h"
 #include "train/model/optimizer_table.h"
+#include "train/model/parallel.h"
 #include "train/model/score_head.h"
-#include "train/model/shapes.h"
-
-/* Tensors of a trainable parameter in the optimizer file: its moments, and its weight if
- * the model file stores that in another format, or an average instead. */
-enum { KEPT_WEIGHT = MOMENTS_MAX, KEPT_COUNT }; /* below KEPT_WEIGHT: enum moment */
-#define WEIGHT_SUFFIX ".master"
 
 /* Bytes of the file of choices of all ranks: a rank has fewer than 4 MiB. */
 enum { CHOICES_MAX = DEVICE_RANKS_MAX * (4 << 20) };
@@ -40,98 +37,6 @@ static struct safetensors *open_weights(const struct model *model, const char *d
 
     free(adapter);
     return model_open_saved(model, dir, stem, err);
-}
-
-static const struct stored_tensor *find_stored(const struct safetensors *set,
-                                               const struct parameter *parameter,
-                                               const char *suffix)
-{
-    struct text name;
-    const struct stored_tensor *found;
-
-    text_init(&name, 0);
-    text_addf(&name, "%s%s", parameter->name, suffix);
-    found = safetensors_find(set, name.data);
-    text_clear(&name);
-    return found;
-}
-
-static bool read_kept(const void *context, size_t index, void *to, struct error *err)
-{
-    struct model *model = (struct model *)context;
-    const struct parameter *p = model_parameter(model, index / KEPT_COUNT);
-    size_t kept = index % KEPT_COUNT;
-
-    heartbeat_tick(model_heartbeat(model));
-    if (kept != KEPT_WEIGHT)
-        return model_read_moment(model, (enum moment)kept, p, to, err);
-    return model_read_weight(model, p, 0, p->rows, to, err);
-}
-
-/* Format and shape of a moment of a parameter; no columns if it has none.  Moments with an
- * element per weight have its shape. */
-static struct tensor moment_of(const struct parameter *p, size_t moment)
-{
-    const struct shape_moment *kept = &p->moments[moment];
-
-    if (kept->count == p->rows * p->cols)
-        return tensor_of(NULL, kept->format, p->rows, p->cols);
-    return tensor_of(NULL, kept->format, 1, kept->count);
-}
-
-static size_t list_sources(struct model *model, const struct safetensors *weights,
-                           struct arena *arena, struct tensor_source *sources)
-{
-    const char *const *suffixes = model_optimizer(model)->suffixes;
-    bool averages = model_optimizer(model)->averages;
-    size_t count = 0;
-
-    for (size_t i = 0; i < model_parameters(model); i++) {
-        const struct parameter *parameter = model_parameter(model, i);
-        const struct stored_tensor *stored = model_find_saved(model, weights, parameter);
-
-        for (size_t kept = 0; parameter->trainable && kept < KEPT_COUNT; kept++) {
-            bool is_weight = kept == KEPT_WEIGHT;
-            struct tensor tensor =
-                is_weight ? parameter->weight : moment_of(parameter, kept);
-
-            if (is_weight
-                    ? stored && stored->format == tensor.format && !averages
-                    : kept >= model_moments(model) || tensor.cols == 0 || !suffixes[kept])
-                continue;
-            sources[count++] = (struct tensor_source) {
-                .name = arena_printf(arena, "%s%s", parameter->name,
-                                     is_weight ? WEIGHT_SUFFIX : suffixes[kept]),
-                .format = tensor.format,
-                .rank = 2,
-                .shape = { tensor.rows, tensor.cols },
-                .read = read_kept,
-                .context = model,
-                .index = i * KEPT_COUNT + kept,
-            };
-        }
-    }
-    return count;
-}
-
-static bool write_optimizer(struct model *model, const char *dir, struct error *err)
-{
-    struct safetensors *weights = open_weights(model, dir, err);
-    struct arena *arena = arena_new();
-    char *name = path_join(dir, CHECKPOINT_OPTIMIZER);
-    bool ok = weights != NULL;
-
-    if (ok) {
-        struct tensor_source *sources = arena_array(
-            arena, model_parameters(model) * KEPT_COUNT + 1, sizeof(*sources));
-        size_t count = list_sources(model, weights, arena, sources);
-
-        ok = safetensors_write(name, sources, count, err);
-    }
-    safetensors_close(weights);
-    arena_free(arena);
-    free(name);
-    return ok;
 }
 
 /* What the backends chose to compute with, so that a run that resumes gives the same
@@ -159,29 +64,76 @@ static bool write_answers(const struct progress *progress, const char *dir,
     return ok;
 }
 
-/* Write the model, or its average. */
-static bool write_model(struct model *model, const char *dir, struct error *err)
+/* What all ranks do: write the model, or its average, and the state of the optimizer. */
+static bool write_shared(struct model *model, struct team *team, bool state,
+                         struct error *err)
 {
     bool ok;
 
     model_use_average(model, true);
-    ok = model_save(model, dir, err);
+    ok = model_save_together(model, &team->share, err);
     model_use_average(model, false);
-    return ok;
+    if (ok && state)
+        optimizer_file_write(&team->share, model);
+    return ok && team_report(team, err);
 }
 
-static bool write_folder(struct model *model, const char *dir, const struct plan *plan,
+/* Rank 0: return whether all files are written. */
+static bool all_written(const struct team *team, struct error *err)
+{
+    const struct error *failed = &team->share.failed;
+
+    return failed->code == ERROR_NONE || error_set(err, failed->code, "%s", failed->text);
+}
+
+/* Rank 0: write a folder together with the others. */
+static bool write_together(struct checkpoint_saving *saving, struct team *team,
+                           const char *dir, bool state, struct error *err)
+{
+    saving->lost = !team_begin(team, saving->group, dir, err) ||
+                   !write_shared(saving->model, team, state, err);
+    saving->absent = team->absent_count;
+    for (size_t r = 1; !saving->lost && state && r < team->share.ranks; r++)
+        if (team->absent[r] && team->share.failed.code == ERROR_NONE)
+            optimizer_file_write_for(&team->share, saving->model, r);
+    return !saving->lost && all_written(team, err);
+}
+
+/* Rank 0: the state of the run besides tensors. */
+static bool write_state(struct checkpoint_saving *saving, const struct team *team,
+                        const struct progress *progress, struct error *err)
+{
+    const char *dir = team->share.dir;
+
+    return optimizer_file_write_index(&team->share, saving->model, err) &&
+           write_choices(progress, dir, err) && write_answers(progress, dir, err) &&
+           (!saving->plan->save_torch_state ||
+            torch_state_write(saving->model, dir, saving->plan, progress, err));
+}
+
+static bool write_folder(struct checkpoint_saving *saving, const char *dir,
                          const struct progress *progress,
                          const struct progress_history *history, struct error *err)
 {
-    return file_make_dir(dir, 0777, err) && write_model(model, dir, err) &&
-           (plan->save_only_model ||
-            (write_optimizer(model, dir, err) && write_choices(progress, dir, err) &&
-             write_answers(progress, dir, err) &&
-             (!plan->save_torch_state ||
-              torch_state_write(model, dir, plan, progress, err)))) &&
-           progress_write(dir, plan, progress, history, err) &&
-           manifest_write(dir, plan->job_digest, NULL, model_heartbeat(model), err);
+    const struct plan *plan = saving->plan;
+    bool state = !plan->save_only_model, ok;
+    struct manifest_known known;
+    struct team team;
+
+    if (!file_make_dir(dir, 0777, err))
+        return false;
+    if (!parallel_send_save(saving->group, progress->step, err)) {
+        saving->lost = true;
+        return false;
+    }
+    ok = write_together(saving, &team, dir, state, err) &&
+         (!state || write_state(saving, &team, progress, err)) &&
+         progress_write(dir, plan, progress, history, err);
+    known = team_known(&team);
+    ok = ok && manifest_write(dir, plan->job_digest, &known,
+                              model_heartbeat(saving->model), err);
+    team_end(&team);
+    return ok;
 }
 
 /* Rename a file or folder of another job to NAME.old-K. */
@@ -202,32 +154,45 @@ static bool move_aside(const char *name, struct error *err)
     return ok;
 }
 
-bool checkpoint_save(struct model *model, const struct plan *plan,
-                     const struct progress *progress,
-                     const struct progress_history *history, struct error *err)
+/* The folder of a step while it is written. */
+static char *temporary_name(const char *dir, int64_t step)
 {
-    char *name = checkpoint_name(plan->output_dir, progress->step), *temporary;
     struct text text;
-    bool ok = false;
 
     text_init(&text, 0);
-    text_addf(&text, "%s/." CHECKPOINT_PREFIX "%" PRId64 ".tmp", plan->output_dir,
-              progress->step);
-    temporary = text_detach(&text, NULL);
-    if (file_exists(name) && checkpoint_belongs_to(name, plan->job_digest)) {
+    text_addf(&text, "%s/." CHECKPOINT_PREFIX "%" PRId64 ".tmp", dir, step);
+    return text_detach(&text, NULL);
+}
+
+/* The same of the result. */
+static char *temporary_result(const char *dir)
+{
+    return path_join(dir, "." CHECKPOINT_PREFIX "final.tmp");
+}
+
+bool checkpoint_save(struct checkpoint_saving *saving, const struct progress *progress,
+                     const struct progress_history *history, struct error *err)
+{
+    const char *dir = saving->plan->output_dir;
+    char *name = checkpoint_name(dir, progress->step);
+    char *temporary = temporary_name(dir, progress->step);
+    bool ok = false;
+
+    saving->lost = false;
+    if (file_exists(name) && checkpoint_belongs_to(name, saving->plan->job_digest)) {
         ok = true;
         goto out;
     }
-    if (!file_make_dirs(plan->output_dir, 0777, err) || !file_remove_tree(temporary, err))
+    if (!file_make_dirs(dir, 0777, err) || !file_remove_tree(temporary, err))
         goto out;
-    if (!write_folder(model, temporary, plan, progress, history, err) ||
+    if (!write_folder(saving, temporary, progress, history, err) ||
         (file_exists(name) && !move_aside(name, err)))
         goto out;
     if (walk_rename(temporary, name) != 0) {
         error_errno(err, "cannot rename %s", temporary);
         goto out;
     }
-    ok = file_sync_dir(plan->output_dir, err);
+    ok = file_sync_dir(dir, err);
 out:
     if (!ok)
         file_remove_tree(temporary, NULL);
@@ -236,65 +201,28 @@ out:
     return ok;
 }
 
-/* Return whether every value of a format is one of another format. */
-static bool widens(enum format from, enum format to)
+bool checkpoint_follow(struct checkpoint_saving *saving, int64_t step, struct error *err)
 {
-    return (from == FORMAT_FP16 || from == FORMAT_BF16) && to == FORMAT_FP32;
-}
+    const struct plan *plan = saving->plan;
+    char *dir = step == CHECKPOINT_RESULT ? temporary_result(plan->output_dir)
+                                          : temporary_name(plan->output_dir, step);
+    struct team team;
+    bool ok = team_begin(&team, saving->group, dir, err) &&
+              write_shared(saving->model, &team,
+                           step != CHECKPOINT_RESULT && !plan->save_only_model, err);
 
-/* Check that the stored tensor exists and has the size of `to`, and its format or one that
- * widens to it: a run that is healed may resume in float32. */
-static bool check_stored(const struct stored_tensor *stored, struct tensor to,
-                         const char *name, struct error *err)
-{
-    if (!stored)
-        return error_set(
-            err, ERROR_DATA,
-            "the checkpoint has no %s: it was saved with another model or method, or "
-            "with save_only_model: true",
-            name);
-    if (to.format == FORMAT_CODES
-            ? strcmp(stored->dtype, format_info(to.format)->safetensors) != 0 ||
-                  stored->bytes != tensor_bytes(to)
-            : (stored->format != to.format && !widens(stored->format, to.format)) ||
-                  stored->bytes != to.rows * to.cols * format_info(stored->format)->bytes)
-        return error_set(
-            err, ERROR_DATA,
-            "the checkpoint has %s as %zu bytes of %s, this run requires %zu of %s", name,
-            stored->bytes, stored->dtype, tensor_bytes(to),
-            format_info(to.format)->safetensors);
-    return true;
-}
-
-/* A stored tensor in the format that the run requires. */
-struct wide {
-    struct stored_tensor tensor;
-    void *data; /* malloc'ed, if it was widened */
-};
-
-static bool wide_open(const struct stored_tensor *stored, struct tensor to,
-                      struct wide *out, struct error *err)
-{
-    *out = (struct wide) { .tensor = *stored };
-    if (stored->format == to.format || to.format == FORMAT_CODES)
-        return true;
-    out->data = malloc(tensor_bytes(to));
-    if (!out->data)
-        return error_set(err, ERROR_MEMORY, "cannot allocate %zu MiB to read a tensor",
-                         tensor_bytes(to) >> 20);
-    format_convert(out->data, to.format, stored->data, stored->format, to.rows * to.cols);
-    out->tensor.data = out->data;
-    out->tensor.format = to.format;
-    out->tensor.bytes = tensor_bytes(to);
-    return true;
+    saving->lost = !ok;
+    team_end(&team);
+    free(dir);
+    return ok;
 }
 
 static void upload_master(struct model *model, const struct parameter *parameter,
-                          const struct stored_tensor *from)
+                          const void *data)
 {
     struct backend *be = model_backend(model);
 
-    model_write_weight(model, parameter, 0, parameter->rows, from->data);
+    model_write_weight(model, parameter, 0, parameter->rows, data);
     if (parameter->copy.data && !parameter->sharded && !parameter->gathered)
         be->ops->convert(
             be, &(struct op_convert) { .out = parameter->copy, .x = parameter->weight });
@@ -302,51 +230,48 @@ static void upload_master(struct model *model, const struct parameter *parameter
 
 /* The files of a checkpoint; kept and head may be NULL. */
 struct saved_files {
-    struct safetensors *weights, *kept, *head;
+    struct safetensors *weights, *head;
+    struct optimizer_file *kept;
 };
 
-static bool load_weight(struct model *model, struct parameter *parameter,
+/* Load a weight from the files of the model. */
+static bool load_stored(struct model *model, struct parameter *parameter,
                         const struct saved_files *files, struct error *err)
 {
-    const struct stored_tensor *master =
-        files->kept ? find_stored(files->kept, parameter, WEIGHT_SUFFIX) : NULL;
+    const size_t count = parameter->rows * parameter->cols;
+    const enum format format = parameter->weight.format;
     const struct stored_tensor *stored =
-        master ? master : model_find_saved(model, files->weights, parameter);
-    struct wide wide;
+        model_find_saved(model, files->weights, parameter);
+    struct stored_tensor wide;
+    void *copy = NULL;
     bool ok;
 
     if (!stored && files->head)
         stored = safetensors_find(files->head, parameter->name);
-    ok = check_stored(stored, parameter->weight, parameter->name, err) &&
-         wide_open(stored, parameter->weight, &wide, err);
-    if (!ok)
+    if (!optimizer_file_check(stored, count, format, parameter->name, err))
         return false;
-    if (master)
-        upload_master(model, parameter, &wide.tensor);
-    else
-        ok = model_load_tensor(model, parameter, &wide.tensor, err);
-    free(wide.data);
+    wide = *stored;
+    if (wide.format != format) {
+        wide.data = optimizer_file_widen(stored, count, format, &copy, err);
+        wide.format = format;
+        wide.bytes = count * format_info(format)->bytes;
+    }
+    ok = wide.data && model_load_tensor(model, parameter, &wide, err);
+    free(copy);
     return ok;
 }
 
-static bool load_moments(struct model *model, struct parameter *parameter,
-                         const struct safetensors *kept, struct error *err)
+static bool load_weight(struct model *model, struct parameter *parameter,
+                        const struct saved_files *files, struct error *err)
 {
-    for (size_t i = 0; i < model_moments(model); i++) {
-        const char *suffix = model_optimizer(model)->suffixes[i];
-        struct tensor moment = moment_of(parameter, i);
-        const struct stored_tensor *stored;
-        struct wide wide;
+    struct optimizer_weight master = { 0 };
 
-        if (moment.cols == 0 || !suffix)
-            continue;
-        stored = find_stored(kept, parameter, suffix);
-        if (!check_stored(stored, moment, parameter->name, err) ||
-            !wide_open(stored, moment, &wide, err))
-            return false;
-        model_write_moment(model, (enum moment)i, parameter, wide.tensor.data);
-        free(wide.data);
-    }
+    if (files->kept && !optimizer_file_weight(files->kept, parameter, &master, err))
+        return false;
+    if (!master.data)
+        return load_stored(model, parameter, files, err);
+    upload_master(model, parameter, master.data);
+    free(master.copy);
     return true;
 }
 
@@ -354,12 +279,12 @@ static bool load_tensors(struct model *model, const char *dir, bool moments,
                          struct error *err)
 {
     struct backend *be = model_backend(model);
-    char *name = path_join(dir, CHECKPOINT_OPTIMIZER);
     struct saved_files files = { .weights = open_weights(model, dir, err) };
     bool ok = files.weights != NULL;
 
-    if (ok && (moments || (file_exists(name) && !model_optimizer(model)->averages)))
-        ok = (files.kept = safetensors_open(name, NULL, false, err)) != NULL;
+    if (ok &&
+        (moments || (optimizer_file_exists(dir) && !model_optimizer(model)->averages)))
+        ok = (files.kept = optimizer_file_open(dir, err)) != NULL;
     if (ok && safetensors_exist(dir, SCORE_HEAD_FILE))
         ok = (files.head = safetensors_open(dir, SCORE_HEAD_FILE, false, err)) != NULL;
     for (size_t i = 0; ok && i < model_parameters(model); i++) {
@@ -367,14 +292,13 @@ static bool load_tensors(struct model *model, const char *dir, bool moments,
 
         if (parameter->trainable)
             ok = load_weight(model, parameter, &files, err) &&
-                 (!moments || load_moments(model, parameter, files.kept, err));
+                 (!moments || optimizer_file_load(files.kept, model, parameter, err));
     }
     if (ok)
         ok = be->ops->sync(be, err); /* before the mappings are closed */
     safetensors_close(files.weights);
-    safetensors_close(files.kept);
+    optimizer_file_close(files.kept);
     safetensors_close(files.head);
-    free(name);
     return ok;
 }
 
@@ -554,32 +478,29 @@ static bool move_files(const char *from, const char *to, const char *job,
     return ok && file_sync_dir(to, err);
 }
 
-/* Write the model with `save` and a manifest to a temporary folder, then move the files
- * into `dir`. */
-static bool publish(struct model *model, const char *dir, const struct plan *plan,
-                    bool (*save)(struct model *model, const char *dir, struct error *err),
-                    struct error *err)
+/* Write the model with `save`, or, if NULL, together with the other ranks. */
+static bool write_result(struct checkpoint_saving *saving, const char *dir,
+                         bool (*save)(struct model *model, const char *dir,
+                                      struct error *err),
+                         struct error *err)
 {
-    char *temporary = path_join(dir, "." CHECKPOINT_PREFIX "final.tmp");
-    bool ok = file_make_dirs(dir, 0777, err) && file_remove_tree(temporary, err) &&
-              file_make_dir(temporary, 0777, err) && save(model, temporary, err) &&
-              manifest_write(temporary, plan->job_digest, NULL, model_heartbeat(model),
-                             err) &&
-              move_files(temporary, dir, plan->job_digest, err);
+    const struct plan *plan = saving->plan;
+    struct heartbeat *heartbeat = model_heartbeat(saving->model);
+    struct manifest_known known;
+    struct team team;
+    bool ok;
 
-    file_remove_tree(temporary, NULL);
-    free(temporary);
-    return ok;
-}
-
-bool checkpoint_publish(struct model *model, const struct plan *plan, struct error *err)
-{
-    char *converted = path_join(plan->output_dir, "pissa_converted");
-    bool ok = publish(model, plan->output_dir, plan, model_save, err) &&
-              (!plan->pissa_init || !plan->pissa_convert ||
-               publish(model, converted, plan, model_save_converted, err));
-
-    free(converted);
+    if (save)
+        return save(saving->model, dir, err) &&
+               manifest_write(dir, plan->job_digest, NULL, heartbeat, err);
+    if (!parallel_send_save(saving->group, CHECKPOINT_RESULT, err)) {
+        saving->lost = true;
+        return false;
+    }
+    ok = write_together(saving, &team, dir, false, err);
+    known = team_known(&team);
+    ok = ok && manifest_write(dir, plan->job_digest, &known, heartbeat, err);
+    team_end(&team);
     return ok;
 }
 
@@ -591,14 +512,21 @@ static uint64_t file_number(const char *name)
     return lstat(name, &st) == 0 ? (uint64_t)st.st_ino : 0;
 }
 
-/* A model in one file and one in several are different files: move aside the one that an
- * earlier export left, which programs would read. */
-bool checkpoint_export(struct model *model, const struct plan *plan, struct error *err)
+/* Write the model and a manifest to a temporary folder, then move the files into `dir`.  A
+ * model in one file and one in several are different files: move aside the one that an
+ * earlier run left, which programs would read. */
+static bool publish(struct checkpoint_saving *saving, const char *dir,
+                    bool (*save)(struct model *model, const char *dir, struct error *err),
+                    struct error *err)
 {
-    char *forms[] = { path_join(plan->export_dir, "model.safetensors"),
-                      path_join(plan->export_dir, "model.safetensors.index.json") };
+    char *temporary = temporary_result(dir);
+    char *forms[] = { path_join(dir, "model.safetensors"),
+                      path_join(dir, "model.safetensors.index.json") };
     const uint64_t before[] = { file_number(forms[0]), file_number(forms[1]) };
-    bool ok = publish(model, plan->export_dir, plan, model_export, err);
+    bool ok = file_make_dirs(dir, 0777, err) && file_remove_tree(temporary, err) &&
+              file_make_dir(temporary, 0777, err) &&
+              write_result(saving, temporary, save, err) &&
+              move_files(temporary, dir, saving->plan->job_digest, err);
     const uint64_t after[] = { file_number(forms[0]), file_number(forms[1]) };
 
     for (size_t i = 0; i < 2; i++) {
@@ -606,5 +534,26 @@ bool checkpoint_export(struct model *model, const struct plan *plan, struct erro
             ok = move_aside(forms[i], err);
         free(forms[i]);
     }
+    file_remove_tree(temporary, NULL);
+    free(temporary);
     return ok;
+}
+
+bool checkpoint_publish(struct checkpoint_saving *saving, struct error *err)
+{
+    const struct plan *plan = saving->plan;
+    char *converted = path_join(plan->output_dir, "pissa_converted");
+    bool ok;
+
+    saving->lost = false;
+    ok = publish(saving, plan->output_dir, NULL, err) &&
+         (!plan->pissa_init || !plan->pissa_convert ||
+          publish(saving, converted, model_save_converted, err));
+    free(converted);
+    return ok;
+}
+
+bool checkpoint_export(struct checkpoint_saving *saving, struct error *err)
+{
+    return publish(saving, saving->plan->export_dir, model_export, err);
 }

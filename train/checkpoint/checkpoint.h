@@ -16,12 +16,28 @@
 #include "train/model/model.h"
 #include "train/checkpoint/progress.h"
 
-/* Save into plan->output_dir.  Keeps a complete checkpoint of the same job and step, and
+/* Step for checkpoint_follow: of the result. */
+#define CHECKPOINT_RESULT (-1)
+
+/* What is saved, and the ranks of the run, which write it together (team.h). */
+struct checkpoint_saving {
+    struct model *model;
+    const struct plan *plan;
+    const struct backend_group *group; /* NULL: one process */
+    /* After a failure: the ranks did not complete what they do together, so the run must
+     * end. */
+    bool lost;
+    size_t absent; /* ranks that did not see the folder */
+};
+
+/* Save into plan->output_dir.  Rank 0 orders the others to take part.  Keeps a complete checkpoint of the same job and step, and
  * moves a folder of that name from another job to checkpoint-N.old-K.  A failure (full
  * disk) leaves the previous checkpoint intact and no partial one. */
-bool checkpoint_save(struct model *model, const struct plan *plan,
-                     const struct progress *progress,
+bool checkpoint_save(struct checkpoint_saving *saving, const struct progress *progress,
                      const struct progress_history *history, struct error *err);
+/* Another rank: write its part of a checkpoint, or of CHECKPOINT_RESULT. Returns true also
+ * if it could not write a file, which it has reported to rank 0. */
+bool checkpoint_follow(struct checkpoint_saving *saving, int64_t step, struct error *err);
 
 /* Restore model, moments, progress and history from the checkpoint folder `name`, after
  * checking all its files against the manifest.  Fails with ERROR_DATA if it belongs to
@@ -45,8 +61,9 @@ bool checkpoint_remove_temporary(const char *dir, struct error *err);
 
 /* Write the trained model to plan->output_dir: first into a temporary folder there, then
  * rename each file.  With pissa_convert, the converted adapter to pissa_converted there. */
-bool checkpoint_publish(struct model *model, const struct plan *plan, struct error *err);
-/* Write the whole model with merged adapters to plan->export_dir in the same way. */
-bool checkpoint_export(struct model *model, const struct plan *plan, struct error *err);
+bool checkpoint_publish(struct checkpoint_saving *saving, struct error *err);
+/* Write the whole model with merged adapters to plan->export_dir in the same way, without
+ * other ranks. */
+bool checkpoint_export(struct checkpoint_saving *saving, struct error *err);
 
 #endif

@@ -11,6 +11,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "train/checkpoint/optimizer_file.h"
 #include "train/files/manifest.h"
 
 char *checkpoint_name(const char *dir, int64_t step)
@@ -82,11 +83,7 @@ size_t checkpoint_list(const char *dir, const char *digest, struct checkpoint_fo
 
 bool checkpoint_can_resume(const char *name, bool deep, struct heartbeat *heartbeat)
 {
-    char *optimizer = path_join(name, CHECKPOINT_OPTIMIZER);
-    bool ok = file_exists(optimizer) && manifest_check(name, deep, heartbeat, NULL);
-
-    free(optimizer);
-    return ok;
+    return optimizer_file_exists(name) && manifest_check(name, deep, heartbeat, NULL);
 }
 
 struct wanted {

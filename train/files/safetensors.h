@@ -119,6 +119,13 @@ struct tensor_source {
     bool (*read)(const void *context, size_t index, void *to, struct error *err);
     const void *context;
     size_t index;
+    /* Optional: write bytes [at, at + bytes), which are multiples of `part`. */
+    bool (*read_part)(const void *context, size_t index, size_t at, size_t bytes,
+                      void *to, struct error *err);
+    size_t part;
+    /* several ranks read it together (train/model/save_share.h): `to` is NULL in those that
+     * do not write it */
+    bool shared;
 };
 
 /* Create `name`, which must not exist (fsynced; the caller makes it visible by renaming

@@ -19,7 +19,7 @@
 #include "train/files/safetensors_internal.h"
 
 #define INDEX_MAX  ((size_t)64 << 20)
-#define SHARDS_MAX 1000
+#define SHARDS_MAX 16384
 
 struct stored_tensor *safetensors_add(struct safetensors *set)
 {

@@ -372,6 +372,7 @@ struct model *model_new(const struct model_options *options, struct error *err)
     m->be = options->backend;
     m->unwatched = m->be->ops;
     m->rank = options->rank;
+    m->writer = SIZE_MAX;
     m->arena = arena_new();
     if (!shapes_make(m->plan, m->config, options->rows_max, options->sequences_max,
                      m->arena, &m->shapes, err))

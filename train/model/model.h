@@ -44,6 +44,7 @@ struct parameter {
 };
 
 struct model;
+struct save_share;
 
 /* What to build, and the batch sizes that the block is laid out for. */
 struct model_options {
@@ -338,6 +339,18 @@ bool model_read_span(struct model *model, const struct moment_span *span, void *
  * only while no optimizer step runs: before the first, or after model_end. */
 void model_write_moment(struct model *model, enum moment moment,
                         const struct parameter *p, const void *from);
+/* The same of elements [first, first + count) of the moment. */
+void model_write_elements(struct model *model, enum moment moment,
+                          const struct parameter *p, size_t first, size_t count,
+                          const void *from);
+/* Return whether this rank keeps any of them. */
+bool model_has_elements(const struct model *model, enum moment moment,
+                        const struct parameter *p, size_t first, size_t count);
+/* Read what a moment, or SPAN_WEIGHT, has of weights [first, first + count) of the
+ * segments. */
+bool model_read_elements(struct model *model, enum moment moment,
+                         const struct parameter *p, size_t first, size_t count, void *to,
+                         struct error *err);
 void model_zero_moments(struct model *model); /* those of this rank */
 /* With an optimizer that averages weights: let both start as the weights. */
 void model_start_average(struct model *model);
@@ -370,6 +383,12 @@ void model_set_saving(struct model *model, const struct template_saving *saving)
  * adapter alone (adapter_model.safetensors, adapter_config.json), and the tokenizer
  * files. */
 bool model_save(struct model *model, const char *dir, struct error *err);
+/* The same by all ranks, which make the same call: as save_share_write. */
+bool model_save_together(struct model *model, struct save_share *share,
+                         struct error *err);
+/* Return whether model_save writes a trained parameter under its name and in the format of
+ * its weight, so that a checkpoint needs no other copy of it. */
+bool model_saves_weight(const struct model *model, const struct parameter *p);
 /* Write adapters that started as a part of the weights (pissa_init) as plain ones, for the
  * weights as they are in the files. */
 bool model_save_converted(struct model *model, const char *dir, struct error *err);

@@ -301,6 +301,7 @@ struct model {
     size_t held[SHAPES_WINDOWS];
     bool gathering;     /* a block is on its way */
     bool leads;         /* the other ranks do not know which block comes next */
+    size_t writer;      /* the rank that sharded weights are sent to; SIZE_MAX: none */
     model_fetch *fetch; /* of moments that other ranks keep */
     const void *fetch_context;
 
@@ -696,6 +697,13 @@ struct model_shard model_part(const struct model *model, size_t at, size_t count
                               size_t shard);
 /* Send each piece from its rank to the others. */
 void model_send_pieces(struct model *model, const struct divided *all);
+
+/* model_send.c: while a rank is the writer, model_read_weight of a sharded weight sends it
+ * the parts of all ranks.  All make the same calls, the others with `to` NULL. */
+void model_set_writer(struct model *model, size_t rank);
+/* The same of elements of the segments. */
+bool model_send_weight(const struct model *model, size_t first, size_t count, void *to,
+                       struct error *err);
 
 /* model_shard.c: set this rank's part of a sharded weight to its copy. */
 void model_widen_copy(struct model *model, const struct parameter *p);

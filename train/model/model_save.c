@@ -19,9 +19,9 @@
 #include "train/model/model_gguf.h"
 #include "train/model/model_internal.h"
 #include "train/model/model_pissa.h"
+#include "train/model/saved_tensors.h"
 #include "train/model/score_head.h"
 #include "train/model/weight_shards.h"
-#include "train/model/weights.h"
 
 #define GIGABYTE UINT64_C(1000000000) /* as transformers counts max_shard_size */
 
@@ -83,318 +83,24 @@ static bool write_companions(const struct model *m, const char *dir, bool adapte
     return companion_files_write(&files, dir, err);
 }
 
-static bool is_base(const struct model *m, size_t index)
+/* Write the files of weights, and the value head, with all ranks.  Return whether this rank
+ * is to write the small files: rank 0, unless a file could not be written. */
+static bool write_weights(const struct model *m, struct save_share *share,
+                          const struct save_file *files, size_t count, bool *small,
+                          struct error *err)
 {
-    enum part part = m->shapes.parameters[index].part;
-
-    return part == PART_WEIGHT || part == PART_BIAS;
-}
-
-/* Return how many matrices of an expert a tensor holds that has those of all. */
-static size_t matrices_of(const struct model *m, size_t index)
-{
-    return m->shapes.parameters[index].module == MODULE_EXPERT_DOWN ||
-                   m->config->architecture->experts.up_tensor
-               ? 1
-               : 2;
-}
-
-/* Return whether the model's files have the matrices of this module as [in][out]. */
-static bool is_transposed(const struct model *m, size_t index)
-{
-    return m->config->architecture->experts.up_tensor
-               ? m->expert_files.fused &&
-                     m->shapes.parameters[index].module == MODULE_EXPERT_DOWN
-               : m->expert_files.transposed;
-}
-
-/* Return how the model's files store a parameter. */
-static struct matrix_layout layout_in_files(const struct model *m, size_t index,
-                                            enum format format)
-{
-    const struct parameter *p = &m->parameters[index];
-    struct matrix_layout layout = model_matrix_layout(m, p, format_info(format)->bytes);
-
-    if (is_transposed(m, index) && is_base(m, index) &&
-        module_is_of_experts(m->shapes.parameters[index].module)) {
-        layout.storage = STORED_COLUMNS;
-        layout.pitch = matrices_of(m, index) * layout.rows;
-        layout.step =
-            m->config->architecture->experts.interleaved ? matrices_of(m, index) : 1;
-    }
-    return layout;
-}
-
-/* Download a parameter of the base in the layout of its files. */
-static bool read_trained(const void *context, size_t index, void *to, struct error *err)
-{
-    const struct model *m = context;
-    const struct parameter *p = &m->parameters[index];
-    struct matrix_layout layout = layout_in_files(m, index, p->weight.format);
-    void *rows = to;
+    struct save_file *all = memory_alloc((count + 1) * sizeof(*all));
+    struct tensor_source head[2];
+    size_t heads = saved_list_value_head(m, head);
     bool ok;
 
-    heartbeat_tick(m->heartbeat);
-    if (layout.storage != STORED_ROWS)
-        rows = malloc(p->rows * p->cols * layout.item);
-    ok = rows ? model_read_weight(m, p, 0, p->rows, rows, err)
-              : error_set(err, ERROR_SYSTEM, "no memory for %s", p->name);
-    if (ok && rows != to)
-        matrix_layout_scatter(&layout, rows, 0, layout.rows, to);
-    if (rows != to)
-        free(rows);
+    memcpy(all, files, count * sizeof(*all));
+    if (heads > 0)
+        all[count++] = (struct save_file) { SCORE_HEAD_FILE ".safetensors", head, heads };
+    ok = save_share_write(share, (struct model *)m, all, count, err);
+    *small = ok && share->rank == 0 && share->failed.code == ERROR_NONE;
+    free(all);
     return ok;
-}
-
-/* Return the format in which a parameter of the base is saved if it is merged or not
- * trained.  transformers keeps buffers of routers in fp32, as files have them. */
-static enum format base_format(const struct model *m, size_t index)
-{
-    static const enum format requested[] = { [INFER_FLOAT16] = FORMAT_FP16,
-                                             [INFER_BFLOAT16] = FORMAT_BF16,
-                                             [INFER_FLOAT32] = FORMAT_FP32 };
-    enum format frozen = m->plan->precision.frozen;
-    const struct stored_tensor *t =
-        m->base_files ? model_find_tensor(m, m->parameters[index].name) : NULL;
-
-    if (module_is_buffer(m->shapes.parameters[index].module))
-        return t ? t->format : FORMAT_FP32;
-    if (plan_merges(m->plan) && m->plan->infer_dtype != INFER_AUTO)
-        return requested[m->plan->infer_dtype];
-    if (plan_adapts(m->plan))
-        return t ? t->format : FORMAT_FP32;
-    return frozen == FORMAT_FP16 || frozen == FORMAT_BF16 ? frozen : FORMAT_FP32;
-}
-
-/* Return rows of a parameter of the base with its adapter merged; of a trained parameter,
- * the current rows. */
-static bool merge_rows(const struct model *m, const struct model_rows *rows,
-                       struct error *err)
-{
-    const struct parameter *p = rows->parameter;
-    float *trained;
-
-    if (!p->trainable)
-        return model_read_original(m, rows, err) && model_add_adapter(m, rows, err);
-    trained =
-        model_read_values(m, (size_t)(p - m->parameters), rows->first, rows->count, err);
-    if (trained)
-        memcpy(rows->values, trained, rows->count * p->cols * sizeof(*trained));
-    free(trained);
-    return trained != NULL;
-}
-
-static bool read_merged(const void *context, size_t index, void *to, struct error *err)
-{
-    const struct model *m = context;
-    const struct parameter *p = &m->parameters[index];
-    enum format format = base_format(m, index);
-    struct matrix_layout layout = layout_in_files(m, index, format);
-    size_t step = model_span_rows(p);
-    float *values = malloc(step * p->cols * sizeof(*values));
-    void *packed = malloc(step * p->cols * layout.item);
-    bool ok = values && packed;
-
-    if (!ok)
-        error_set(err, ERROR_SYSTEM, "no memory for %s", p->name);
-    for (size_t row = 0; ok && row < p->rows; row += step) {
-        size_t rows = p->rows - row < step ? p->rows - row : step;
-        size_t count = rows * p->cols;
-
-        heartbeat_tick(m->heartbeat);
-        ok = merge_rows(m, &(struct model_rows) { p, row, rows, values }, err);
-        if (!ok)
-            break;
-        format_convert(packed, format, values, FORMAT_FP32, count);
-        matrix_layout_scatter(&layout, packed, row, count / layout.cols, to);
-    }
-    free(values);
-    free(packed);
-    if (m->base_files)
-        safetensors_release(m->base_files);
-    return ok;
-}
-
-static struct tensor_source source_of(const struct model *m, size_t index,
-                                      const char *name)
-{
-    const struct parameter *p = &m->parameters[index];
-    struct tensor_source source = model_stored_shape(p);
-
-    source.name = name;
-    source.format = p->weight.format;
-    source.read = read_trained;
-    source.context = m;
-    source.index = index;
-    return source;
-}
-
-/* Return the name of a parameter in a whole model: of one with towers, the name that the
- * files have which it was loaded from. */
-static const char *name_in_files(const struct model *m, const char *name,
-                                 struct arena *arena)
-{
-    struct text text;
-    const char *out;
-
-    if (!m->config->multimodal)
-        return name;
-    text_init(&text, 0);
-    weights_name(m->config, &m->names, name, &text);
-    out = arena_strdup(arena, text.data);
-    text_clear(&text);
-    return out;
-}
-
-static bool read_tower(const void *context, size_t index, void *to, struct error *err)
-{
-    const struct model *m = context;
-    const struct stored_tensor *t = safetensors_at(m->base_files, index);
-    bool ok = true;
-
-    heartbeat_tick(m->heartbeat);
-    if (t->packed)
-        ok = model_unpack(t, to, err);
-    else
-        memcpy(to, t->data, t->bytes);
-    safetensors_release(m->base_files);
-    return ok;
-}
-
-static bool is_kept(const struct model *m, const char *name)
-{
-    if (m->config->scores == SCORE_VALUE && score_head_replaces(m->config, name))
-        return true;
-    return m->config->multimodal ? multimodal_is_tower(m->config->multimodal, name)
-                                 : architecture_keeps(m->config->architecture, name);
-}
-
-/* Add the tensors that are not part of the text model, as the files have them; returns how
- * many. */
-static size_t add_towers(const struct model *m, struct tensor_source *sources)
-{
-    size_t count = 0;
-
-    for (size_t i = 0; i < safetensors_count(m->base_files); i++) {
-        const struct stored_tensor *t = safetensors_at(m->base_files, i);
-
-        if (!is_kept(m, t->name))
-            continue;
-        sources[count] = (struct tensor_source) { .name = t->name,
-                                                  .format = t->format,
-                                                  .dtype = t->dtype,
-                                                  .rank = t->rank,
-                                                  .read = read_tower,
-                                                  .context = m,
-                                                  .index = i };
-        memcpy(sources[count].shape, t->shape, t->rank * sizeof(*t->shape));
-        count++;
-    }
-    return count;
-}
-
-/* A tensor with the matrices of all experts, as read_trained or read_merged reads each. */
-struct fused {
-    const struct model *model;
-    size_t first, count; /* parameters */
-    size_t step;         /* from one to the next */
-    struct tensor_source one;
-};
-
-static bool read_fused(const void *context, size_t index, void *to, struct error *err)
-{
-    const struct fused *f = context;
-    const struct parameter *p = &f->model->parameters[f->first];
-    const size_t each = matrices_of(f->model, f->first);
-    const size_t apart =
-        f->model->config->architecture->experts.interleaved ? 1 : p->rows;
-    size_t item = format_info(f->one.format)->bytes;
-
-    (void)index;
-    for (size_t i = 0; i < f->count; i++) {
-        size_t at = i * p->rows * p->cols;
-
-        if (is_transposed(f->model, f->first)) /* rows are adjacent, or alternate */
-            at = i / each * each * p->rows * p->cols + i % each * apart;
-        if (!f->one.read(f->one.context, f->first + i * f->step, (char *)to + at * item,
-                         err))
-            return false;
-    }
-    return true;
-}
-
-/* Return how many parameters are in one tensor of a file, from this one on; 0: it is in
- * the tensor of an earlier one. */
-static size_t fused_count(const struct model *m, size_t index)
-{
-    const struct shape_parameter *p = &m->shapes.parameters[index];
-
-    if (!m->expert_files.fused || !module_is_of_experts(p->module))
-        return 1;
-    if (p->expert > 0 ||
-        (p->module == MODULE_EXPERT_UP && !m->config->architecture->experts.up_tensor))
-        return 0;
-    return m->config->experts * matrices_of(m, index);
-}
-
-/* Make the source of one matrix that of all. */
-static void fuse(const struct model *m, size_t count, struct tensor_source *source,
-                 struct arena *arena)
-{
-    const struct shape_parameter *p = &m->shapes.parameters[source->index];
-    const struct architecture *a = m->config->architecture;
-    struct fused *f = arena_alloc(arena, sizeof(*f));
-
-    bool alone = a->experts.up_tensor != NULL;
-    size_t step = alone && p->module != MODULE_EXPERT_DOWN ? 2 : 1;
-
-    *f = (struct fused) { m, source->index, count, step, *source };
-    source->name =
-        arena_printf(arena, "%s%zu.%s%s", a->blocks, p->layer,
-                     p->module == MODULE_EXPERT_GATE ? a->experts.gate_up_tensor
-                     : p->module == MODULE_EXPERT_UP ? a->experts.up_tensor
-                                                     : a->experts.down_tensor,
-                     p->part == PART_BIAS ? "_bias" : "");
-    source->rank = p->part == PART_BIAS ? 2 : 3;
-    source->shape[0] = m->config->experts;
-    source->shape[is_transposed(m, source->index) ? 2 : 1] =
-        p->rows * (count / m->config->experts);
-    source->shape[is_transposed(m, source->index) ? 1 : 2] = p->cols;
-    if (alone) { /* two dimensions */
-        source->rank = 2;
-        source->shape[0] *= source->shape[1];
-        source->shape[1] = source->shape[2];
-    }
-    if (p->part == PART_BIAS)
-        source->shape[1] = p->cols * (count / m->config->experts);
-    source->read = read_fused;
-    source->context = f;
-}
-
-/* Return whether it is in TRL's file of a head. */
-static bool is_of_value_head(const struct model *m, size_t index)
-{
-    return m->config->scores == SCORE_VALUE &&
-           m->shapes.parameters[index].module == MODULE_HEAD;
-}
-
-static bool write_value_head(const struct model *m, const char *dir, struct error *err)
-{
-    struct tensor_source sources[2];
-    size_t count = 0;
-
-    for (size_t i = 0; i < m->shapes.count; i++) {
-        if (!is_of_value_head(m, i))
-            continue;
-        sources[count] = source_of(m, i, m->parameters[i].name);
-        if (!m->parameters[i].trainable) {
-            sources[count].format = base_format(m, i);
-            sources[count].read = read_merged;
-        }
-        count++;
-    }
-    return count == 0 ||
-           weight_file_write(dir, SCORE_HEAD_FILE ".safetensors", sources, count, err);
 }
 
 static bool is_low_rank(const struct model *m, size_t index)
@@ -404,46 +110,38 @@ static bool is_low_rank(const struct model *m, size_t index)
     return part == PART_LORA_A || part == PART_LORA_B;
 }
 
-/* Save the whole base: trained parameters as they are (exact, for a resume), the rest
- * from its files. */
-static bool save_whole(const struct model *m, const char *dir, bool exported,
+/* The small files that belong to a whole model. */
+static bool write_whole_rest(const struct model *m, const struct weight_shards *shards,
+                             const char *dir, bool exported, struct error *err)
+{
+    bool merged = exported && plan_adapts(m->plan);
+    enum format format = merged ? saved_base_format(m, (size_t)(m->embed - m->parameters))
+                                : m->shapes.trainable;
+
+    return (shards->count == 1 || weight_shards_write_index(shards, dir, "model", err)) &&
+           write_config(m, dir, format, err) &&
+           write_companions(m, dir, false, exported, err);
+}
+
+static bool save_whole(const struct model *m, struct save_share *share, bool exported,
                        struct error *err)
 {
     bool merged = exported && plan_adapts(m->plan);
-    bool keeps = m->config->multimodal || m->config->scores == SCORE_VALUE ||
-                 architecture_has_kept(m->config->architecture);
-    size_t stored = keeps && m->base_files ? safetensors_count(m->base_files) : 0;
-    struct tensor_source *sources =
-        memory_alloc((m->shapes.count + stored) * sizeof(*sources));
+    struct tensor_source *sources = memory_alloc(saved_count_whole(m) * sizeof(*sources));
     struct arena *arena = arena_new();
-    enum format format = m->shapes.trainable;
-    size_t count = 0;
-    bool ok;
+    size_t count = saved_list_whole(m, merged, arena, sources);
+    struct weight_shards shards;
+    struct error why = { 0 };
+    bool ok, small;
 
-    for (size_t i = 0; i < m->shapes.count; i++) {
-        const struct parameter *p = &m->parameters[i];
-        const size_t parts = fused_count(m, i);
-
-        if (!is_base(m, i) || parts == 0 || is_of_value_head(m, i))
-            continue;
-        sources[count] = source_of(m, i, name_in_files(m, p->name, arena));
-        if (merged || !p->trainable) {
-            sources[count].format = base_format(m, i);
-            sources[count].read = read_merged;
-        }
-        if (parts > 1)
-            fuse(m, parts, &sources[count], arena);
-        count++;
-    }
-    if (stored > 0)
-        count += add_towers(m, sources + count);
-    if (merged)
-        format = base_format(m, (size_t)(m->embed - m->parameters));
-    ok = (exported ? weight_shards_write(dir, sources, count,
-                                         (uint64_t)m->plan->export_size * GIGABYTE, err)
-                   : weight_file_write(dir, "model.safetensors", sources, count, err)) &&
-         write_value_head(m, dir, err) && write_config(m, dir, format, err) &&
-         write_companions(m, dir, false, exported, err);
+    weight_shards_divide(sources, count,
+                         exported ? (uint64_t)m->plan->export_size * GIGABYTE
+                                  : plan_shard_bytes(m->plan),
+                         &shards);
+    ok = write_weights(m, share, shards.files, shards.count, &small, err);
+    if (small && !write_whole_rest(m, &shards, share->dir, exported, &why))
+        save_share_fail(share, &why);
+    weight_shards_clear(&shards);
     arena_free(arena);
     free(sources);
     return ok;
@@ -494,11 +192,12 @@ static bool read_converted(const void *context, size_t index, void *to, struct e
 static struct tensor_source converted_source(const struct model *m, size_t index,
                                              const char *name)
 {
-    struct tensor_source source = source_of(m, index, name);
+    struct tensor_source source = saved_source(m, index, name);
     bool is_b = m->shapes.parameters[index].part == PART_LORA_B;
 
     source.shape[is_b] *= 2;
     source.read = read_converted;
+    source.read_part = NULL;
     return source;
 }
 
@@ -532,37 +231,49 @@ static bool write_adapter_config(const struct model *m, const char *dir, bool co
     return ok;
 }
 
-static bool save_adapter(const struct model *m, const char *dir, bool converted,
+static bool save_adapter(const struct model *m, struct save_share *share, bool converted,
                          struct error *err)
 {
     struct tensor_source *sources =
         memory_alloc((m->shapes.count + 1) * sizeof(*sources));
     struct arena *arena = arena_new();
+    struct save_file file = { "adapter_model.safetensors", sources, 0 };
+    struct error why = { 0 };
     size_t count = 0;
-    bool ok;
+    bool ok, small;
 
     for (size_t i = 0; i < m->shapes.count; i++) {
         const struct parameter *p = &m->parameters[i];
         const char *name = p->name;
 
-        if (!p->trainable || is_of_value_head(m, i))
+        if (!p->trainable || saved_in_value_head(m, i))
             continue;
-        if (is_base(m, i)) /* trained as a whole: modules_to_save */
+        if (saved_is_base(m, i)) /* trained as a whole: modules_to_save */
             name = arena_printf(arena, "base_model.model.%s", p->name);
         sources[count++] = converted && is_low_rank(m, i) ? converted_source(m, i, name)
-                                                          : source_of(m, i, name);
+                                                          : saved_source(m, i, name);
         if (p == m->embed && trains_tied_head(m)) /* PEFT stores two copies of it */
             sources[count++] =
-                source_of(m, i,
-                          arena_printf(arena, "base_model.model.%s.weight",
-                                       m->config->architecture->paths[MODULE_HEAD]));
+                saved_source(m, i,
+                             arena_printf(arena, "base_model.model.%s.weight",
+                                          m->config->architecture->paths[MODULE_HEAD]));
     }
-    ok = weight_file_write(dir, "adapter_model.safetensors", sources, count, err) &&
-         write_value_head(m, dir, err) && write_adapter_config(m, dir, converted, err) &&
-         write_companions(m, dir, true, false, err);
+    file.count = count;
+    ok = write_weights(m, share, &file, 1, &small, err);
+    if (small && !(write_adapter_config(m, share->dir, converted, &why) &&
+                   write_companions(m, share->dir, true, false, &why)))
+        save_share_fail(share, &why);
     arena_free(arena);
     free(sources);
     return ok;
+}
+
+bool model_saves_weight(const struct model *model, const struct parameter *p)
+{
+    size_t index = (size_t)(p - model->parameters);
+
+    return !saved_in_value_head(model, index) &&
+           (!plan_adapts(model->plan) || !saved_is_base(model, index));
 }
 
 void model_set_saving(struct model *model, const struct template_saving *saving)
@@ -570,20 +281,37 @@ void model_set_saving(struct model *model, const struct template_saving *saving)
     model->saving = saving;
 }
 
-bool model_save(struct model *model, const char *dir, struct error *err)
+bool model_save_together(struct model *model, struct save_share *share, struct error *err)
 {
     if (plan_adapts(model->plan))
-        return save_adapter(model, dir, false, err);
-    return save_whole(model, dir, false, err);
+        return save_adapter(model, share, false, err);
+    return save_whole(model, share, false, err);
+}
+
+/* Return whether what is done and was written without a failure. */
+static bool has_saved(bool done, const struct save_share *share, struct error *err)
+{
+    return done && (share->failed.code == ERROR_NONE ||
+                    error_set(err, share->failed.code, "%s", share->failed.text));
+}
+
+bool model_save(struct model *model, const char *dir, struct error *err)
+{
+    struct save_share alone = { .dir = dir, .ranks = 1 };
+
+    return has_saved(model_save_together(model, &alone, err), &alone, err);
 }
 
 bool model_save_converted(struct model *model, const char *dir, struct error *err)
 {
-    return save_adapter(model, dir, true, err);
+    struct save_share alone = { .dir = dir, .ranks = 1 };
+
+    return has_saved(save_adapter(model, &alone, true, err), &alone, err);
 }
 
 bool model_export(struct model *model, const char *dir, struct error *err)
 {
+    struct save_share alone = { .dir = dir, .ranks = 1 };
     const struct plan *plan = model->plan;
     const char *slash = strrchr(plan->model_name_or_path, '/');
     const struct model_gguf gguf = { .dir = dir,
@@ -592,6 +320,6 @@ bool model_export(struct model *model, const char *dir, struct error *err)
                                      .format = plan->export_gguf,
                                      .heartbeat = model->heartbeat };
 
-    return save_whole(model, dir, true, err) &&
+    return has_saved(save_whole(model, &alone, true, err), &alone, err) &&
            (plan->export_gguf == EXPORT_GGUF_NONE || model_gguf_write(&gguf, err));
 }

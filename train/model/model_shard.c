@@ -90,23 +90,52 @@ static struct model_shard own_part(const struct model *model, size_t at, size_t 
     return model_part(model, at, count, model->shapes.shard);
 }
 
-void model_write_moment(struct model *model, enum moment moment,
-                        const struct parameter *p, const void *from)
+/* Elements of a moment, first and count. */
+static struct model_shard own_elements(const struct model *model, enum moment moment,
+                                       const struct parameter *p, size_t first,
+                                       size_t count)
 {
     struct model_shard own = own_part(model, p->at, p->rows * p->cols);
     const struct shape_moment *kept = &p->moments[moment];
+    size_t from = kept->each > 0 ? (own.first - p->at) / kept->each : 0;
+    size_t end = from + (own.count > 0 ? moment_elements(kept, own.count) : 0);
+
+    from = first > from ? first : from;
+    end = smaller(end, first + count);
+    return (struct model_shard) { from, end > from ? end - from : 0 };
+}
+
+bool model_has_elements(const struct model *model, enum moment moment,
+                        const struct parameter *p, size_t first, size_t count)
+{
+    return own_elements(model, moment, p, first, count).count > 0;
+}
+
+void model_write_elements(struct model *model, enum moment moment,
+                          const struct parameter *p, size_t first, size_t count,
+                          const void *from)
+{
+    struct model_shard own = own_elements(model, moment, p, first, count);
+    const struct shape_moment *kept = &p->moments[moment];
+    size_t item = format_info(kept->format)->bytes;
     const char *data = from;
     struct tensor to;
 
     model->has_moments = true;
-    if (own.count == 0 || kept->count == 0)
+    if (own.count == 0)
         return;
-    to = model_moment(model, moment, p, own.first, own.count);
-    data += moment_offset(kept, own.first - p->at);
+    data += (own.first - first) * item;
+    to = model_moment(model, moment, p, p->at + own.first * kept->each, 0);
     if (model->shapes.offloads)
-        memcpy(to.data, data, tensor_bytes(to));
+        memcpy(to.data, data, own.count * item);
     else
-        model->be->ops->upload(model->be, to.data, data, tensor_bytes(to));
+        model->be->ops->upload(model->be, to.data, data, own.count * item);
+}
+
+void model_write_moment(struct model *model, enum moment moment,
+                        const struct parameter *p, const void *from)
+{
+    model_write_elements(model, moment, p, 0, p->moments[moment].count, from);
 }
 
 void model_zero_moments(struct model *model)
@@ -195,6 +224,23 @@ bool model_read_moment(struct model *model, enum moment moment, const struct par
     return read_spans(model, &all, to, err);
 }
 
+bool model_read_elements(struct model *model, enum moment moment,
+                         const struct parameter *p, size_t first, size_t count, void *to,
+                         struct error *err)
+{
+    const struct moment_span all = { moment, (size_t)(p - model->parameters),
+                                     0,      first,
+                                     count,  0 };
+    const size_t item = format_info(p->weight.format)->bytes;
+
+    if (moment != SPAN_WEIGHT || p->sharded)
+        return read_spans(model, &all, to, err);
+    model->be->ops->download(model->be, to,
+                             (const char *)p->weight.data + (first - p->at) * item,
+                             count * item);
+    return model->be->ops->sync(model->be, err);
+}
+
 bool model_read_weight(const struct model *m, const struct parameter *p, size_t first,
                        size_t rows, void *to, struct error *err)
 {
@@ -206,6 +252,8 @@ bool model_read_weight(const struct model *m, const struct parameter *p, size_t 
                                      rows * p->cols,
                                      0 };
 
+    if (p->sharded && m->writer != SIZE_MAX)
+        return model_send_weight(m, all.first, all.count, to, err);
     if (p->sharded)
         return read_spans((struct model *)m, &all, to, err);
     m->be->ops->download(m->be, to, weight.data, tensor_bytes(weight));

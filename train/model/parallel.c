@@ -99,6 +99,15 @@ bool parallel_send_load(const struct backend_group *group, int64_t step,
     return send_order(group, &order, err);
 }
 
+bool parallel_send_save(const struct backend_group *group, int64_t step,
+                        struct error *err)
+{
+    const struct parallel_order order = { .work = PARALLEL_SAVE,
+                                          .span.first = (size_t)step };
+
+    return send_order(group, &order, err);
+}
+
 bool parallel_receive_order(const struct backend_group *group, struct parallel_order *out,
                             struct error *err)
 {

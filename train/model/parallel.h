@@ -2,7 +2,8 @@
  * train/model/parallel.h - the ranks of a run, one process each.
  *
  * Rank 0 decides what happens next and sends orders; the others carry them out and return
- * the results.  Only rank 0 uses files, the log and the clock, so ranks cannot disagree.
+ * the results.  Only rank 0 uses the log, the clock and files other than those that all write
+ * together, so ranks cannot disagree.
  * The backend sums gradients; this module only passes orders, texts and a few numbers
  * over the links of struct backend_group.  group NULL: a run of one process, nothing to
  * do.
@@ -23,13 +24,14 @@ enum parallel_work {
     PARALLEL_RESTORE_STATE, /* restore it after the preflight */
     PARALLEL_CUT,           /* end the evaluation early, if it has not ended */
     PARALLEL_LOAD_BEST,     /* load the weights of the checkpoint of step span.first */
+    PARALLEL_SAVE,          /* write a part of the checkpoint of step span.first */
     PARALLEL_FOLLOW,        /* take part in what rank 0 does alone */
     PARALLEL_END
 };
 
 struct parallel_order {
     enum parallel_work work;
-    struct moment_span span; /* for PARALLEL_FETCH, PARALLEL_LOAD_BEST */
+    struct moment_span span; /* for PARALLEL_FETCH, PARALLEL_LOAD_BEST, PARALLEL_SAVE */
     double rate;             /* PARALLEL_STEP: for reduce_lr_on_plateau */
 };
 
@@ -52,6 +54,8 @@ bool parallel_send_order(const struct backend_group *group, enum parallel_work w
 bool parallel_send_step(const struct backend_group *group, double rate,
                         struct error *err);
 bool parallel_send_load(const struct backend_group *group, int64_t step,
+                        struct error *err);
+bool parallel_send_save(const struct backend_group *group, int64_t step,
                         struct error *err);
 bool parallel_receive_order(const struct backend_group *group, struct parallel_order *out,
                             struct error *err);

@@ -1,19 +1,24 @@
-/* train/model/weight_shards.h - writes the tensors of a model to one file or, if they are
- * larger than a limit, to several with an index, as transformers does. */
+/* train/model/weight_shards.h - the tensors of a model in one file or, if they are larger
+ * than a limit, in several with an index, as transformers has them. */
 #ifndef TRAIN_MODEL_WEIGHT_SHARDS_H
 #define TRAIN_MODEL_WEIGHT_SHARDS_H
 
-#include "train/files/safetensors.h"
+#include "train/model/save_share.h"
 
-/* Write a file of `dir`: a temporary one next to it, which then replaces it. */
-bool weight_file_write(const char *dir, const char *name,
-                       const struct tensor_source *sources, size_t count,
-                       struct error *err);
+struct weight_shards {
+    struct save_file *files; /* malloc'ed, as their names; the sources are borrowed */
+    size_t count;
+    uint64_t bytes; /* of all tensors */
+};
 
-/* Write model.safetensors in `dir`, or, if the tensors have more than `limit` bytes (0: no
- * limit), model-00001-of-00002.safetensors and so on and model.safetensors.index.json. A
- * tensor goes into the file of the one before it unless that file would exceed the limit. */
-bool weight_shards_write(const char *dir, const struct tensor_source *sources,
-                         size_t count, uint64_t limit, struct error *err);
+/* Divide tensors into model.safetensors, or, if they have more than `limit` bytes (0: no
+ * limit), model-00001-of-00002.safetensors and so on.  A tensor goes into the file of the
+ * one before it unless that file would exceed the limit. */
+void weight_shards_divide(const struct tensor_source *sources, size_t count,
+                          uint64_t limit, struct weight_shards *out);
+void weight_shards_clear(struct weight_shards *shards);
+/* Write STEM.safetensors.index.json to a folder. */
+bool weight_shards_write_index(const struct weight_shards *shards, const char *dir,
+                               const char *stem, struct error *err);
 
 #endif
