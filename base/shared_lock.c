@@ -230,11 +230,10 @@ static bool may_be_held(const struct newest *newest, bool alone)
         return false;
     if (newest->readable)
         held = !newest->lease.free && !(alone && lease_is_here(&newest->lease));
-    if (held)
-        held = !is_stale(newest);
+    /* one that is stale stays so until it is taken: who looks at it may take it next */
     if (!held)
         forget_sight(newest->name.data);
-    return held;
+    return held && !is_stale(newest);
 }
 
 /* ---- The leases of this process ---- */
@@ -375,6 +374,8 @@ static bool take_lease(const char *lock, bool alone, bool *busy, struct error *e
     ok = ok && lease_new(&lease, err) &&
          create_next(lock, newest.number + 1, &lease, busy, err) &&
          note_held(lock, newest.number + 1, &lease, now, err);
+    if (ok && newest.number > 0)
+        forget_sight(newest.name.data);
     newest_clear(&newest);
     return ok;
 }

@@ -151,6 +151,7 @@ static void test_dead_machine_loses_the_lock(void **state)
         pause_for(0.02);
     assert_true(clock_seconds() - began >= 0.6);
     assert_true(clock_seconds() - began < 3);
+    assert_false(shared_is_locked(lock));         /* who looks at it may take it next */
     put_lease("lock.3", "other", NULL, false, 2); /* it lives, after all */
     assert_busy();
     pause_for(0.7);
