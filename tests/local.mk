@@ -472,6 +472,7 @@ EXTRA_DIST += %D%/cli/hosts.sh
 EXTRA_DIST += %D%/cli/nodes.sh
 script_tests += %D%/cli/nodes_devices.t
 script_tests += %D%/cli/nodes.t
+script_tests += %D%/cli/nodes_hosts.t
 script_tests += %D%/cli/nodes_people.t
 script_tests += %D%/cli/notify.t
 EXTRA_DIST += %D%/cli/gguf.py

@@ -194,19 +194,21 @@ static bool settle(struct intake *intake, const struct comparison *text,
     const struct job *job = text->job;
     const enum job_state before = record->state;
     const struct worker_end crash = { .status = -1, .forgive = true };
+    const bool locked = before == JOB_RUNNING && job_is_locked(job);
     struct user_scope scope;
     bool ok, canceled = before == JOB_READY && job_requested(job) == REQUEST_CANCEL;
 
     if (canceled && !nodes_lead(intake->nodes))
         elsewhere_leave(intake, text->item);
     if (before == JOB_RUNNING)
-        elsewhere_runs(intake, text->item, job, record, job_is_locked(job));
-    if (text->item->elsewhere ||
-        (!canceled && (before != JOB_RUNNING || job_is_locked(job))))
+        elsewhere_runs(intake, text->item, job, record, locked);
+    if (text->item->elsewhere || locked || (!canceled && before != JOB_RUNNING))
         return true;
     ok = user_enter(text->item->user, &scope, err) &&
          worker_record_end(job, &crash, record, err);
     user_leave(&scope);
+    if (intake->nodes && record->state == JOB_RUNNING) /* of another node by now */
+        elsewhere_leave(intake, text->item);
     if (!ok || record->state == before) /* another process has the lock */
         return ok;
     canceled = record->state == JOB_STOPPED;

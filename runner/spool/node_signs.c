@@ -101,7 +101,7 @@ static double server_time(const char *spool, const struct signs *signs)
                                           .tv_nsec = 200000000 };
     double newest = read_beats(spool, signs), now = clock_wall(), later;
 
-    if (isnan(newest) || fabs(now - newest) < NODE_SILENT_SECONDS)
+    if (isnan(newest) || fabs(now - newest) < nodes_silence())
         return now;
     nanosleep(&wait, NULL);
     later = read_beats(spool, signs);
@@ -131,7 +131,7 @@ size_t node_signs_read(const char *spool, struct node_sign **out)
 
         sign->age = fmax(now - sign->age, 0);
         sign->alive =
-            sign->age < NODE_SILENT_SECONDS && (!local || is_held(spool, sign->name));
+            sign->age < nodes_silence() && (!local || is_held(spool, sign->name));
     }
     *out = signs.list;
     return signs.count;

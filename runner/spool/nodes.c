@@ -20,11 +20,15 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/shared_files.h"
+#include "base/shared_lock.h"
 #include "base/walk.h"
 #include "runner/spool/node_files.h"
 
 enum { BEAT_MODE = 0644, USERS_MAX = 1024 };
-static const double forget_after = 7 * 86400; /* seconds */
+static const double silent_seconds = 10, forget_after = 7 * 86400;
+
+static const char turn_file[] = NODE_FILES "/turn";
 
 struct node {
     char name[NODE_NAME_ROOM];
@@ -55,6 +59,11 @@ struct nodes {
     bool leads, known; /* known: it was decided once */
     double polled, due;
 };
+
+double nodes_silence(void)
+{
+    return fmax(fmin(silent_seconds, shared_lease_seconds()), 3 * NODE_BEAT_SECONDS);
+}
 
 /* ---- Names ---- */
 
@@ -159,7 +168,7 @@ static bool look_at(struct nodes *nodes, struct node *node)
     } else {
         node_beat_clear(&beat);
     }
-    alive = node->found && clock_seconds() - node->seen < NODE_SILENT_SECONDS &&
+    alive = node->found && clock_seconds() - node->seen < nodes_silence() &&
             (!nodes->local || holds_lock(node->name));
     if (alive != node->alive)
         log_line(nodes->log, alive ? LOG_INFO : LOG_WARN, "watch: node %s %s", node->name,
@@ -366,7 +375,7 @@ void nodes_close(struct nodes *nodes)
     if (nodes->lock >= 0)
         close(nodes->lock);
     if (nodes->turn >= 0)
-        close(nodes->turn);
+        shared_unlock(nodes->turn, turn_file);
     while (nodes->count > 0)
         forget(nodes, 0);
     for (size_t i = 0; i < nodes->job_count; i++)
@@ -432,7 +441,7 @@ bool nodes_take_turn(struct nodes *nodes)
 
     if (!nodes || nodes->turn >= 0)
         return true;
-    nodes->turn = file_lock(NODE_FILES "/turn", &busy, &err);
+    nodes->turn = shared_lock(turn_file, &busy, &err);
     if (nodes->turn < 0 && !busy)
         log_line(nodes->log, LOG_ERROR, "watch: %s", err.text);
     if (nodes->turn >= 0)
@@ -445,6 +454,6 @@ void nodes_end_turn(struct nodes *nodes, const struct people *running)
     if (!nodes || nodes->turn < 0)
         return;
     beat(nodes, running);
-    close(nodes->turn);
+    shared_unlock(nodes->turn, turn_file);
     nodes->turn = -1;
 }

@@ -23,8 +23,10 @@
 #include "runner/spool/people.h"
 
 enum { NODE_NAME_ROOM = 65 };
-#define NODE_BEAT_SECONDS   1
-#define NODE_SILENT_SECONDS 10 /* without a beat: the node is dead */
+#define NODE_BEAT_SECONDS 1
+/* Return after how many seconds without a beat a node is dead: 10, or a shorter lease
+ * (base/shared_files.h). */
+double nodes_silence(void);
 
 /* Functions accept NULL: the watch has the folder to itself. */
 struct nodes;
