@@ -50,7 +50,8 @@ static bool take_lock(struct attempt *attempt, struct error *err)
         return false;
     if (attempt->options->lease) {
         lease_take_names(&attempt->job);
-        attempt->lock_fd = lease_take(&attempt->job, attempt->options->lease, err);
+        attempt->lock_fd =
+            lease_take(&attempt->job, attempt->options->lease, &attempt->lease, err);
         return attempt->lock_fd >= 0;
     }
     if (attempt->options->lock_fd >= 0) {
@@ -186,13 +187,27 @@ static bool accept(struct attempt *attempt, struct error *err)
     return false;
 }
 
+/* Without its folder, the job could not record its end: another attempt may begin as soon
+ * as this one ends. */
+static void check_folder(struct attempt *attempt)
+{
+    attempt->lost =
+        attempt->lost || file_was_replaced(attempt->lock_fd, attempt->job.lock) ||
+        (attempt->options->lease && !lease_is_held(&attempt->job, &attempt->lease));
+    if (attempt->lost && !*attempt->stop)
+        *attempt->stop = SIGTERM;
+}
+
 /* Write the progress since the last time, but not too often; the next write may
  * succeed. */
 static void write_progress(struct attempt *attempt)
 {
     double now = clock_seconds();
 
-    if (!attempt->unwritten || now - attempt->written < state_seconds)
+    if (!attempt->unwritten || attempt->lost || now - attempt->written < state_seconds)
+        return;
+    check_folder(attempt);
+    if (attempt->lost)
         return;
     attempt->written = now;
     attempt->unwritten = !job_write(&attempt->job, &attempt->record, false, NULL);
@@ -216,16 +231,6 @@ void attempt_check_requests(struct attempt *attempt)
 {
     attempt->request = job_requested(&attempt->job);
     if (attempt->request != REQUEST_NONE && !*attempt->stop)
-        *attempt->stop = SIGTERM;
-}
-
-/* Without its folder, the job could not record its end: another attempt may begin as soon
- * as this one ends. */
-static void check_folder(struct attempt *attempt)
-{
-    attempt->lost =
-        attempt->lost || file_was_replaced(attempt->lock_fd, attempt->job.lock);
-    if (attempt->lost && !*attempt->stop)
         *attempt->stop = SIGTERM;
 }
 
@@ -282,6 +287,9 @@ static void on_milestone(void *context)
 {
     struct attempt *attempt = context;
 
+    check_folder(attempt);
+    if (attempt->lost)
+        return;
     job_write(&attempt->job, &attempt->record, false, NULL);
     if (clock_seconds() >= attempt->page_due)
         attempt_write_page(attempt);
@@ -471,6 +479,9 @@ static int run(struct attempt *attempt, struct error *err)
     /* since the watch chose its devices, other programs may have taken memory */
     attempt->waits = ok && attempt->options->spooled &&
                      !room_check(attempt->machine, &attempt->inspection.patch.plan, err);
+    check_folder(attempt);
+    if (attempt->lost)
+        return attempt_end_lost(attempt);
     if (!ok || attempt->waits) {
         if (attempt->record.state != JOB_READY)
             return attempt_refuse(attempt, err);
@@ -505,8 +516,8 @@ int attempt_run(const struct options *options, const struct machine *machine,
     meter_open(&attempt.meter, options->spooled || options->quiet ? NULL : stdout,
                attempt.report.terminal);
     status = run(&attempt, err);
-    if (options->lease)
-        lease_note_exit(options->operands[0], options->lease, status);
+    if (options->lease && attempt.lock_fd >= 0)
+        lease_note_exit(&attempt.job, &attempt.lease, status);
     launched_ranks_finish(&attempt.ranks, status);
     /* without the lock, the folder is another run's */
     if (world->size > 1 && !attempt.called && attempt.lock_fd >= 0)

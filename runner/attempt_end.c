@@ -126,9 +126,15 @@ int attempt_end_lost(struct attempt *attempt)
     struct error err = { 0 };
 
     meter_close(&attempt->meter);
-    error_set(&err, ERROR_SYSTEM,
-              "%s: %s was removed or renamed while the job ran; the job ended at step "
-              "%" PRId64 ", which is not saved",
-              attempt->job.path, attempt->job.run_dir, attempt->record.step);
+    if (attempt->options->lease)
+        error_set(&err, ERROR_SYSTEM,
+                  "%s: another submission or start has taken its place, or it was "
+                  "canceled; this one ended at step %" PRId64 ", which is not saved",
+                  attempt->job.path, attempt->record.step);
+    else
+        error_set(&err, ERROR_SYSTEM,
+                  "%s: %s was removed or renamed while the job ran; the job ended at "
+                  "step %" PRId64 ", which is not saved",
+                  attempt->job.path, attempt->job.run_dir, attempt->record.step);
     return attempt_refuse(attempt, &err);
 }

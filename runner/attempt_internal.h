@@ -10,6 +10,7 @@
 #include "runner/job/job.h"
 #include "runner/job/machine.h"
 #include "runner/job/ranks.h"
+#include "runner/lease.h"
 #include "runner/options/options.h"
 #include "runner/output/meter.h"
 #include "runner/output/report.h"
@@ -31,10 +32,11 @@ struct attempt {
     struct report report;
     struct log *log;
     int log_fd, lock_fd;
+    struct lease lease;            /* of one that Slurm starts, with options->lease */
     int64_t warnings;              /* and errors that the run survived */
     int64_t first;                 /* the step after which this attempt resumes */
     double started, before;        /* the clock at its start, record.seconds then */
-    bool lost;                     /* its folder is gone */
+    bool lost;                     /* its folder is gone, or its lease */
     double written;                /* when state.json was last written */
     bool unwritten;                /* the record has changed since */
     bool timed_out, waits;         /* waits: for memory that other programs use */

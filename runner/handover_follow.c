@@ -223,7 +223,7 @@ static void withdraw(struct handover *h)
     text_clear(&number);
     walk_unlink(h->lease);
     h->withdrawn = true;
-    slurm_cancel(&target, NULL);
+    h->cancel_sent = slurm_cancel(&target, NULL) == SLURM_YES;
     h->next = 0;
 }
 
@@ -237,10 +237,18 @@ static bool pass_on_stop(struct handover *h, struct slurm_job *found)
     else if (request == REQUEST_NONE)
         return *h->stop != 0;
     /* rank 0 looks for requests itself, and saves a checkpoint */
-    if (found->state == SLURM_WAITS && query(h, true, found) &&
-        found->state == SLURM_WAITS)
+    if (h->withdrawn ? !h->cancel_sent
+                     : found->state == SLURM_WAITS && query(h, true, found) &&
+                           found->state == SLURM_WAITS)
         withdraw(h);
     return false;
+}
+
+/* Return whether rank 0 has recorded an end that stays. */
+static bool has_ended(const struct handover *h)
+{
+    return h->record.state == JOB_DONE || h->record.state == JOB_FAILED ||
+           h->record.state == JOB_STOPPED;
 }
 
 int handover_follow(struct handover *h)
@@ -263,7 +271,7 @@ int handover_follow(struct handover *h)
             h->pause = HANDOVER_TICK_MS / 1000.0;
         query(h, ended && !h->exit_seen, &found);
         h->exit_seen = ended;
-        if (h->gone_since > 0 && h->withdrawn) {
+        if (h->gone_since > 0 && h->withdrawn && !(ended && has_ended(h))) {
             handover_forget(h);
             return handover_end_withdrawn(h);
         }

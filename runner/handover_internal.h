@@ -33,7 +33,8 @@ struct handover {
     double next, pause;        /* when Slurm is asked again */
     double gone_since; /* when Slurm first did not know it, or said that it ended; 0 */
     bool exit_seen;    /* rank 0, or the script, has noted an exit */
-    bool withdrawn;    /* its lease was removed, and Slurm is to cancel it */
+    bool withdrawn;    /* its lease was removed */
+    bool cancel_sent;  /* and Slurm was asked to cancel it */
     int64_t first;     /* the step at which the submission began */
     int lock;
 };

@@ -130,6 +130,16 @@ static bool saves_best(const struct plan *plan)
     return plan->load_best_model_at_end || plan->save_strategy == WHEN_BEST;
 }
 
+/* Another run may have got the files of the job since the last beat. */
+static bool owns_files(const struct run *run, struct error *err)
+{
+    if (run->options->heartbeat)
+        run->options->heartbeat->due = 0;
+    heartbeat_tick(run->options->heartbeat);
+    return !run->options->lost || !*run->options->lost ||
+           error_set(err, ERROR_STOPPED, "stopped at step %" PRId64, run->progress.step);
+}
+
 static struct checkpoint_saving saving_of(const struct run *run)
 {
     return (struct checkpoint_saving) { .model = run->model,
@@ -147,7 +157,8 @@ static void warn_of_absent(struct run *run, size_t count)
     run->told_absent = run->told_absent || count > 0;
 }
 
-/* *lost: the ranks are not together any more, and the run must end. */
+/* *lost: the ranks are not together any more, or the files are not those of the run, which
+ * must end. */
 static bool save(struct run *run, bool *lost, struct error *err)
 {
     struct checkpoint_saving saving = saving_of(run);
@@ -155,6 +166,9 @@ static bool save(struct run *run, bool *lost, struct error *err)
     char *best = NULL;
     bool ok;
 
+    *lost = !owns_files(run, err);
+    if (*lost)
+        return false;
     run->progress.next_rate = step_next_rate(run);
     free(run->answers);
     run->progress.answers = run->answers = rollout_text(run->rollout, run->progress.step);
@@ -473,7 +487,8 @@ static bool run_rank_0(struct run *run, struct error *err)
 
     autopsy_forget(run);
     ok = (!preflight_wanted(run) || preflight_run(run, step_run, err)) &&
-         train(run, err) && check_updates(run, err) && finish(run, err);
+         train(run, err) && check_updates(run, err) && owns_files(run, err) &&
+         finish(run, err);
     if (!ok && err->code == ERROR_STOPPED)
         parallel_send_order(run->options->group, PARALLEL_END, NULL);
     return ok && parallel_send_order(run->options->group, PARALLEL_END, err);

@@ -148,7 +148,9 @@ void slurm_script_write(const struct slurm_script *script, struct text *out)
     text_adds(out,
               "\n# Another submission took the place of this one, or the job was "
               "canceled.\n"
-              "[ \"$(cat \"$run/lease\" 2>/dev/null)\" = \"$name\" ] || exit 0\n"
+              "[ \"$(head -n 1 \"$run/lease\" 2>/dev/null)\" = \"$name\" ] || exit 0\n"
+              "TRAINSPOOL_START=$(date +%s).$$.$SLURM_JOB_ID\n"
+              "export TRAINSPOOL_START\n"
               "# The job is done, and Slurm was asked to start it again.\n"
               "[ \"$(cat \"$run/slurm.exit\" 2>/dev/null)\" != \"$name 0\" ] || exit "
               "0\n"
@@ -164,13 +166,20 @@ void slurm_script_write(const struct slurm_script *script, struct text *out)
         "trap end TERM\n");
     add_command(out, script);
     text_adds(
-        out, "step=$!\n"
-             "[ -z \"$stop\" ] || end\n"
-             "while :; do\n"
-             "    wait \"$step\"\n"
-             "    status=$?\n"
-             "    kill -0 \"$step\" 2>/dev/null || break\n"
-             "done\n"
-             "[ -e \"$run/slurm.exit\" ] || echo \"$name $status\" >\"$run/slurm.exit\"\n"
-             "exit \"$status\"\n");
+        out,
+        "step=$!\n"
+        "[ -z \"$stop\" ] || end\n"
+        "while :; do\n"
+        "    wait \"$step\"\n"
+        "    status=$?\n"
+        "    kill -0 \"$step\" 2>/dev/null || break\n"
+        "done\n"
+        "# Rank 0 did not note how it ended; if another start has the lease, that one does so.\n"
+        "case $(cat \"$run/lease\" 2>/dev/null) in\n"
+        "\"$name\" | \"$name\n"
+        "$TRAINSPOOL_START \"*) ;;\n"
+        "*) exit \"$status\" ;;\n"
+        "esac\n"
+        "[ -e \"$run/slurm.exit\" ] || echo \"$name $status\" >\"$run/slurm.exit\"\n"
+        "exit \"$status\"\n");
 }

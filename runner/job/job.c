@@ -320,12 +320,14 @@ static const bool is_durable[JOB_EVENTS] = {
     [EVENT_GAVE_UP] = true, [EVENT_AILED] = true, /* what is counted must not be forgotten */
 };
 
-/* Ranks of a job that Slurm has in its queue end when they start (runner/lease.h). */
+/* Ranks of a job that Slurm has in its queue end when they start (runner/lease.h); those that
+ * record this themselves still have to note how they ended. */
 static void end_lease(const struct job *job)
 {
     char *lease = path_join(job->run_dir, "lease");
 
-    walk_unlink(lease);
+    if (strcmp(job->lock, lease) != 0)
+        walk_unlink(lease);
     free(lease);
 }
 

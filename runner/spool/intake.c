@@ -351,8 +351,9 @@ static void note_busy(struct intake *intake, struct item *item, const struct job
             log_line(intake->log, LOG_INFO,
                      "job %s: a new text takes the place of the one in Slurm's queue",
                      job->name);
-        else if (err.code)
+        else if (err.code && !item->reported)
             log_line(intake->log, LOG_ERROR, "job %s: %s", job->name, err.text);
+        item->reported |= err.code != ERROR_NONE;
         return;
     }
     if (!item->reported)

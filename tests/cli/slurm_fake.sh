@@ -58,6 +58,7 @@ echo RUNNING >"$S/$1.state"
 setsid sh -c 'echo $$ >"$1/$2.group"
 SLURM_JOB_ID=$2 sh "$1/$2.sh" >>"$1/$2.log" 2>&1
 status=$?
+[ "$(cat "$1/$2.group")" = $$ ] || exit # Slurm has started it again
 case $(cat "$1/$2.state") in RUNNING | PENDING) ;; *) exit ;; esac
 [ $status -eq 0 ] && echo COMPLETED >"$1/$2.state" || echo FAILED >"$1/$2.state"' job "$S" "$1" \
     >/dev/null 2>&1 </dev/null &

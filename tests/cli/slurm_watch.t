@@ -28,6 +28,7 @@ submit() {
 }
 is_held() { state_is "spool/$1.yaml" ready && [ -e "spool/$1.run/hold" ] && [ ! -e "spool/$1.run/slurm.json" ]; }
 total() { sed -n 's/.*"total":\([0-9]*\).*/\1/p' "spool/$1.run/state.json"; }
+has_ended() { ! kill -0 "-$1" 2>/dev/null; }
 watch_again
 
 # ---- A new text ----
@@ -121,6 +122,75 @@ begin-job "$id"
 wait_until 30 state_is spool/lost.yaml "done"
 ok $? "it is done"
 
+# ---- Two starts of one submission ----
+drop fence 400
+submit fence
+begin-job "$id"
+wait_until 30 has_reached spool/fence.yaml 40
+ok $? "a job trains"
+old=$(cat "$SLURM/$id.group")
+kill -STOP "-$old"
+begin-job "$id"
+wait_until 60 state_is spool/fence.yaml "done"
+ok $? "the start that follows is done"
+wait_until 20 test ! -e spool/fence.run/slurm.json
+files() { find spool/fence.run ! -name '*.log' ! -name metrics.jsonl -type f -printf '%p %i %s %T@\n' | sort; }
+files >before
+kill -CONT "-$old"
+wait_until 20 has_ended "$old"
+ok $? "the earlier start ends when its node is back"
+files >after
+expect "it writes nothing" cmp -s before after
+expect "it says why" grep -q 'another submission or start has taken its place' spool/fence.run/train.log
+
+drop both 400
+submit both
+begin-job "$id"
+wait_until 30 has_reached spool/both.yaml 40
+old=$(cat "$SLURM/$id.group")
+begin-job "$id"
+wait_until 20 has_ended "$old"
+ok $? "a start ends when another takes its place"
+expect "the other continues" state_is spool/both.yaml running
+wait_until 60 state_is spool/both.yaml "done"
+ok $? "and is done"
+expect "both have the same bits" cmp -s spool/both.run/model.safetensors spool/fence.run/model.safetensors
+expect "they were one submission" test "$(submitted both)" -eq 1
+
+drop stop 4000
+submit stop
+begin-job "$id"
+wait_until 30 has_reached spool/stop.yaml 20
+expect_status "cancel of a job that trains succeeds" 0 "$trainspool" cancel spool/stop.yaml
+wait_until 20 state_is spool/stop.yaml stopped
+ok $? "it is stopped"
+wait_until 5 test ! -e spool/stop.run/slurm.json
+ok $? "its exit is known at once"
+expect "it saved a checkpoint" sh -c 'ls -d spool/stop.run/checkpoint-* >/dev/null'
+
+# ---- Commands that Slurm does not take at once ----
+drop deaf 5
+submit deaf
+echo '[ -e "$S/deaf" ] || { : >"$S/deaf"; echo "scancel: error: Unable to contact slurm controller" >&2; exit 1; }' \
+    >"$SLURM/how.scancel"
+expect_status "requeue, while scancel fails, succeeds" 0 "$trainspool" requeue spool/deaf.yaml
+wait_until 20 slurm_is "$id" CANCELLED
+ok $? "scancel is tried again"
+wait_until 20 test -e "$SLURM/$((id + 1)).sh"
+ok $? "the job is submitted again"
+rm "$SLURM/how.scancel"
+submit deaf
+echo '[ $# -ne 2 ] || begin-job '"$id" >"$SLURM/how.scancel"
+expect_status "requeue of a job that starts meanwhile succeeds" 0 "$trainspool" requeue spool/deaf.yaml
+wait_until 20 test -e "$SLURM/$((id + 1)).sh"
+ok $? "it is submitted again"
+rm "$SLURM/how.scancel"
+expect "the earlier submission did not train" test ! -e spool/deaf.run/metrics.jsonl
+submit deaf
+begin-job "$id"
+wait_until 30 state_is spool/deaf.yaml "done"
+ok $? "the later one is done"
+
 # ---- Slurm does not answer, or says something else ----
 drop mute 5
 submit mute
@@ -131,7 +201,7 @@ squeue_does() {
     : >"$SLURM/squeue.calls"
     wait_until 20 no_answer "$2"
     ok $? "$1: the state says so"
-    wait_until 40 sh -c "[ \$(wc -l <$SLURM/squeue.calls) -ge 8 ]"
+    wait_until 40 sh -c "[ \$(wc -l <$SLURM/squeue.calls) -ge 5 ]"
     expect "$1: nothing is submitted" test "$(submissions)" -eq "$id"
     expect "$1: the job waits" state_is spool/mute.yaml ready
 }
