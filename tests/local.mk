@@ -653,6 +653,7 @@ EXTRA_DIST += %D%/soak/folder.py
 EXTRA_DIST += %D%/soak/hostile.py
 EXTRA_DIST += %D%/soak/injections.py
 EXTRA_DIST += %D%/soak/kills.py
+EXTRA_DIST += %D%/soak/nodes.py
 EXTRA_DIST += %D%/soak/result.py
 EXTRA_DIST += %D%/soak/soak.py
 EXTRA_DIST += %D%/soak/week.py

@@ -267,8 +267,26 @@ bool nodes_live(const struct nodes *nodes, const char *name)
 
 /* ---- This node ---- */
 
+/* Open the file of the beats again if someone removed it: to the others this node is gone. */
+static void keep_file(struct nodes *nodes)
+{
+    char *file = node_file(".", nodes->name, ".beat");
+
+    if (file_was_replaced(nodes->file, file)) {
+        int again = walk_open(file, O_RDWR | O_CREAT, BEAT_MODE);
+
+        if (again >= 0) {
+            fchmod(again, BEAT_MODE);
+            close(nodes->file);
+            nodes->file = again;
+        }
+    }
+    free(file);
+}
+
 static void beat(struct nodes *nodes, const struct people *running)
 {
+    keep_file(nodes);
     node_beat_clear(&nodes->own);
     for (size_t i = 0; i < running->count && nodes->own.users < USERS_MAX; i++)
         if (running->list[i].here > 0)

@@ -37,5 +37,6 @@ term 2
 clock small
 hostile 12
 week 300
+nodes 12
 END
 plan

@@ -26,6 +26,7 @@ import cuts  # noqa: E402
 import hostile  # noqa: E402
 import injections  # noqa: E402
 import kills  # noqa: E402
+import nodes  # noqa: E402
 import week  # noqa: E402
 from folder import Setting  # noqa: E402
 from result import Skip  # noqa: E402
@@ -47,6 +48,7 @@ ROWS = {
     "clock": clocks.clocks,
     "hostile": hostile.hostile,
     "week": week.week,
+    "nodes": nodes.several_nodes,
 }
 
 
