@@ -137,7 +137,7 @@ def is_script(test):
 
 
 def tests_of(row):
-    layer = next(tests for folder, tests in LAYERS.items() if row.file.startswith(folder + "/"))
+    layer = next((tests for folder, tests in LAYERS.items() if row.file.startswith(folder + "/")), [])
     return row.tests + [test for test in layer if test not in row.tests]
 
 
