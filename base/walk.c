@@ -245,7 +245,7 @@ void walk_check_before_changes(void (*check)(void))
 }
 
 /* Call it last: the folders are open. */
-static void before_change(void)
+void walk_before_change(void)
 {
     void (*check)(void) = check_change;
 
@@ -259,7 +259,7 @@ int walk_open(const char *name, int flags, mode_t mode)
     int fd = walk_begin(&walk, name);
 
     if ((flags & O_ACCMODE) != O_RDONLY)
-        before_change();
+        walk_before_change();
     if (fd >= 0)
         fd = open_in(&walk, flags, mode);
     walk_end(&walk);
@@ -271,7 +271,7 @@ int walk_mkdir(const char *name, mode_t mode)
     struct walk walk;
     int failed = walk_begin(&walk, name);
 
-    before_change();
+    walk_before_change();
     if (failed >= 0)
         failed = mkdirat(walk.dir, walk.last, mode);
     walk_end(&walk);
@@ -283,7 +283,7 @@ static int remove_with(const char *name, int flags)
     struct walk walk;
     int failed = walk_begin(&walk, name);
 
-    before_change();
+    walk_before_change();
     if (failed >= 0)
         failed = unlinkat(walk.dir, walk.last, flags);
     walk_end(&walk);
@@ -305,7 +305,7 @@ static int rename_with(const char *from, const char *to, unsigned flags)
     struct walk old, new = { .dir = -1 };
     int failed = walk_begin(&old, from) < 0 || walk_begin(&new, to) < 0 ? -1 : 0;
 
-    before_change();
+    walk_before_change();
     if (!failed)
         failed = renameat2(old.dir, old.last, new.dir, new.last, flags);
     walk_end(&new);
@@ -324,7 +324,7 @@ static int link_new(const char *from, const char *to)
     struct walk old, new = { .dir = -1 };
     int failed = walk_begin(&old, from) < 0 || walk_begin(&new, to) < 0 ? -1 : 0;
 
-    before_change();
+    walk_before_change();
     if (!failed)
         failed = linkat(old.dir, old.last, new.dir, new.last, 0);
     walk_end(&new);

@@ -17,6 +17,8 @@
 /* Call check() before each change by the functions below, in the thread that makes it.  It
  * does not return if this process may no longer change anything. */
 void walk_check_before_changes(void (*check)(void));
+/* Call the check: before each change of a name that is not made by the functions below. */
+void walk_before_change(void);
 
 /* The folder of a name. */
 struct walk {

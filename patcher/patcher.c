@@ -172,7 +172,7 @@ static bool write_locked(const struct jobfile *file, const struct patch_options 
     *stale = !jobfile_is_same(file);
     if (!*stale)
         ok = write_file(file, options, out, stale, err);
-    close(lock);
+    jobfile_unlock(options->job, lock);
     return ok;
 }
 

@@ -14,6 +14,7 @@
 
 #include "base/arena.h"
 #include "base/leftovers.h"
+#include "base/shared_lock.h"
 #include "base/user_names.h"
 #include "base/walk.h"
 #include "patcher/history/backup.h"
@@ -104,17 +105,28 @@ int jobfile_lock(const char *name, struct error *err)
     if (!backup_run_dir(name, &run, err))
         return -1;
     path = path_join(run, "patch.lock");
-    for (int i = 0; i < LOCK_TRIES && fd < 0 && busy; i++) {
+    for (int i = 0; fd < 0 && busy; i++) {
+        if (i >= LOCK_TRIES && !shared_lock_is_doubtful(path))
+            break;
         if (i > 0)
             nanosleep(&pause, NULL);
         busy = false;
-        fd = file_lock(path, &busy, err);
+        fd = shared_lock(path, &busy, err);
     }
     if (fd < 0 && busy)
         error_set(err, ERROR_SYSTEM, "another patch has locked %s", path);
     free(path);
     free(run);
     return fd;
+}
+
+void jobfile_unlock(const char *name, int lock)
+{
+    char *run = path_run_dir(name), *path = path_join(run, "patch.lock");
+
+    shared_unlock(lock, path);
+    free(path);
+    free(run);
 }
 
 /* The kernel may refuse its own attributes; those set by a user or an ACL must be

@@ -24,9 +24,11 @@ const char *jobfile_barrier(struct jobfile *file);
 /* Return whether inode, times and bytes are still those that were read (TS010). */
 bool jobfile_is_same(const struct jobfile *file);
 
-/* Lock NAME.run/patch.lock, created with its folder; wait up to ten seconds.  Return a
- * descriptor, or -1. */
+/* Lock NAME.run/patch.lock among all machines, created with its folder; wait up to ten
+ * seconds, or longer for a machine that gives no sign of life (base/shared_lock.h).  Return
+ * a descriptor, or -1. */
 int jobfile_lock(const char *name, struct error *err);
+void jobfile_unlock(const char *name, int lock);
 
 /*
  * Replace the file with the text and keep mode, owner and extended attributes: write a

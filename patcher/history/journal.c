@@ -306,6 +306,6 @@ bool journal_undo(const char *job, const char *id, bool force, char **restored,
     jobfile_clear(&undo.file);
     backup_free(undo.backups, undo.backup_count);
     json_decref(undo.journal);
-    close(lock);
+    jobfile_unlock(job, lock);
     return ok;
 }

@@ -208,8 +208,10 @@ static bool remove_hidden(int dir, const char *name, struct error *err)
 
     if (fd < 0)
         return error_errno(err, "cannot open %s", name);
-    ok = manifest_remove_files(fd, err) && (unlinkat(dir, name, AT_REMOVEDIR) == 0 ||
-                                            error_errno(err, "cannot remove %s", name));
+    ok = manifest_remove_files(fd, err);
+    walk_before_change();
+    ok = ok && (unlinkat(dir, name, AT_REMOVEDIR) == 0 ||
+                error_errno(err, "cannot remove %s", name));
     close(fd);
     return ok;
 }
@@ -224,6 +226,7 @@ bool old_checkpoint_remove(int dir, const char *name, struct error *err)
     if (!read_facts(dir, name, &facts) || !facts.untouched)
         return error_set(err, ERROR_SYSTEM, "%s was changed meanwhile", name);
     snprintf(hidden, sizeof(hidden), ".%s%s", name, REMOVED);
+    walk_before_change();
     if (renameat(dir, name, dir, hidden) != 0)
         return error_errno(err, "cannot rename %s", name);
     return remove_hidden(dir, hidden, err);

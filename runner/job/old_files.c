@@ -250,6 +250,7 @@ bool old_file_remove(const struct old_file *file, struct error *err)
 
     if (dir < 0)
         return error_errno(err, "cannot open %s", file->folder);
+    walk_before_change();
     if (file->kind == OLD_CHECKPOINT)
         ok = old_checkpoint_remove(dir, file->name, err);
     else if (fstatat(dir, file->name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&

@@ -351,7 +351,7 @@ static void remove_of_job(struct cleaning *cleaning, const char *path,
     if (patch >= 0)
         remove_files(cleaning, &job, files, count);
     if (patch >= 0)
-        close(patch);
+        jobfile_unlock(path, patch);
     if (lock >= 0)
         job_unlock(&job, lock);
     user_leave(&scope);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "patcher/document/document.h"
+#include "base/clock.h"
 #include "tests/unit/unit.h"
 
 struct fixture {
@@ -201,9 +202,32 @@ static void test_jobfile_lock_creates_its_folder(void **state)
 
     assert_true(fd >= 0);
     assert_true(file_is_locked(lock));
-    close(fd);
+    jobfile_unlock(fixture->job, fd);
     assert_false(file_is_locked(lock));
     free(lock);
+}
+
+/* Another machine, which never renews it, has the lease of the lock. */
+static void test_jobfile_lock_waits_for_another_machine(void **state)
+{
+    static const char lease[] = "trainspool-lease 1 held other boot 0000000000000007 "
+                                "0000000000000001\n";
+    const struct fixture *fixture = *state;
+    char *run = path_join(fixture->dir, "job.run"),
+         *path = path_join(run, "patch.lock.1");
+    double began = clock_seconds();
+    int fd;
+
+    setenv("TRAINSPOOL_LEASE", "0.6", 1);
+    assert_true(file_make_dir(run, 0755, NULL));
+    assert_true(file_create(path, lease, strlen(lease), 0644, NULL));
+    fd = jobfile_lock(fixture->job, NULL);
+    assert_true(fd >= 0);
+    assert_true(clock_seconds() - began >= 0.6);
+    jobfile_unlock(fixture->job, fd);
+    unsetenv("TRAINSPOOL_LEASE");
+    free(path);
+    free(run);
 }
 
 int main(void)
@@ -218,6 +242,8 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_jobfile_lock_creates_its_folder, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(test_jobfile_lock_waits_for_another_machine,
+                                        set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

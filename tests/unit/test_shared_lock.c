@@ -235,8 +235,18 @@ static void end_lost(const char *why)
     _exit(LOST);
 }
 
-/* In a child: hold the lock, kept, and make a folder every 5 ms, for 10 seconds. */
-static void hold_and_change(int fd)
+static void make_folder(const char *path)
+{
+    walk_mkdir(path, 0700);
+}
+
+static void remove_folder(const char *path)
+{
+    file_remove_tree(path, NULL);
+}
+
+/* In a child: hold the lock, kept, and change a folder every 5 ms, for 10 seconds. */
+static void hold_and_change(int fd, void (*change)(const char *path))
 {
     struct error err = { 0 };
 
@@ -249,24 +259,29 @@ static void hold_and_change(int fd)
 
         snprintf(name, sizeof(name), "change%d", i);
         path = path_join(dir, name);
-        walk_mkdir(path, 0700);
+        change(path);
         free(path);
         pause_for(0.005);
     }
     _exit(0);
 }
 
-static pid_t start_holder(int fd)
+static pid_t start_changer(int fd, void (*change)(const char *path))
 {
     double began = clock_seconds();
     pid_t pid = fork();
 
     assert_true(pid >= 0);
     if (pid == 0)
-        hold_and_change(fd);
+        hold_and_change(fd, change);
     while (!exists("ready") && clock_seconds() - began < 10)
         pause_for(0.01);
     return pid;
+}
+
+static pid_t start_holder(int fd)
+{
+    return start_changer(fd, make_folder);
 }
 
 static int count_changes(void)
@@ -328,6 +343,41 @@ static void test_holder_that_stood_still_changes_nothing(void **state)
     kill(pid, SIGCONT);
     assert_int_equal(status_of(pid), LOST);
     assert_int_equal(count_changes(), changes);
+}
+
+static void test_holder_that_stood_still_removes_nothing(void **state)
+{
+    enum { FOLDERS = 400 };
+    int left = 0, before = 0;
+    char name[32];
+    pid_t pid;
+
+    (void)state;
+    for (int i = 0; i < FOLDERS; i++) {
+        char *path;
+
+        snprintf(name, sizeof(name), "change%d", i);
+        path = path_join(dir, name);
+        assert_int_equal(mkdir(path, 0700), 0);
+        free(path);
+    }
+    pid = start_changer(-1, remove_folder);
+    pause_for(0.1);
+    kill(pid, SIGSTOP);
+    pause_for(0.05);
+    for (int i = 0; i < FOLDERS; i++) {
+        snprintf(name, sizeof(name), "change%d", i);
+        before += exists(name);
+    }
+    assert_true(before > 0 && before < FOLDERS);
+    pause_for(0.6);
+    kill(pid, SIGCONT);
+    assert_int_equal(status_of(pid), LOST);
+    for (int i = 0; i < FOLDERS; i++) {
+        snprintf(name, sizeof(name), "change%d", i);
+        left += exists(name);
+    }
+    assert_int_equal(left, before);
 }
 
 static void test_holder_ends_when_it_cannot_renew(void **state)
@@ -420,6 +470,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_holder_ends_when_another_machine_took_over,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_holder_that_stood_still_changes_nothing,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_holder_that_stood_still_removes_nothing,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_holder_ends_when_it_cannot_renew, set_up,
                                         tear_down),

@@ -17,6 +17,7 @@
 
 #include "base/digest.h"
 #include "base/file.h"
+#include "base/shared_files.h"
 #include "base/size.h"
 #include "base/walk.h"
 #include "train/dataset/dataset_key.h"
@@ -132,6 +133,17 @@ static bool write_all(int fd, const struct dataset_reading *reading,
     return fsync(fd) == 0 || error_errno(err, "cannot flush the tokens");
 }
 
+/* A file system that is shared may not let a machine see the locks of another one. */
+static void name_temporary(const char *name, struct text *out)
+{
+    char *dir = path_dir(name), host[65] = "";
+
+    text_addf(out, "%s.new", name);
+    if (shared_files_at(dir) && gethostname(host, sizeof(host) - 1) == 0)
+        text_addf(out, "-%s", host);
+    free(dir);
+}
+
 /* Open the temporary file, which is renamed to the final name. The lock admits one writer
  * at a time. Only a file that still has the temporary name is truncated, because after
  * the rename other processes map it. Return -1 if another process holds the lock, or with
@@ -200,7 +212,7 @@ bool dataset_cache_save(const struct dataset_reading *reading, const char *name,
     int fd = -1;
 
     text_init(&temporary, 0);
-    text_addf(&temporary, "%s.new", name);
+    name_temporary(name, &temporary);
     if (ok && are_unchanged(reading, files)) {
         fd = open_temporary(temporary.data, err);
         ok = fd >= 0 || !err || err->code == ERROR_NONE;

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/walk.h"
 
 #define MANIFEST_MAX ((size_t)16 << 20)
 
@@ -343,10 +344,13 @@ bool manifest_remove_files(int dir, struct error *err)
     const char *name;
     bool ok = true;
 
-    json_object_foreach(files, name, entry) if (ok && !strchr(name, '/') &&
-                                                unlinkat(dir, name, 0) != 0 &&
-                                                errno != ENOENT) ok =
-        error_errno(err, "cannot remove %s", name);
+    json_object_foreach(files, name, entry)
+    {
+        walk_before_change();
+        if (ok && !strchr(name, '/') && unlinkat(dir, name, 0) != 0 && errno != ENOENT)
+            ok = error_errno(err, "cannot remove %s", name);
+    }
+    walk_before_change();
     if (ok && manifest && unlinkat(dir, MANIFEST_NAME, 0) != 0)
         ok = error_errno(err, "cannot remove %s", MANIFEST_NAME);
     json_decref(manifest);
