@@ -27,12 +27,14 @@ enum {
     DISMISS_SECONDS = 10, /* for ranks that a launcher starts at the same time */
     FILE_MAX = 16 << 10,
     PORT_MAX = 65535,
-    GREETING_SECONDS = 5,   /* for what a rank says first */
-    REPLY_SECONDS = 30,     /* of a rank that was called */
-    ATTEMPT_SECONDS = 3,    /* to connect to one address */
-    OTHER_FILES = 64,       /* that a rank opens besides connections */
-    REPORT_SECONDS = 30,    /* between lines about missing ranks */
-    LOOK_MILLISECONDS = 200 /* between looks for the file */
+    GREETING_SECONDS = 5,    /* for what a rank says first */
+    REPLY_SECONDS = 30,      /* of a rank that was called */
+    ATTEMPT_SECONDS = 3,     /* to connect to one address */
+    OTHER_FILES = 64,        /* that a rank opens besides connections */
+    REPORT_SECONDS = 30,     /* between lines about missing ranks */
+    LOOK_MILLISECONDS = 200, /* between looks for the file */
+    EARLY_SECONDS = 5,       /* after which all ranks look less often */
+    LATE_MILLISECONDS = 1000 /* a thousand ranks then are a thousand looks per second */
 };
 
 enum purpose { PURPOSE_LINK, PURPOSE_PAIR };
@@ -432,7 +434,7 @@ static bool open_assembly(struct assembly *assembly, struct error *err)
 /* Other ranks: find rank 0. */
 static bool find_rank_0(struct assembly *assembly, int *link, struct error *err)
 {
-    const double until = clock_seconds() + assembly->patience;
+    const double began = clock_seconds(), until = began + assembly->patience;
     struct endpoint to = { 0 };
     bool found = false;
 
@@ -445,7 +447,9 @@ static bool find_rank_0(struct assembly *assembly, int *link, struct error *err)
         if (*link >= 0 || err->code != ERROR_NONE)
             break;
         if (clock_seconds() < until)
-            poll(NULL, 0, LOOK_MILLISECONDS);
+            poll(NULL, 0,
+                 clock_seconds() < began + EARLY_SECONDS ? LOOK_MILLISECONDS
+                                                         : LATE_MILLISECONDS);
         else if (found)
             error_set(err, ERROR_SYSTEM,
                       "cannot reach rank 0 at %s, port %d: does a firewall stand between "
