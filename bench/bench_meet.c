@@ -134,35 +134,45 @@ static void measure(struct work *w)
     }
 }
 
-/* Half of the time of a byte to the last rank and back, and the rate of `count` values to it:
- * what the link between them does. */
+/* Send `bytes` to the last rank, which sends a byte back; return the seconds. */
+static double round_trip(const struct work *w, int peer, size_t bytes)
+{
+    double from = clock_seconds();
+    char byte = 0;
+
+    if (w->rank == 0 ? !link_send(peer, w->data, bytes, 0, NULL) ||
+                           !link_receive(peer, &byte, 1, 0, NULL)
+                     : !link_receive(peer, w->data, bytes, 0, NULL) ||
+                           !link_send(peer, &byte, 1, 0, NULL))
+        _exit(1);
+    return clock_seconds() - from;
+}
+
+static double median(const struct work *w, int peer, size_t bytes, int times)
+{
+    double seconds[PINGS];
+
+    for (int i = 0; i < times; i++)
+        seconds[i] = round_trip(w, peer, bytes);
+    qsort(seconds, (size_t)times, sizeof(*seconds), compare);
+    return seconds[times / 2];
+}
+
+/* What the link to the last rank does: half of the time of a byte there and back, and the rate
+ * of long messages.  The first of those does not count: TCP starts slowly. */
 static void ping(const struct work *w, int peer)
 {
-    double seconds[PINGS], bytes = (double)(w->count * sizeof(float)), from;
-    char byte = 0;
+    const size_t bytes = w->count * sizeof(*w->data);
+    double one_way, seconds;
 
     if (w->rank != 0 && w->rank != w->ranks - 1)
         return;
-    for (int i = 0; i < PINGS; i++) {
-        bool last = i == PINGS - 1;
-        size_t size = last ? (size_t)bytes : 1;
-        void *data = last ? (void *)w->data : &byte;
-
-        from = clock_seconds();
-        if (w->rank == 0 && !(link_send(peer, data, size, 0, NULL) &&
-                              link_receive(peer, &byte, 1, 0, NULL)))
-            _exit(1);
-        if (w->rank > 0 && !(link_receive(peer, data, size, 0, NULL) &&
-                             link_send(peer, &byte, 1, 0, NULL)))
-            _exit(1);
-        seconds[i] = clock_seconds() - from;
-    }
-    from = seconds[PINGS - 1];
-    qsort(seconds, PINGS - 1, sizeof(*seconds), compare);
+    one_way = median(w, peer, 1, PINGS) / 2;
+    round_trip(w, peer, bytes);
+    seconds = median(w, peer, bytes, ROUNDS);
     if (w->rank == 0)
-        printf("link: one way %.3f ms, %.0f MB at %.0f Mbit/s\n",
-               1e3 * seconds[PINGS / 2] / 2, bytes / 1e6,
-               8e-6 * bytes / (from - seconds[PINGS / 2] / 2));
+        printf("link: one way %.3f ms, %.0f MB at %.0f Mbit/s\n", 1e3 * one_way,
+               1e-6 * (double)bytes, 8e-6 * (double)bytes / (seconds - one_way));
 }
 
 /* ---- Ranks ---- */

@@ -18,6 +18,10 @@ EXTRA_DIST += %D%/peer_llmc.py
 EXTRA_DIST += %D%/peer_tokenizers.py
 EXTRA_DIST += %D%/peer_torch.py
 EXTRA_DIST += %D%/peer_trainer.py
+EXTRA_DIST += %D%/scale.py
+EXTRA_DIST += %D%/scale_calls.py
+EXTRA_DIST += %D%/scale_check.py
+EXTRA_DIST += %D%/scale_plot.py
 EXTRA_DIST += %D%/results/data-and-start.md
 EXTRA_DIST += %D%/results/gpu-estimates.md
 EXTRA_DIST += %D%/results/gpu-h100.md
@@ -81,3 +85,11 @@ bench: $(bin_PROGRAMS) $(bench_programs)
 	@test -z "$(PEER_DATA)" || for what in packing preferences start; do \
 		python3 $(srcdir)/%D%/peer_trainer.py $$what $(top_builddir) $(PEER_DATA); done
 	@test -z "$(PEERS)" || python3 $(srcdir)/%D%/peer_check.py ./trainspool $(PEERS)
+
+# The model of docs/scale.md, and its comparison with ranks in network namespaces, which requires
+# root: otherwise it says why it does not run.
+.PHONY: bench-scale
+bench-scale: $(bin_PROGRAMS) $(scale_programs)
+	$${PYTHON:-python3} $(srcdir)/%D%/scale_check.py $(top_builddir) \
+		$${TRAINSPOOL_SHARED:-$(top_srcdir)/../shared}/data/stories260K/hf || test $$? -eq 77
+	$${PYTHON:-python3} $(srcdir)/%D%/scale.py $(top_builddir) $(SCALE_PLOTS)

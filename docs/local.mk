@@ -15,6 +15,10 @@ dist_doc_DATA += %D%/models.md
 dist_doc_DATA += %D%/performance.md
 dist_doc_DATA += %D%/positions.md
 dist_doc_DATA += %D%/precision.md
+dist_doc_DATA += %D%/scale-24gb.svg
+dist_doc_DATA += %D%/scale-a100.svg
+dist_doc_DATA += %D%/scale-h100.svg
+dist_doc_DATA += %D%/scale.md
 dist_man_MANS += %D%/trainspool-job.5
 dist_man_MANS += %D%/trainspool.1
 
