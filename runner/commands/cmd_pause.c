@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "base/file.h"
+#include "runner/job/submitted.h"
 #include "runner/output/report.h"
 #include "runner/spool/listing.h"
 #include "runner/spool/pause.h"
@@ -55,22 +56,39 @@ static bool request_stop(const char *path, struct error *err)
     return ok;
 }
 
+/* Jobs that a process works on. */
+struct active {
+    size_t running, submitted; /* submitted: they wait in Slurm */
+};
+
+static bool waits_in_slurm(const char *path)
+{
+    struct job job;
+    bool waits;
+
+    job_init(&job, path);
+    waits = submitted_waits(&job);
+    job_clear(&job);
+    return waits;
+}
+
 /* Count what runs, and ask it to stop (stop). The pause is on disk: a job that starts at
  * this moment finds it, or is locked by now. */
-static bool find_running(const char *dir, bool stop, size_t *running, struct error *err)
+static bool find_running(const char *dir, bool stop, struct active *out,
+                         struct error *err)
 {
     struct listing listing = { 0 };
     bool ok = listing_add_folder(&listing, dir, err);
 
-    *running = 0;
+    *out = (struct active) { 0 };
     for (size_t i = 0; ok && i < listing.count; i++) {
         struct listed listed;
 
         if (!listing_read(&listing, i, &listed))
             continue;
         if (is_active(&listed)) {
+            *(waits_in_slurm(listed.path) ? &out->submitted : &out->running) += 1;
             ok = !stop || request_stop(listed.path, err);
-            ++*running;
         }
         listed_clear(&listed);
     }
@@ -78,11 +96,35 @@ static bool find_running(const char *dir, bool stop, size_t *running, struct err
     return ok;
 }
 
+/* Report what becomes of the jobs that a process works on. */
+static void report_active(const struct options *options, const struct active *active,
+                          struct report *report)
+{
+    const bool stop = options->stop_running;
+    struct text line;
+
+    text_init(&line, 0);
+    if (active->running == 0)
+        text_adds(&line, "no job runs");
+    else
+        text_addf(&line, "%zu running job%s will %s", active->running,
+                  active->running == 1 ? "" : "s",
+                  stop ? "stop after this step, with a checkpoint"
+                       : "continue to the end");
+    if (active->submitted > 0)
+        text_addf(&line, "; %zu submitted job%s will %s", active->submitted,
+                  active->submitted == 1 ? "" : "s",
+                  stop ? "leave Slurm's queue"
+                       : "start when Slurm does so (--stop takes them out of its queue)");
+    report_line(report, "%s: paused; %s", options->operands[0], line.data);
+    text_clear(&line);
+}
+
 static bool pause_spool(const struct options *options, const char *inner,
                         struct report *report, struct error *err)
 {
     const char *dir = options->operands[0];
-    size_t running;
+    struct active active;
 
     if (!file_is_dir(dir))
         return error_set(err, ERROR_USAGE, "%s is not a folder", dir);
@@ -90,17 +132,10 @@ static bool pause_spool(const struct options *options, const char *inner,
         return false;
     if (spool_is_watched(dir))
         watch_wake(inner);
-    if (!find_running(dir, options->stop_running, &running, err))
+    if (!find_running(dir, options->stop_running, &active, err))
         return false;
-    if (options->quiet)
-        return true;
-    if (running == 0)
-        report_line(report, "%s: paused; no job runs", dir);
-    else
-        report_line(report, "%s: paused; %zu running job%s will %s", dir, running,
-                    running == 1 ? "" : "s",
-                    options->stop_running ? "stop after this step, with a checkpoint"
-                                          : "continue to the end");
+    if (!options->quiet)
+        report_active(options, &active, report);
     return true;
 }
 

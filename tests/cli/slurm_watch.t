@@ -29,6 +29,7 @@ submit() {
 is_held() { state_is "spool/$1.yaml" ready && [ -e "spool/$1.run/hold" ] && [ ! -e "spool/$1.run/slurm.json" ]; }
 total() { sed -n 's/.*"total":\([0-9]*\).*/\1/p' "spool/$1.run/state.json"; }
 has_ended() { ! kill -0 "-$1" 2>/dev/null; }
+{ job 5 && echo "$in_slurm"; } >local.yaml
 watch_again
 
 # ---- A new text ----
@@ -121,6 +122,68 @@ submit lost
 begin-job "$id"
 wait_until 30 state_is spool/lost.yaml "done"
 ok $? "it is done"
+
+# ---- A pause ----
+drop pause 5
+submit pause
+expect_status "pause of the folder succeeds" 0 "$trainspool" pause spool
+expect_output "it says what becomes of a submitted job" '1 submitted job will start when Slurm does so'
+drop later 5
+wait_until 20 state_is spool/later.yaml ready
+expect "the job that waits in Slurm stays there" slurm_is "$id" PENDING
+expect_status "pause --stop succeeds" 0 "$trainspool" pause --stop spool
+expect_output "it says so" "1 submitted job will leave Slurm's queue"
+wait_until 20 slurm_is "$id" CANCELLED
+ok $? "it leaves the queue"
+wait_until 20 test ! -e spool/pause.run/slurm.json
+expect "nothing is submitted meanwhile" test "$(submissions)" -eq "$id"
+expect_status "unpause succeeds" 0 "$trainspool" unpause spool
+wait_until 20 waits pause
+ok $? "the job is submitted again"
+wait_until 20 waits later
+ok $? "so is the one that came meanwhile"
+begin-job "$((id + 1))"
+begin-job "$((id + 2))"
+wait_until 30 state_is spool/pause.yaml "done"
+ok $? "the first is done"
+wait_until 30 state_is spool/later.yaml "done"
+ok $? "the second is done"
+
+# ---- The file of a submitted job disappears ----
+drop gone 5
+submit gone
+rm spool/gone.yaml
+expect_status "submit of another job succeeds" 0 "$trainspool" submit --as-is spool local.yaml
+wait_until 20 waits local
+expect "the submission stays" slurm_is "$id" PENDING
+begin-job "$id"
+wait_until 30 state_is spool/gone.yaml "done"
+ok $? "a job without its file is done"
+id=$((id + 1))
+expect_status "submit does not replace a submitted job" 2 "$trainspool" submit --as-is spool local.yaml
+expect_error "it says how" '\-\-force replaces it'
+expect_status "clean leaves the files of a submitted job" 0 "$trainspool" clean --keep-days 0 spool/local.yaml
+expect "they are there" test -s spool/local.run/slurm.json
+{ job 7 && echo "$in_slurm"; } >local.yaml
+expect_status "submit --force succeeds" 0 "$trainspool" submit --force --as-is spool local.yaml
+wait_until 20 slurm_is "$id" CANCELLED
+ok $? "the submission leaves the queue"
+wait_until 20 test -e "$SLURM/$((id + 1)).sh"
+submit local
+begin-job "$id"
+wait_until 30 state_is spool/local.yaml "done"
+ok $? "the new text is done"
+expect "it is the new one" test "$(total local)" -eq 7
+
+# ---- Names ----
+name="-x y'z \"ü\" \$(touch oops)"
+drop "$name" 5
+submit "$name"
+expect "the name in Slurm has no special characters" grep -qxE -- '-[-A-Za-z0-9._]+' "$SLURM/$id.name"
+begin-job "$id"
+wait_until 30 state_is "spool/$name.yaml" "done"
+ok $? "a job with an odd name is done"
+expect "no shell read the name" test ! -e spool/oops -a ! -e oops
 
 # ---- Two starts of one submission ----
 drop fence 400
