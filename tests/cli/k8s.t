@@ -140,33 +140,35 @@ expect_status "manifests of two jobs are one stream" 0 "$trainspool" submit --k8
 expect "with both jobs" test "$(grep -c '^kind: Job$' out)" -eq 2
 
 # pods that run
-several 250 "device: cpu, ranks: 4" >share/local.yaml
-expect_status "a job of four ranks succeeds" 0 "$trainspool" run -q share/local.yaml
-same_weights() { cmp -s "share/$1.run/model.safetensors" share/local.run/model.safetensors; }
-pods() { # NAME EVENT...
-    pods_name=$1
-    shift
-    several 250 'backend: slurm, device: cpu, nodes: 2, ranks: 4, partition: gpu' >"share/$pods_name.yaml"
+for steps in 30 250; do
+    several $steps "device: cpu, ranks: 4" >share/local$steps.yaml
+    expect_status "a job of four ranks and $steps steps succeeds" 0 "$trainspool" run -q share/local$steps.yaml
+done
+same_weights() { cmp -s "share/$1.run/model.safetensors" "share/local$2.run/model.safetensors"; }
+pods() { # NAME STEPS EVENT...
+    pods_name=$1 pods_steps=$2
+    shift 2
+    several "$pods_steps" 'backend: slurm, device: cpu, nodes: 2, ranks: 4, partition: gpu' >"share/$pods_name.yaml"
     "$trainspool" submit -q --k8s "share/$pods_name.yaml" >manifest
     expect_status "$pods_name: the Job completes" 0 k8s run manifest "$@"
-    sed 's/^/# /' out
-    expect "$pods_name: its bits are those of four ranks on one machine" same_weights "$pods_name"
+    grep '^pod\|^Complete\|^Failed' out | sed 's/^/# /'
+    expect "$pods_name: its bits are those of four ranks on one machine" same_weights "$pods_name" "$pods_steps"
     expect "$pods_name: the job is done" state_is "share/$pods_name.yaml" "done"
 }
-pods quiet
+pods quiet 30
 expect_output "no pod failed" 'Complete, 0 failures, 2 pods started'
-pods kill 60 KILL 1
+pods kill 250 60 KILL 1
 expect_output "of a lost pod, all were started again" 'Complete, 2 failures, 4 pods started'
 expect "the log names a rank of it" grep -q 'error job kill: failed at step [0-9]*: rank [23] ' share/kill.run/train.log
 expect "the run continued from a checkpoint" grep -q 'resume: from ' share/kill.run/train.log
-pods root 60 KILL 0
+pods root 250 60 KILL 0
 expect_output "the pod of rank 0 was started again" ' pods started'
-pods drain 60 TERM 1
+pods drain 250 60 TERM 1
 expect_output "a drained pod is no failure" 'Complete, 0 failures, 4 pods started'
 expect "it saved a checkpoint" grep -q 'stopped by SIGTERM at step' share/drain.run/train.log
 
 # a job that fails is not tried again
-several 250 'backend: slurm, device: cpu, nodes: 2, ranks: 4' >share/bad.yaml
+several 30 'backend: slurm, device: cpu, nodes: 2, ranks: 4' >share/bad.yaml
 "$trainspool" submit -q --k8s share/bad.yaml >manifest
 mv share/text.txt share/gone.txt
 expect_status "a job whose data are gone fails" 1 k8s run manifest
