@@ -2,6 +2,7 @@
 dist_doc_DATA += %D%/service.md
 
 dist_doc_DATA += %D%/architecture.md
+dist_doc_DATA += %D%/clusters.md
 dist_doc_DATA += %D%/comparison.md
 dist_doc_DATA += %D%/dependencies.md
 dist_doc_DATA += %D%/fuzzing.md

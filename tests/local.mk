@@ -430,6 +430,7 @@ plain_tests += %D%/cli/cuda_code.t
 plain_tests += %D%/cli/gpu.t
 plain_tests += %D%/cli/gpu_steps.t
 plain_tests += %D%/cli/heal.t
+plain_tests += %D%/cli/clusters.t
 plain_tests += %D%/cli/hosts.t
 plain_tests += %D%/cli/k8s.t
 plain_tests += %D%/cli/launch.t
