@@ -1,7 +1,7 @@
 # make bench: tables of matmuls, other operations, training steps, and the time from drop to start.
 
 bench_programs = %D%/bench_check %D%/bench_cuda_attention %D%/bench_experts %D%/bench_ops %D%/bench_matmul \
-	%D%/bench_start %D%/bench_status %D%/bench_tokenizer %D%/bench_train
+	%D%/bench_save %D%/bench_start %D%/bench_status %D%/bench_tokenizer %D%/bench_train
 if HAVE_CUDA
 bench_programs += %D%/bench_cuda_matmul %D%/bench_cuda_ops
 endif
@@ -49,6 +49,8 @@ bench_bench_ops_SOURCES = %D%/bench_ops.c
 bench_bench_ops_LDADD = $(BENCH_LIBS)
 bench_bench_matmul_SOURCES = %D%/bench_matmul.c %D%/rate.c %D%/rate.h %D%/target.c %D%/target.h
 bench_bench_matmul_LDADD = $(BENCH_LIBS)
+bench_bench_save_SOURCES = %D%/bench_save.c
+bench_bench_save_LDADD = $(BENCH_LIBS)
 bench_bench_status_SOURCES = %D%/bench_status.c
 bench_bench_status_LDADD = $(BENCH_LIBS)
 bench_bench_start_SOURCES = %D%/bench_start.c
@@ -77,6 +79,8 @@ bench: $(bin_PROGRAMS) $(bench_programs)
 	%D%/bench_train
 	@echo
 	$${PYTHON:-python3} $(srcdir)/%D%/compare_torch.py %D%/bench_train $(PEER_TORCH)
+	@echo
+	%D%/bench_save .
 	@echo
 	%D%/bench_start $(top_builddir) $(top_srcdir)
 	%D%/bench_status $(top_builddir)
