@@ -36,7 +36,7 @@ static const char config_text[] =
     "\"tie_word_embeddings\": false}";
 
 struct result {
-    double seconds;            /* the shortest save */
+    double seconds;           /* the shortest save */
     double busy[RANKS_TRIED]; /* processor time of each rank in that time */
 };
 

@@ -179,6 +179,7 @@ unit_tests += %D%/unit/test_model_ranks
 unit_tests += %D%/unit/test_model_watch
 unit_tests += %D%/unit/test_normalizer
 unit_tests += %D%/unit/test_optimizer
+unit_tests += %D%/unit/test_optimizer_file
 unit_tests += %D%/unit/test_optimizer_table
 unit_tests += %D%/unit/test_overflow
 unit_tests += %D%/unit/test_pattern

@@ -15,7 +15,7 @@
 static bool load_step(struct run *run, int64_t step, struct error *err)
 {
     char *name = checkpoint_name(run->plan->output_dir, step);
-    bool ok = checkpoint_load_weights(run->model, name, err);
+    bool ok = checkpoint_load_weights(run->model, name, run->options->group, err);
 
     free(name);
     return ok;

@@ -395,7 +395,7 @@ static bool load_best(struct run *run, struct error *err)
                  progress->best_step);
     } else {
         ok = parallel_send_load(run->options->group, progress->best_step, err) &&
-             checkpoint_load_weights(run->model, best, err);
+             checkpoint_load_weights(run->model, best, run->options->group, err);
         log_line(run->options->log, LOG_INFO, "best model: step %" PRId64 ", %s %.4g",
                  progress->best_step, criterion_name(run->plan), progress->best_metric);
     }

@@ -63,6 +63,25 @@ saving 4 4 ", zero_stage: 3" "bf16: true" | sed 's/max_shard_mb: 1,//' >weights.
 expect_status "the job runs again with one file of weights" 0 "$trainspool" run -q weights.yaml
 expect "an index of the earlier result does not stay" test ! -e weights.run/model.safetensors.index.json
 
+# a damaged checkpoint, which one of the ranks finds
+saving 3 6 "" >damage.yaml
+expect_status "a run to damage succeeds" 0 "$trainspool" run -q damage.yaml
+tensors damage.run/checkpoint-6 >damage.tensors
+for file in trainspool_optimizer-00001-of-00003 trainspool_optimizer-00003-of-00003 model-00001-of-00002; do
+    printf damage | dd of="damage.run/checkpoint-6/$file.safetensors" bs=1 seek=100000 conv=notrunc status=none
+    expect_status "a run resumes although $file is damaged" 0 "$trainspool" run -q --resume damage.yaml
+    expect "the log says so" grep -q "resume: .*damage.run/checkpoint-6/$file.safetensors is damaged" damage.run/train.log
+    expect "it resumes from the checkpoint before" grep -q 'resume: from damage.run/checkpoint-3, step 3' damage.run/train.log
+    tensors damage.run/checkpoint-6 >again.tensors
+    expect "its bits are those before the damage" cmp damage.tensors again.tensors
+    sed -i '/resume:/d' damage.run/train.log
+done
+printf damage | dd of="damage.run/checkpoint-3/trainspool_optimizer-00003-of-00003.safetensors" bs=1 seek=100000 \
+    conv=notrunc status=none
+saving 3 6 "" "resume_from_checkpoint: damage.run/checkpoint-3" >named.yaml
+expect_status "a run from a damaged checkpoint that the job names fails" 1 "$trainspool" run -q named.yaml
+expect_error "the message names the file" 'trainspool_optimizer-00003-of-00003.safetensors is damaged'
+
 if ! strace -f -qq -o /dev/null true 2>/dev/null; then
     skip "failures of a rank" "no strace"
     plan

@@ -108,6 +108,44 @@ static void test_manifest_stops(void **state)
     unit_dir_free(dir);
 }
 
+/* Each file is in one share, whatever the sizes and the number of shares. */
+static void test_manifest_is_checked_in_shares(void **state)
+{
+    static const char *const names[] = { "a", "b", "c", "empty", "model.safetensors" };
+    static const size_t sizes[] = { 1, 5000, 300, 0, 7 };
+    char *dir = folder_new(), *manifest = path_join(dir, MANIFEST_NAME), *path[5];
+    char bytes[5000] = { 0 };
+    struct error err = { 0 };
+
+    (void)state;
+    assert_int_equal(unlink(manifest), 0);
+    for (int i = 0; i < 5; i++) {
+        path[i] = path_join(dir, names[i]);
+        assert_true(file_replace(path[i], bytes, sizes[i], 0644, &err));
+    }
+    assert_true(manifest_write(dir, "abc", NULL, NULL, &err));
+    for (int i = 0; i < 5; i++) {
+        if (sizes[i] == 0)
+            continue;
+        bytes[0] = 'x';
+        assert_true(file_replace(path[i], bytes, sizes[i], 0644, &err));
+        bytes[0] = 0;
+        for (size_t parts = 1; parts <= 9; parts++) {
+            size_t found = 0;
+
+            for (size_t part = 0; part < parts; part++)
+                found += !manifest_check_part(dir, part, parts, NULL, NULL);
+            assert_int_equal(found, 1);
+        }
+        assert_true(file_replace(path[i], bytes, sizes[i], 0644, &err));
+    }
+    assert_true(manifest_check(dir, true, NULL, &err));
+    for (int i = 0; i < 5; i++)
+        free(path[i]);
+    free(manifest);
+    unit_dir_free(dir);
+}
+
 /* A file that was hashed while it was written is not read again, but must be there. */
 static void test_manifest_takes_known_files(void **state)
 {
@@ -174,6 +212,7 @@ int main(void)
         cmocka_unit_test(test_manifest_detects_damage),
         cmocka_unit_test(test_manifest_knows_an_untouched_folder),
         cmocka_unit_test(test_manifest_stops),
+        cmocka_unit_test(test_manifest_is_checked_in_shares),
         cmocka_unit_test(test_manifest_takes_known_files),
         cmocka_unit_test(test_manifest_stays_in_its_folder),
     };

@@ -340,16 +340,17 @@ static bool check_optimizer(const struct model *model, const struct progress *pr
 bool checkpoint_load(struct model *model, const char *name, struct progress *progress,
                      struct progress_history *history, struct error *err)
 {
-    return manifest_check(name, true, model_heartbeat(model), err) &&
-           progress_read(name, progress, history, err) &&
+    return progress_read(name, progress, history, err) &&
            check_optimizer(model, progress, err) && replay_choices(model, name, err) &&
            load_tensors(model, name, true, err);
 }
 
-bool checkpoint_load_weights(struct model *model, const char *name, struct error *err)
+bool checkpoint_load_weights(struct model *model, const char *name,
+                             const struct backend_group *group, struct error *err)
 {
     model_loaded_average(model);
-    return manifest_check(name, true, model_heartbeat(model), err) &&
+    return manifest_check_part(name, parallel_rank(group), parallel_ranks(group),
+                               model_heartbeat(model), err) &&
            load_tensors(model, name, false, err);
 }
 

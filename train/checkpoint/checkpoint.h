@@ -39,13 +39,15 @@ bool checkpoint_save(struct checkpoint_saving *saving, const struct progress *pr
  * if it could not write a file, which it has reported to rank 0. */
 bool checkpoint_follow(struct checkpoint_saving *saving, int64_t step, struct error *err);
 
-/* Restore model, moments, progress and history from the checkpoint folder `name`, after
- * checking all its files against the manifest.  Fails with ERROR_DATA if it belongs to
- * another model or method. */
+/* Restore model, moments, progress and history from the checkpoint folder `name`, whose
+ * files were compared with the manifest.  Fails with ERROR_DATA if it belongs to another
+ * model or method. */
 bool checkpoint_load(struct model *model, const char *name, struct progress *progress,
                      struct progress_history *history, struct error *err);
-/* Restore only the weights. */
-bool checkpoint_load_weights(struct model *model, const char *name, struct error *err);
+/* Restore only the weights. Each rank compares a share of the files with the manifest: one
+ * that finds a damaged file ends the run. */
+bool checkpoint_load_weights(struct model *model, const char *name,
+                             const struct backend_group *group, struct error *err);
 
 /* Remove the checkpoints of the job with this digest except the newest `keep` (0: keep
  * all) and `protect` (NULL: none). */

@@ -86,22 +86,27 @@ bool checkpoint_can_resume(const char *name, bool deep, struct heartbeat *heartb
     return optimizer_file_exists(name) && manifest_check(name, deep, heartbeat, NULL);
 }
 
-struct wanted {
-    const char *digest;
-    int64_t before; /* this step */
-    bool deep;
-};
+static bool is_among(const struct checkpoint_among *among, int64_t step)
+{
+    bool skipped = false;
 
-static char *find_last(const char *dir, const struct wanted *wanted,
+    for (size_t i = 0; i < among->count; i++)
+        skipped = skipped || among->skipped[i] == step;
+    return step < among->before && !skipped;
+}
+
+/* deep: as in checkpoint_can_resume. */
+static char *find_last(const char *dir, const char *digest,
+                       const struct checkpoint_among *among, bool deep,
                        struct heartbeat *heartbeat)
 {
     struct checkpoint_found *found;
-    size_t count = checkpoint_list(dir, wanted->digest, &found, NULL);
+    size_t count = checkpoint_list(dir, digest, &found, NULL);
     char *last = NULL;
 
     for (size_t i = 0; i < count; i++)
-        if (!last && found[i].step < wanted->before &&
-            checkpoint_can_resume(found[i].name, wanted->deep, heartbeat))
+        if (!last && is_among(among, found[i].step) &&
+            checkpoint_can_resume(found[i].name, deep, heartbeat))
             last = found[i].name;
         else
             free(found[i].name);
@@ -112,11 +117,12 @@ static char *find_last(const char *dir, const struct wanted *wanted,
 char *checkpoint_last(const char *dir, const char *digest, bool deep,
                       struct heartbeat *heartbeat)
 {
-    return find_last(dir, &(struct wanted) { digest, INT64_MAX, deep }, heartbeat);
+    return find_last(dir, digest, &(struct checkpoint_among) { .before = INT64_MAX },
+                     deep, heartbeat);
 }
 
-char *checkpoint_last_before(const char *dir, const char *digest, int64_t step,
-                             struct heartbeat *heartbeat)
+char *checkpoint_last_among(const char *dir, const char *digest,
+                            const struct checkpoint_among *among)
 {
-    return find_last(dir, &(struct wanted) { digest, step, true }, heartbeat);
+    return find_last(dir, digest, among, false, NULL);
 }

@@ -40,8 +40,13 @@ bool checkpoint_can_resume(const char *name, bool deep, struct heartbeat *heartb
  * ones.  After a stop the result means nothing. */
 char *checkpoint_last(const char *dir, const char *digest, bool deep,
                       struct heartbeat *heartbeat);
-/* The same, deep, among those before a step. */
-char *checkpoint_last_before(const char *dir, const char *digest, int64_t step,
-                             struct heartbeat *heartbeat);
+/* The same, not deep, among those before a step that is not one of `skipped`. */
+struct checkpoint_among {
+    int64_t before;
+    const int64_t *skipped;
+    size_t count;
+};
+char *checkpoint_last_among(const char *dir, const char *digest,
+                            const struct checkpoint_among *among);
 
 #endif

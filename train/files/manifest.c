@@ -223,31 +223,74 @@ static bool check_file(const char *dir, const char *base, const json_t *entry,
     return ok;
 }
 
-bool manifest_check(const char *dir, bool deep, struct heartbeat *heartbeat,
-                    struct error *err)
+/* Which digests are computed: those of a share. */
+struct share {
+    size_t part, parts;
+    int64_t all, at; /* bytes of all files, and of those before the current one */
+};
+
+static int64_t entry_bytes(const json_t *entry)
+{
+    int64_t bytes = json_integer_value(json_object_get(entry, "bytes"));
+
+    return bytes > 0 ? bytes : 0;
+}
+
+/* A file belongs to the share that has its first byte. */
+static bool is_own(const struct share *share)
+{
+    double place = share->all > 0 ? (double)share->at / (double)share->all : 0;
+
+    return share->parts > 0 && (size_t)(place * (double)share->parts) == share->part;
+}
+
+static bool check_files(const char *dir, json_t *files, struct share *share,
+                        struct heartbeat *heartbeat, struct error *err)
+{
+    const char *base;
+    json_t *entry;
+
+    json_object_foreach(files, base, entry)
+    {
+        share->all += entry_bytes(entry);
+    }
+    json_object_foreach(files, base, entry)
+    {
+        if (!check_file(dir, base, entry, is_own(share) ? heartbeat : NULL, err))
+            return false;
+        share->at += entry_bytes(entry);
+    }
+    return true;
+}
+
+static bool check_share(const char *dir, struct share share, struct heartbeat *heartbeat,
+                        struct error *err)
 {
     struct heartbeat none = { 0 };
     char *name = path_join(dir, MANIFEST_NAME);
-    json_t *manifest = json_read_file(name, MANIFEST_MAX, err), *entry;
+    json_t *manifest = json_read_file(name, MANIFEST_MAX, err);
     json_t *files = json_object_get(manifest, "files");
-    const char *base;
     bool ok = manifest != NULL;
 
     if (ok && !json_is_object(files))
         ok = error_set(err, ERROR_DATA, "%s has no list of files", name);
-    if (ok)
-        json_object_foreach(files, base, entry) if (!check_file(dir, base, entry,
-                                                                !deep       ? NULL
-                                                                : heartbeat ? heartbeat
-                                                                            : &none,
-                                                                err))
-        {
-            ok = false;
-            break;
-        }
+    ok = ok && check_files(dir, files, &share, heartbeat ? heartbeat : &none, err);
     json_decref(manifest);
     free(name);
     return ok;
+}
+
+bool manifest_check(const char *dir, bool deep, struct heartbeat *heartbeat,
+                    struct error *err)
+{
+    return check_share(dir, (struct share) { .parts = deep }, heartbeat, err);
+}
+
+bool manifest_check_part(const char *dir, size_t part, size_t parts,
+                         struct heartbeat *heartbeat, struct error *err)
+{
+    return check_share(dir, (struct share) { .part = part, .parts = parts }, heartbeat,
+                       err);
 }
 
 bool manifest_has_job(const char *dir, const char *job)

@@ -36,6 +36,10 @@ bool manifest_write(const char *dir, const char *job, const struct manifest_know
  * heartbeat (or NULL) stops. */
 bool manifest_check(const char *dir, bool deep, struct heartbeat *heartbeat,
                     struct error *err);
+/* The same, but compute the digests only of share `part` of `parts`, which are about equally
+ * large: several processes check a folder together. */
+bool manifest_check_part(const char *dir, size_t part, size_t parts,
+                         struct heartbeat *heartbeat, struct error *err);
 /* Return whether the job with this digest made the folder. */
 bool manifest_has_job(const char *dir, const char *job);
 
