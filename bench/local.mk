@@ -22,6 +22,7 @@ EXTRA_DIST += %D%/scale.py
 EXTRA_DIST += %D%/scale_calls.py
 EXTRA_DIST += %D%/scale_check.py
 EXTRA_DIST += %D%/scale_plot.py
+EXTRA_DIST += %D%/slurm_burst.py
 EXTRA_DIST += %D%/results/data-and-start.md
 EXTRA_DIST += %D%/results/gpu-estimates.md
 EXTRA_DIST += %D%/results/gpu-h100.md
