@@ -48,16 +48,16 @@ watch_on() { # HOST [OPTION]...
     eval "watch_$watch_host=$!"
     pids="$pids $!"
 }
-job() { # STEPS SAVE
+job() { # STEPS SAVE: steps that are slow enough to be disturbed
     cat <<END
 model_name_or_path: $T/units-1m
 train_from_scratch: true
 stage: pt
 finetuning_type: full
 dataset: $T/units-text.jsonl
-cutoff_len: 32
+cutoff_len: 64
 max_samples: 40
-per_device_train_batch_size: 1
+per_device_train_batch_size: 4
 max_steps: $1
 learning_rate: 1.0e-3
 logging_steps: 20
@@ -76,7 +76,7 @@ other_of() { [ "$1" = boxa ] && echo boxb || echo boxa; }
 sum() { sha256sum <"$1/model.safetensors"; }
 all_done() { for all_job; do state_is "disk/$all_job.yaml" done || return 1; done; }
 
-job 120 10 >whole.yaml
+job 120 20 >whole.yaml
 TRAINSPOOL_LEASE=0 "$trainspool" run --quiet whole.yaml >out 2>&1 || exit 99
 whole=$(sum whole.run/checkpoint-120)
 
@@ -100,9 +100,9 @@ expect "each was started by one watch" test "$(grep -h 'job j[0-9]*: started' bo
 expect "and by both of them" test "$(for i in $names; do node_of "$i"; done | sort -u | wc -l)" -eq 2
 
 # ---- A machine stands still, and continues ----
-job 120 10 >new
+job 120 20 >new
 mv new disk/frozen.yaml
-wait_until 30 test -d disk/frozen.run/checkpoint-10
+wait_until 30 test -d disk/frozen.run/checkpoint-20
 owner=$(node_of frozen)
 other=$(other_of "$owner")
 signal_host "$owner" STOP
@@ -115,20 +115,20 @@ on "$other" "$trainspool" status s >out 2>&1
 expect_output "status shows which is silent" "^node $owner: no sign of life for [0-9]* s$"
 expect_output "and which is not" "^node $other: [0-9] of 2 slots in use, last sign of life [0-2] s ago$"
 signal_host "$owner" CONT
-wait_until 60 state_is disk/frozen.yaml done
+wait_until 120 state_is disk/frozen.yaml done
 ok $? "the job is done"
 expect "with the result of an undisturbed run" test "$(sum disk/frozen.run/checkpoint-120)" = "$whole"
 
 # ---- A machine dies ----
 wait_until 20 test "$(grep -c "node $owner shares the folder" "$other.log")" -ge 1
-job 120 10 >new
+job 120 20 >new
 mv new disk/dies.yaml
-wait_until 30 test -d disk/dies.run/checkpoint-10
+wait_until 30 test -d disk/dies.run/checkpoint-20
 owner=$(node_of dies)
 other=$(other_of "$owner")
 signal_host "$owner" KILL
 eval "kill -9 \$host_$owner"
-wait_until 60 state_is disk/dies.yaml done
+wait_until 120 state_is disk/dies.yaml done
 ok $? "the job of a machine that died is done"
 expect "by the other one" test "$(node_of dies)" = "$other"
 expect "with the result of an undisturbed run" test "$(sum disk/dies.run/checkpoint-120)" = "$whole"
