@@ -80,7 +80,9 @@ static const char **pod_settings(const struct submission *submission, const char
 {
     static const char *const none[] = { NULL };
     const char *const *set = submission->options->set ? submission->options->set : none;
-    struct cluster_job what = { .machine = &submission->machine, .set = set };
+    /* also with --device auto, which only says what the job is checked for */
+    const struct machine any = { .target = submission->machine.target };
+    struct cluster_job what = { .machine = &any, .set = set };
     const char **list;
     size_t count = 0;
     struct text text;

@@ -65,6 +65,10 @@ says "nodes have the GPU that it was checked for" \
     $pod/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchExpressions/0/values '["8"]'
 says "GPUs of a pod share memory" $pod/volumes/2/emptyDir/medium Memory
 
+several 30 'backend: slurm, device: cpu, nodes: 2, ranks: 4' >share/auto.yaml
+manifest "the device here" --device auto share/auto.yaml
+says "the pods do not hand the job over to Slurm" $container/command/4 trainspool.backend=local
+
 several 30 'device: cuda' >share/named.yaml
 manifest "named GPU" --device V100 --set nodes=3 --set ranks=3 --image registry.example/team/trainspool:2 --claim team-data \
     --mount "$T" share/named.yaml
