@@ -8,17 +8,15 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/file.h"
-
-extern char **environ;
 
 /* A stream of the child, captured in a text or discarded. */
 struct stream {
@@ -46,47 +44,87 @@ static bool stream_open(struct stream *stream, struct error *err)
     return true;
 }
 
-static int stream_action(posix_spawn_file_actions_t *actions, const struct stream *stream,
-                         int fd)
+/* ---- The child, which may only make system calls until it is another program ---- */
+
+/* Return a descriptor of the same that is not one of the three standard ones, which may be
+ * closed here. */
+static int lift(int fd)
 {
-    if (stream->text)
-        return posix_spawn_file_actions_adddup2(actions, stream->write, fd);
-    return posix_spawn_file_actions_addopen(actions, fd, "/dev/null", O_WRONLY, 0);
+    return fd < 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 }
 
-/* The child gets its own process group, so that a timeout also kills its children, and
- * default signal handling, as at login. */
-static int set_attributes(posix_spawnattr_t *attributes)
+/* What the child reads and writes. */
+static bool connect_streams(const struct stream streams[2])
 {
-    short flags = POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF;
-    sigset_t none, all;
+    const int null = open("/dev/null", O_RDWR);
+    int ends[3] = { lift(null) };
 
+    for (int i = 0; i < 2; i++)
+        ends[i + 1] = lift(streams[i].text ? streams[i].write : null);
+    for (int fd = 0; fd < 3; fd++)
+        if (ends[fd] < 0 || dup2(ends[fd], fd) != fd)
+            return false;
+    return true;
+}
+
+/* Default signal handling, as at login. */
+static void reset_signals(void)
+{
+    sigset_t none;
+
+    for (int number = 1; number < NSIG; number++)
+        signal(number, SIG_DFL);
     sigemptyset(&none);
-    sigfillset(&all);
-    posix_spawnattr_setpgroup(attributes, 0);
-    posix_spawnattr_setsigmask(attributes, &none);
-    posix_spawnattr_setsigdefault(attributes, &all);
-    return posix_spawnattr_setflags(attributes, flags);
+    sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-static bool start(char *const argv[], struct stream streams[2], pid_t *pid,
-                  struct error *err)
+/* The child gets its own process group, so that a timeout also kills its children, and ends
+ * with its parent, however that ends. */
+static _Noreturn void become(char *const argv[], const struct stream streams[2],
+                             pid_t parent, int trouble)
 {
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
     int failed;
 
-    posix_spawn_file_actions_init(&actions);
-    posix_spawnattr_init(&attributes);
-    failed = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null",
-                                              O_RDONLY, 0);
-    failed = failed ? failed : stream_action(&actions, &streams[0], STDOUT_FILENO);
-    failed = failed ? failed : stream_action(&actions, &streams[1], STDERR_FILENO);
-    failed = failed ? failed : set_attributes(&attributes);
-    failed = failed ? failed
-                    : posix_spawnp(pid, argv[0], &actions, &attributes, argv, environ);
-    posix_spawnattr_destroy(&attributes);
-    posix_spawn_file_actions_destroy(&actions);
+    trouble = lift(trouble);
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(127);
+    reset_signals();
+    if (connect_streams(streams))
+        execvp(argv[0], argv);
+    failed = errno;
+    if (write(trouble, &failed, sizeof(failed)) < 0)
+        _exit(126);
+    _exit(127);
+}
+
+/* ---- Its parent ---- */
+
+/* Start the program. A pipe, which ends when the child is that program, has the reason if it
+ * cannot be. */
+static bool start(char *const argv[], const struct stream streams[2], pid_t *pid,
+                  struct error *err)
+{
+    const pid_t self = getpid();
+    sigset_t all, old;
+    int ends[2], failed = 0;
+
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return error_errno(err, "cannot create a pipe");
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &old);
+    *pid = fork();
+    if (*pid == 0)
+        become(argv, streams, self, ends[1]);
+    failed = *pid < 0 ? errno : 0;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    close(ends[1]);
+    while (*pid > 0 && read(ends[0], &failed, sizeof(failed)) < 0 && errno == EINTR)
+        ;
+    close(ends[0]);
+    while (*pid > 0 && failed && waitpid(*pid, NULL, 0) < 0 && errno == EINTR)
+        ;
     errno = failed;
     return failed == 0 || error_errno(err, "cannot start %s", argv[0]);
 }
@@ -165,8 +203,8 @@ bool spawn_capture(char *const argv[], int timeout_ms, struct text *out,
                    struct text *errors, struct spawn_result *result, struct error *err)
 {
     struct stream streams[2] = { { out, -1, -1 }, { errors, -1, -1 } };
+    pid_t pid = -1;
     bool ok;
-    pid_t pid;
 
     *result = (struct spawn_result) { 0 };
     ok = stream_open(&streams[0], err) && stream_open(&streams[1], err) &&

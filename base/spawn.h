@@ -13,8 +13,8 @@ struct spawn_result {
 
 /* Run argv (argv[0] is a path, or looked up in PATH) without standard input, and collect
  * its standard output in *out and standard error in *errors (each may be NULL:
- * /dev/null). ERROR_SYSTEM if it cannot be started; a nonzero exit status is not an error
- * here. */
+ * /dev/null).  It is killed when this thread ends, however that ends.  ERROR_SYSTEM if it
+ * cannot be started; a nonzero exit status is not an error here. */
 bool spawn_capture(char *const argv[], int timeout_ms, struct text *out,
                    struct text *errors, struct spawn_result *result, struct error *err);
 

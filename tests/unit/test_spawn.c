@@ -6,6 +6,8 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/unit/unit.h"
@@ -94,6 +96,36 @@ static void test_spawn_timeout_kills_grandchildren(void **state)
     text_clear(&out);
 }
 
+/* The program holds a pipe that shows when it dies. */
+static void test_spawn_program_ends_with_its_parent(void **state)
+{
+    struct pollfd end = { .events = POLLIN };
+    int ends[2], status;
+    char byte;
+    pid_t pid;
+
+    (void)state;
+    assert_int_equal(pipe(ends), 0);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        char script[64], *argv[] = { "sh", "-c", script, NULL };
+        struct spawn_result result;
+
+        snprintf(script, sizeof(script), "printf x >&%d; exec sleep 100", ends[1]);
+        spawn_capture(argv, 60000, NULL, NULL, &result, NULL);
+        _exit(0);
+    }
+    close(ends[1]);
+    assert_int_equal(read(ends[0], &byte, 1), 1);
+    kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    end.fd = ends[0];
+    assert_int_equal(poll(&end, 1, 20000), 1);
+    assert_true(end.revents & POLLHUP);
+    close(ends[0]);
+}
+
 static void test_spawn_reports_the_signal(void **state)
 {
     (void)state;
@@ -113,6 +145,31 @@ static void test_spawn_resets_signals(void **state)
                      128 + SIGTERM);
     signal(SIGTERM, SIG_DFL);
     sigprocmask(SIG_SETMASK, &old, NULL);
+}
+
+/* Descriptors of the pipes may be standard ones then. */
+static void test_spawn_works_without_standard_streams(void **state)
+{
+    int status;
+    pid_t pid;
+
+    (void)state;
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        struct text out, errors;
+        bool ok;
+
+        for (int fd = 0; fd < 3; fd++)
+            close(fd);
+        text_init(&out, 0);
+        text_init(&errors, 0);
+        ok = run("echo out; echo errors >&2; exit 3", 60000, &out, &errors).status == 3 &&
+             strcmp(out.data, "out\n") == 0 && strcmp(errors.data, "errors\n") == 0;
+        _exit(ok ? 0 : 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
 }
 
 static void test_spawn_missing_program_is_an_error(void **state)
@@ -147,8 +204,10 @@ int main(void)
         cmocka_unit_test(test_spawn_drops_output_above_the_ceiling),
         cmocka_unit_test(test_spawn_times_out),
         cmocka_unit_test(test_spawn_timeout_kills_grandchildren),
+        cmocka_unit_test(test_spawn_program_ends_with_its_parent),
         cmocka_unit_test(test_spawn_reports_the_signal),
         cmocka_unit_test(test_spawn_resets_signals),
+        cmocka_unit_test(test_spawn_works_without_standard_streams),
         cmocka_unit_test(test_spawn_missing_program_is_an_error),
         cmocka_unit_test(test_spawn_sibling_is_in_the_same_directory),
     };
