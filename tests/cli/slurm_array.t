@@ -80,6 +80,7 @@ expect "each is one task of it" test "$(tasks plain 1 | sed 's/.*_//') $(tasks p
 wait_until 30 state_is spool/plain.yaml "done"
 ok $? "so is the sweep"
 left() { ls spool/plain.run/arrays/*.json spool/plain.run/arrays/*.id spool/plain-*.run/slurm.json spool/plain-*.run/lease 2>/dev/null; }
+wait_until 20 sh -c "! ls spool/plain-*.run/slurm.json >/dev/null 2>&1" # a process follows the job for a moment after it is done
 expect "nothing is left of the submission but its script" test -z "$(left)"
 expect "the script is there" sh -c 'grep -qx "#SBATCH --array=0-2" spool/plain.run/arrays/*.sh'
 

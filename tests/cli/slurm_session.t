@@ -48,9 +48,8 @@ settle() { # COMMAND
 # The job is in the state that the session shows next, or after a step.
 wanted=running
 has_state() {
-    if [ "$wanted" = running ]; then has_reached spool/story.yaml "$reached"; else state_is spool/story.yaml "$wanted"; fi
+    state_is spool/story.yaml "$wanted" && { [ "$wanted" != running ] || has_reached spool/story.yaml 10; }
 }
-reached=10
 run_command() { # COMMAND: as a user types it
     case $1 in
     *'watch'*'&')
@@ -65,7 +64,7 @@ run_command() { # COMMAND: as a user types it
     esac
     case $1 in
     *' cancel '*) wanted=stopped ;;
-    *' retry '*) wanted=running reached=50 ;;
+    *' retry '*) wanted=running ;;
     esac
 }
 check() { # COMMAND: compare what it prints with the lines in `shown`
@@ -74,7 +73,7 @@ check() { # COMMAND: compare what it prints with the lines in `shown`
     plain <out >is
     plain <shown >want
     missing=$(while IFS= read -r check_line; do grep -qxF -e "$check_line" is || echo "$check_line"; done <want)
-    [ -z "$missing" ] || { echo "$missing" | sed 's/^/# missing: /' && sed 's/^/# is: /' is; }
+    [ -z "$missing" ] || { echo "$missing" | sed 's/^/# missing: /' && sed 's/^/# is: /' is && sed 's/^/# watch: /' watch.log; }
     expect "$1" test -z "$missing"
 }
 command=
