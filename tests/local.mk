@@ -345,6 +345,7 @@ fuzz_tests += %D%/fuzz/fuzz_import
 fuzz_tests += %D%/fuzz/fuzz_jinja
 fuzz_tests += %D%/fuzz/fuzz_journal
 fuzz_tests += %D%/fuzz/fuzz_json
+fuzz_tests += %D%/fuzz/fuzz_lease
 fuzz_tests += %D%/fuzz/fuzz_matmul_choices
 fuzz_tests += %D%/fuzz/fuzz_model_config
 fuzz_tests += %D%/fuzz/fuzz_page
