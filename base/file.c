@@ -414,7 +414,8 @@ static bool remove_at(int dir, const char *name, struct error *err)
 {
     int fd;
 
-    walk_before_change();
+    if (!walk_may_change())
+        return error_errno(err, "cannot remove %s", name);
     /* unlink of a directory returns EISDIR on Linux, EPERM by POSIX */
     if (unlinkat(dir, name, 0) == 0 || errno == ENOENT)
         return true;
@@ -425,9 +426,8 @@ static bool remove_at(int dir, const char *name, struct error *err)
         return error_errno(err, "cannot open the directory %s", name);
     if (!remove_below(fd, err))
         return false;
-    walk_before_change();
-    return unlinkat(dir, name, AT_REMOVEDIR) == 0 || errno == ENOENT ||
-           error_errno(err, "cannot remove the directory %s", name);
+    return (walk_may_change() && unlinkat(dir, name, AT_REMOVEDIR) == 0) ||
+           errno == ENOENT || error_errno(err, "cannot remove the directory %s", name);
 }
 
 bool file_remove_tree(const char *name, struct error *err)

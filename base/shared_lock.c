@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,8 +21,10 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/lease_file.h"
+#include "base/lease_sights.h"
 #include "base/shared_files.h"
 #include "base/size.h"
+#include "base/ticks.h"
 #include "base/walk.h"
 
 /* Shares of a lease: between two renewals, and without one until the holder stops. */
@@ -130,6 +131,7 @@ static void remove_older(int dir, const char *file, int64_t number, void *contex
 static bool find_newest(const char *lock, struct newest *out, struct error *err)
 {
     enum { TRIES = 20 };
+    struct error failure = { 0 };
 
     *out = (struct newest) { 0 };
     text_init(&out->name, 0);
@@ -142,87 +144,21 @@ static bool find_newest(const char *lock, struct newest *out, struct error *err)
             return true;
         text_clear(&out->name);
         lease_name(lock, out->number, &out->name);
-        if (file_read(out->name.data, LEASE_BYTES, &out->content, NULL, err)) {
+        errno = 0;
+        if (file_read(out->name.data, LEASE_BYTES, &out->content, NULL, &failure)) {
             out->readable = lease_read(out->content.data, out->content.len, &out->lease);
             return true;
         }
-        if (errno != ENOENT)
-            return false;
-        *err = (struct error) { 0 };
+        if (errno != ENOENT && errno != ESTALE)
+            return error_set(err, failure.code, "%s", failure.text);
+        error_clear(&failure);
     }
     return error_set(err, ERROR_FAULT, "%s changes too often", lock);
 }
 
-/* ---- What this process saw of the leases of other machines ---- */
-
-struct sight {
-    char *name, *content;
-    double since; /* clock_seconds at which the content was first seen */
-    bool changed; /* it was another one before: the holder lives, or lived */
-};
-
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct {
-    struct sight *items;
-    size_t count, room;
-} sights;
-
-static struct sight *find_sight(const char *name)
-{
-    for (size_t i = 0; i < sights.count; i++)
-        if (strcmp(sights.items[i].name, name) == 0)
-            return &sights.items[i];
-    return NULL;
-}
-
-static struct sight *add_sight(const char *name)
-{
-    if (sights.count == sights.room) {
-        sights.room = sights.room ? 2 * sights.room : 16;
-        sights.items = memory_resize(sights.items, sights.room, sizeof(*sights.items));
-    }
-    sights.items[sights.count] = (struct sight) { .name = memory_strdup(name) };
-    return &sights.items[sights.count++];
-}
-
-static void forget_sight(const char *name)
-{
-    struct sight *sight;
-
-    pthread_mutex_lock(&mutex);
-    sight = find_sight(name);
-    if (sight) {
-        free(sight->name);
-        free(sight->content);
-        *sight = sights.items[--sights.count];
-    }
-    pthread_mutex_unlock(&mutex);
-}
-
-/* Return whether the lease has been seen unchanged for a whole lease. */
-static bool is_stale(const struct newest *newest)
-{
-    double now = clock_seconds(), since = now;
-    struct sight *sight;
-
-    pthread_mutex_lock(&mutex);
-    sight = find_sight(newest->name.data);
-    if (!sight)
-        sight = add_sight(newest->name.data);
-    if (!sight->content || strcmp(sight->content, newest->content.data) != 0) {
-        sight->changed = sight->content != NULL;
-        free(sight->content);
-        sight->content = memory_strdup(newest->content.data);
-        sight->since = now;
-    }
-    since = sight->since;
-    pthread_mutex_unlock(&mutex);
-    return now - since >= shared_lease_seconds();
-}
-
 /* Return whether a process may hold the lease.  `alone`: no process of this machine has the
  * lock. */
-static bool may_be_held(const struct newest *newest, bool alone)
+static bool may_be_held(const char *lock, const struct newest *newest, bool alone)
 {
     bool held = true;
 
@@ -232,11 +168,16 @@ static bool may_be_held(const struct newest *newest, bool alone)
         held = !newest->lease.free && !(alone && lease_is_here(&newest->lease));
     /* one that is stale stays so until it is taken: who looks at it may take it next */
     if (!held)
-        forget_sight(newest->name.data);
-    return held && !is_stale(newest);
+        lease_sight_forget(lock);
+    return held && lease_sight_note(lock, newest->number, newest->content.data) <
+                       shared_lease_seconds();
 }
 
 /* ---- The leases of this process ---- */
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+/* One thread at a time writes the leases of this process: a renewal must not follow the end. */
+static pthread_mutex_t writing = PTHREAD_MUTEX_INITIALIZER;
 
 struct held {
     char *lock;
@@ -244,19 +185,23 @@ struct held {
     struct lease lease;
     double renewed;                /* clock_seconds before the last renewal was written */
     void (*lost)(const char *why); /* NULL: it is not kept */
+    pid_t process;                 /* a child that was forked does not hold it */
 };
 
 enum { MOST_HELD = 32 };
 static struct held held[MOST_HELD];
-static bool keeps; /* the threads run */
+static pid_t keeper; /* the process whose threads run */
 
 static struct held *find_held(const char *lock)
 {
     for (size_t i = 0; i < MOST_HELD; i++)
-        if (held[i].lock && strcmp(held[i].lock, lock) == 0)
+        if (held[i].lock && held[i].process == getpid() &&
+            strcmp(held[i].lock, lock) == 0)
             return &held[i];
     return NULL;
 }
+
+static bool check_all(void);
 
 static bool note_held(const char *lock, int64_t number, const struct lease *lease,
                       double now, struct error *err)
@@ -265,11 +210,13 @@ static bool note_held(const char *lock, int64_t number, const struct lease *leas
 
     pthread_mutex_lock(&mutex);
     for (size_t i = 0; i < MOST_HELD && !free_one; i++)
-        if (!held[i].lock)
+        if (!held[i].lock || held[i].process != getpid())
             free_one = &held[i];
     if (free_one)
-        *free_one = (struct held) { memory_strdup(lock), number, *lease, now, NULL };
+        *free_one =
+            (struct held) { memory_strdup(lock), number, *lease, now, NULL, getpid() };
     pthread_mutex_unlock(&mutex);
+    walk_check_before_changes(check_all);
     return free_one || error_set(err, ERROR_SYSTEM, "too many locks at once: %s", lock);
 }
 
@@ -289,6 +236,21 @@ static bool drop_held(const char *lock, struct held *out)
     return found;
 }
 
+/* Return whether an open file is that lease, or none any more: a folder that was removed and
+ * made again has other leases under the same names. */
+static bool is_lease(int fd, const struct lease *lease)
+{
+    char content[LEASE_BYTES];
+    ssize_t len = pread(fd, content, sizeof(content), 0);
+    struct lease found;
+
+    if (len >= 0 &&
+        (!lease_read(content, (size_t)len, &found) || found.token == lease->token))
+        return true;
+    errno = len < 0 ? errno : ESTALE;
+    return false;
+}
+
 /* Write the lease in place: a reader that sees a part of it sees a change. */
 static bool rewrite(const char *lock, int64_t number, const struct lease *lease)
 {
@@ -299,15 +261,30 @@ static bool rewrite(const char *lock, int64_t number, const struct lease *lease)
     lease_name(lock, number, &name);
     text_init(&content, LEASE_BYTES);
     lease_write(lease, &content);
-    fd = walk_open(name.data, O_WRONLY, 0);
+    fd = walk_open(name.data, O_RDWR, 0);
     if (fd >= 0)
-        ok = pwrite(fd, content.data, content.len, 0) == (ssize_t)content.len &&
+        ok = is_lease(fd, lease) &&
+             pwrite(fd, content.data, content.len, 0) == (ssize_t)content.len &&
              fsync(fd) == 0;
     if (fd >= 0 && close(fd) != 0)
         ok = false;
     text_clear(&content);
     text_clear(&name);
     return ok;
+}
+
+/* Counts grow with the clock of this start of the machine: a child can see how old the lease
+ * is that its parent passed. */
+static int64_t next_count(int64_t last)
+{
+    int64_t now = (int64_t)(clock_seconds() * 1000);
+
+    return now > last ? now : last + 1;
+}
+
+static bool is_expired(double renewed, double now)
+{
+    return now - renewed > patience * shared_lease_seconds();
 }
 
 /* ---- Taking the lock ---- */
@@ -367,15 +344,16 @@ static bool take_lease(const char *lock, bool alone, bool *busy, struct error *e
     double now = clock_seconds();
     bool ok = find_newest(lock, &newest, err);
 
-    if (ok && may_be_held(&newest, alone)) {
+    if (ok && may_be_held(lock, &newest, alone)) {
         *busy = true;
         ok = false;
     }
-    ok = ok && lease_new(&lease, err) &&
-         create_next(lock, newest.number + 1, &lease, busy, err) &&
+    ok = ok && lease_new(&lease, err);
+    lease.count = ok ? next_count(0) : 0;
+    ok = ok && create_next(lock, newest.number + 1, &lease, busy, err) &&
          note_held(lock, newest.number + 1, &lease, now, err);
-    if (ok && newest.number > 0)
-        forget_sight(newest.name.data);
+    if (ok)
+        lease_sight_forget(lock);
     newest_clear(&newest);
     return ok;
 }
@@ -394,14 +372,14 @@ int shared_lock(const char *name, bool *busy, struct error *err)
     if (fd < 0 && !*busy && has_no_flock(errno))
         fd = walk_open(name, O_RDWR | O_CREAT, 0600);
     if (fd < 0) {
-        if (!*busy && err)
-            *err = failure;
+        if (!*busy)
+            error_set(err, failure.code, "%s", failure.text);
         return -1;
     }
     if (!shared_files(fd)) {
         if (alone)
             return fd;
-        *err = failure;
+        error_set(err, failure.code, "%s", failure.text);
     } else if (take_lease(name, alone, busy, err)) {
         return fd;
     }
@@ -413,11 +391,13 @@ void shared_unlock(int fd, const char *name)
 {
     struct held was;
 
+    pthread_mutex_lock(&writing);
     if (drop_held(name, &was)) {
         was.lease.free = true;
-        was.lease.count++;
+        was.lease.count = next_count(was.lease.count);
         rewrite(name, was.number, &was.lease);
     }
+    pthread_mutex_unlock(&writing);
     close(fd);
 }
 
@@ -425,7 +405,9 @@ void shared_lock_pass(int fd, const char *name)
 {
     struct held was;
 
+    pthread_mutex_lock(&writing);
     drop_held(name, &was);
+    pthread_mutex_unlock(&writing);
     close(fd);
 }
 
@@ -440,8 +422,12 @@ bool shared_lock_adopt(int fd, const char *name, struct error *err)
     ok = find_newest(name, &newest, err);
     if (ok && (!newest.readable || newest.lease.free || !lease_is_here(&newest.lease)))
         ok = error_set(err, ERROR_SYSTEM, "%s: another machine has taken the lock", name);
+    /* another machine may be about to take it */
+    if (ok && is_expired((double)newest.lease.count / 1000, now))
+        ok = error_set(err, ERROR_FAULT, "%s: this process started too late to keep it",
+                       name);
     if (ok) {
-        newest.lease.count++;
+        newest.lease.count = next_count(newest.lease.count);
         ok = rewrite(name, newest.number, &newest.lease) ||
              error_errno(err, "cannot write %s", newest.name.data);
     }
@@ -459,7 +445,7 @@ static bool renew(struct held *item)
     double now = clock_seconds();
     bool ours = true;
 
-    item->lease.count++;
+    item->lease.count = next_count(item->lease.count);
     if (find_newest(item->lock, &newest, NULL))
         ours = newest.number == item->number &&
                (!newest.readable || newest.lease.token == item->lease.token);
@@ -470,93 +456,70 @@ static bool renew(struct held *item)
     return ours;
 }
 
-static void *keep_all(void *unused)
+/* Renew one of the leases that are kept. */
+static void keep_one(size_t i)
 {
-    double lease = shared_lease_seconds();
-    struct timespec pause = { .tv_sec = (time_t)(lease * renewal) };
+    struct held copy;
+    bool ours = true;
 
-    (void)unused;
-    pause.tv_nsec = (long)((lease * renewal - (double)pause.tv_sec) * 1e9);
-    for (;;) {
-        nanosleep(&pause, NULL);
-        for (size_t i = 0; i < MOST_HELD; i++) {
-            struct held copy;
-            bool ours;
-
-            pthread_mutex_lock(&mutex);
-            copy = held[i];
-            if (copy.lost)
-                copy.lock = memory_strdup(copy.lock);
-            pthread_mutex_unlock(&mutex);
-            if (!copy.lost)
-                continue;
-            ours = renew(&copy);
-            pthread_mutex_lock(&mutex);
-            if (held[i].lock && held[i].lease.token == copy.lease.token) {
-                held[i].renewed = copy.renewed;
-                held[i].lease.count = copy.lease.count;
-            } else {
-                ours = true; /* it was unlocked meanwhile */
-            }
-            pthread_mutex_unlock(&mutex);
-            free(copy.lock);
-            if (!ours)
-                copy.lost(
-                    "another machine has taken the lock of the job: this one gave no "
-                    "sign of life");
-        }
+    pthread_mutex_lock(&writing);
+    pthread_mutex_lock(&mutex);
+    copy = held[i];
+    pthread_mutex_unlock(&mutex);
+    if (copy.lost) { /* shared_unlock waits */
+        ours = renew(&copy);
+        pthread_mutex_lock(&mutex);
+        held[i].renewed = copy.renewed;
+        held[i].lease.count = copy.lease.count;
+        pthread_mutex_unlock(&mutex);
     }
-    return NULL;
+    pthread_mutex_unlock(&writing);
+    if (!ours)
+        copy.lost(
+            "another machine has taken the lock of the job: this one gave no sign of "
+            "life");
 }
 
-/* Call lost() of a lease that may belong to another machine by now. */
-static void check_all(void)
+static void keep_all(void)
 {
-    double limit = patience * shared_lease_seconds(), now = clock_seconds();
+    for (size_t i = 0; i < MOST_HELD; i++)
+        keep_one(i);
+}
+
+/* Call lost() of a lease that may belong to another machine by now.  Return false if there is
+ * one that is not kept. */
+static bool check_all(void)
+{
+    const double now = clock_seconds();
     void (*lost)(const char *) = NULL;
+    bool ours = true;
 
     pthread_mutex_lock(&mutex);
-    for (size_t i = 0; i < MOST_HELD; i++)
-        if (held[i].lost && now - held[i].renewed > limit)
-            lost = held[i].lost;
+    for (size_t i = 0; i < MOST_HELD; i++) {
+        if (!held[i].lock || held[i].process != getpid() ||
+            !is_expired(held[i].renewed, now))
+            continue;
+        ours = false;
+        lost = held[i].lost ? held[i].lost : lost;
+    }
     pthread_mutex_unlock(&mutex);
     if (lost)
         lost(
             "the shared file system did not answer in time, or this machine stood still: "
             "the lock of the job may belong to another machine");
+    return ours;
 }
 
 /* The file system may hold up the thread that renews for any time. */
-static void *guard_all(void *unused)
+static void guard_all(void)
 {
-    struct timespec pause = { .tv_nsec = 200000000 };
-
-    (void)unused;
-    for (;;) {
-        nanosleep(&pause, NULL);
-        check_all();
-    }
-    return NULL;
-}
-
-static bool start_thread(void *(*run)(void *), struct error *err)
-{
-    pthread_t thread;
-    sigset_t all, before;
-    int failed;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    failed = pthread_create(&thread, NULL, run, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (!failed)
-        pthread_detach(thread);
-    errno = failed;
-    return !failed || error_errno(err, "cannot start a thread");
+    check_all();
 }
 
 bool shared_lock_keep(const char *name, void (*lost)(const char *why), struct error *err)
 {
+    const struct tick ticks[] = { { keep_all, renewal * shared_lease_seconds() },
+                                  { guard_all, 0.2 } };
     bool start = false;
     struct held *found;
 
@@ -564,14 +527,11 @@ bool shared_lock_keep(const char *name, void (*lost)(const char *why), struct er
     found = find_held(name);
     if (found) {
         found->lost = lost;
-        start = !keeps;
-        keeps = true;
+        start = keeper != getpid();
+        keeper = getpid();
     }
     pthread_mutex_unlock(&mutex);
-    if (!start)
-        return true;
-    walk_check_before_changes(check_all);
-    return start_thread(keep_all, err) && start_thread(guard_all, err);
+    return !start || ticks_start(ticks, TS_COUNT(ticks), err);
 }
 
 /* ---- Looking at it ---- */
@@ -596,7 +556,7 @@ bool shared_is_locked(const char *name)
     close(fd);
     if (busy || !shared)
         return busy;
-    busy = !find_newest(name, &newest, NULL) || may_be_held(&newest, alone);
+    busy = !find_newest(name, &newest, NULL) || may_be_held(name, &newest, alone);
     newest_clear(&newest);
     return busy;
 }
@@ -604,17 +564,9 @@ bool shared_is_locked(const char *name)
 bool shared_lock_is_doubtful(const char *name)
 {
     struct newest newest;
-    struct sight *sight = NULL;
-    bool doubtful;
+    bool doubtful = find_newest(name, &newest, NULL) && newest.number > 0 &&
+                    lease_sight_is_still(name, newest.number);
 
-    if (find_newest(name, &newest, NULL) && newest.number > 0) {
-        pthread_mutex_lock(&mutex);
-        sight = find_sight(newest.name.data);
-        doubtful = sight && !sight->changed;
-        pthread_mutex_unlock(&mutex);
-    } else {
-        doubtful = false;
-    }
     newest_clear(&newest);
     return doubtful;
 }

@@ -14,17 +14,19 @@
  *     this machine, since it was started.  A holder on another machine is dead when a process has
  *     seen no change of the file for a whole lease, by its own clock.
  *   - A holder that could not increase the count for 2/3 of a lease stops itself, and
- *     until then changes no name in any folder without a look at the clock.
+ *     until then changes no name in any folder without a look at the clock.  One that does
+ *     not keep it (below) changes no name in any folder from then on, until it unlocks it.
  *
  * Clocks of machines are not compared.  Guaranteed, if flock is local: two machines never
  * both hold the lock, provided that (1) the file system shows a process what others wrote,
  * when it opens the file again, within 1/3 of a lease, and (2) a system call that changes a
  * name takes no longer than that once it has begun.  If flock works among the machines, that
  * is not needed.  Not covered: a process that is stopped between its look at the clock and
- * the system call that follows, for longer than that.
+ * the system call that follows, for longer than that; containers on one machine that have
+ * the same host name, but different mounts of a file system whose flock is local.
  *
- * All functions may be called by any thread; a process that holds leases must not fork
- * without exec.
+ * All functions may be called by any thread.  A process that keeps leases must not fork
+ * without exec; a child that is forked holds none.
  */
 #ifndef BASE_SHARED_LOCK_H
 #define BASE_SHARED_LOCK_H
@@ -42,11 +44,12 @@ int shared_lock(const char *name, bool *busy, struct error *err);
 void shared_unlock(int fd, const char *name);
 /* Close the descriptor; a child that inherited it holds the lock from now on. */
 void shared_lock_pass(int fd, const char *name);
-/* Hold the lock that the parent passed with the descriptor. */
+/* Hold the lock that the parent passed with the descriptor, and has renewed within 2/3 of a
+ * lease. */
 bool shared_lock_adopt(int fd, const char *name, struct error *err);
 
 /* Keep the lease of a lock until it is unlocked: needed to hold it for longer than some
- * seconds.  lost() is called in any thread as soon as it is lost, and before the next change
+ * seconds, by threads of base/ticks.h.  lost() is called in any thread as soon as it is lost, and before the next change
  * of a name (base/walk.h) in this process; it must not return. */
 bool shared_lock_keep(const char *name, void (*lost)(const char *why), struct error *err);
 

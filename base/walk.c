@@ -237,20 +237,22 @@ static int open_in(const struct walk *walk, int flags, mode_t mode)
     return -1;
 }
 
-static void (*_Atomic check_change)(void);
+static bool (*_Atomic check_change)(void);
 
-void walk_check_before_changes(void (*check)(void))
+void walk_check_before_changes(bool (*check)(void))
 {
     check_change = check;
 }
 
 /* Call it last: the folders are open. */
-void walk_before_change(void)
+bool walk_may_change(void)
 {
-    void (*check)(void) = check_change;
+    bool (*check)(void) = check_change;
 
-    if (check)
-        check();
+    if (!check || check())
+        return true;
+    errno = ESTALE;
+    return false;
 }
 
 int walk_open(const char *name, int flags, mode_t mode)
@@ -258,10 +260,10 @@ int walk_open(const char *name, int flags, mode_t mode)
     struct walk walk;
     int fd = walk_begin(&walk, name);
 
-    if ((flags & O_ACCMODE) != O_RDONLY)
-        walk_before_change();
     if (fd >= 0)
-        fd = open_in(&walk, flags, mode);
+        fd = (flags & O_ACCMODE) == O_RDONLY || walk_may_change()
+                 ? open_in(&walk, flags, mode)
+                 : -1;
     walk_end(&walk);
     return fd;
 }
@@ -271,9 +273,8 @@ int walk_mkdir(const char *name, mode_t mode)
     struct walk walk;
     int failed = walk_begin(&walk, name);
 
-    walk_before_change();
     if (failed >= 0)
-        failed = mkdirat(walk.dir, walk.last, mode);
+        failed = !walk_may_change() ? -1 : mkdirat(walk.dir, walk.last, mode);
     walk_end(&walk);
     return failed;
 }
@@ -283,9 +284,8 @@ static int remove_with(const char *name, int flags)
     struct walk walk;
     int failed = walk_begin(&walk, name);
 
-    walk_before_change();
     if (failed >= 0)
-        failed = unlinkat(walk.dir, walk.last, flags);
+        failed = !walk_may_change() ? -1 : unlinkat(walk.dir, walk.last, flags);
     walk_end(&walk);
     return failed;
 }
@@ -305,9 +305,10 @@ static int rename_with(const char *from, const char *to, unsigned flags)
     struct walk old, new = { .dir = -1 };
     int failed = walk_begin(&old, from) < 0 || walk_begin(&new, to) < 0 ? -1 : 0;
 
-    walk_before_change();
     if (!failed)
-        failed = renameat2(old.dir, old.last, new.dir, new.last, flags);
+        failed = !walk_may_change()
+                     ? -1
+                     : renameat2(old.dir, old.last, new.dir, new.last, flags);
     walk_end(&new);
     walk_end(&old);
     return failed;
@@ -324,9 +325,9 @@ static int link_new(const char *from, const char *to)
     struct walk old, new = { .dir = -1 };
     int failed = walk_begin(&old, from) < 0 || walk_begin(&new, to) < 0 ? -1 : 0;
 
-    walk_before_change();
     if (!failed)
-        failed = linkat(old.dir, old.last, new.dir, new.last, 0);
+        failed =
+            !walk_may_change() ? -1 : linkat(old.dir, old.last, new.dir, new.last, 0);
     walk_end(&new);
     walk_end(&old);
     return failed;

@@ -12,13 +12,15 @@
 #ifndef BASE_WALK_H
 #define BASE_WALK_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
-/* Call check() before each change by the functions below, in the thread that makes it.  It
- * does not return if this process may no longer change anything. */
-void walk_check_before_changes(void (*check)(void));
-/* Call the check: before each change of a name that is not made by the functions below. */
-void walk_before_change(void);
+/* Call check() before each change by the functions below, in the thread that makes it.  If it
+ * returns false, this process may not change anything for now: they fail with ESTALE. */
+void walk_check_before_changes(bool (*check)(void));
+/* Call the check: before each change of a name that is not made by the functions below.
+ * Return false with errno if it may not be made. */
+bool walk_may_change(void);
 
 /* The folder of a name. */
 struct walk {

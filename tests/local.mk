@@ -200,6 +200,7 @@ unit_tests += %D%/unit/test_schedule
 unit_tests += %D%/unit/test_attention_room
 unit_tests += %D%/unit/test_shapes
 unit_tests += %D%/unit/test_shared_lock
+unit_tests += %D%/unit/test_lease_sights
 unit_tests += %D%/unit/test_shapes_room
 unit_tests += %D%/unit/test_teacher_logits
 unit_tests += %D%/unit/test_teacher_plan

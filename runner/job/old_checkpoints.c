@@ -209,8 +209,7 @@ static bool remove_hidden(int dir, const char *name, struct error *err)
     if (fd < 0)
         return error_errno(err, "cannot open %s", name);
     ok = manifest_remove_files(fd, err);
-    walk_before_change();
-    ok = ok && (unlinkat(dir, name, AT_REMOVEDIR) == 0 ||
+    ok = ok && ((walk_may_change() && unlinkat(dir, name, AT_REMOVEDIR) == 0) ||
                 error_errno(err, "cannot remove %s", name));
     close(fd);
     return ok;
@@ -226,8 +225,7 @@ bool old_checkpoint_remove(int dir, const char *name, struct error *err)
     if (!read_facts(dir, name, &facts) || !facts.untouched)
         return error_set(err, ERROR_SYSTEM, "%s was changed meanwhile", name);
     snprintf(hidden, sizeof(hidden), ".%s%s", name, REMOVED);
-    walk_before_change();
-    if (renameat(dir, name, dir, hidden) != 0)
+    if (!walk_may_change() || renameat(dir, name, dir, hidden) != 0)
         return error_errno(err, "cannot rename %s", name);
     return remove_hidden(dir, hidden, err);
 }

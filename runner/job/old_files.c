@@ -250,14 +250,14 @@ bool old_file_remove(const struct old_file *file, struct error *err)
 
     if (dir < 0)
         return error_errno(err, "cannot open %s", file->folder);
-    walk_before_change();
     if (file->kind == OLD_CHECKPOINT)
         ok = old_checkpoint_remove(dir, file->name, err);
     else if (fstatat(dir, file->name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
              !S_ISREG(st.st_mode))
         ok = error_set(err, ERROR_SYSTEM, "%s is no longer a file", file->name);
     else
-        ok = unlinkat(dir, file->name, 0) == 0 || errno == ENOENT ||
+        ok = (walk_may_change() && unlinkat(dir, file->name, 0) == 0) ||
+             errno == ENOENT ||
              error_errno(err, "cannot remove %s/%s", file->folder, file->name);
     close(dir);
     return ok;

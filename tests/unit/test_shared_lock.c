@@ -4,15 +4,18 @@
 
 #include "base/shared_lock.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/landlock.h"
 #include "base/lease_file.h"
 #include "base/shared_files.h"
 #include "base/size.h"
+#include "base/ticks.h"
 #include "base/walk.h"
 #include "tests/unit/unit.h"
 
@@ -227,6 +230,60 @@ static void test_other_files_are_no_leases(void **state)
         assert_true(exists(names[i]));
 }
 
+static void test_lease_that_vanishes_is_looked_for_again(void **state)
+{
+    char host[SHARED_HOST], *path = path_join(dir, "lock.5");
+
+    (void)state;
+    put("lock", "");
+    assert_int_equal(symlink("nowhere", path), 0); /* listed, but not there */
+    assert_true(shared_is_locked(lock));
+    assert_false(shared_lock_is_doubtful(lock));
+    shared_lock_holder(lock, host);
+    assert_string_equal(host, "");
+    free(path);
+}
+
+static void test_unlock_leaves_the_lease_of_another_holder(void **state)
+{
+    int fd = take();
+
+    (void)state;
+    /* in a folder that was made again */
+    put_lease("lock.1", NULL, "00000000-0000-0000-0000-000000000000", false, 1);
+    shared_unlock(fd, lock);
+    assert_busy();
+}
+
+static bool can_change(const char *name)
+{
+    char *path = path_join(dir, name);
+    bool can = walk_mkdir(path, 0700) == 0;
+
+    assert_true(can || errno == ESTALE);
+    free(path);
+    return can;
+}
+
+static void test_holder_that_does_not_renew_changes_nothing_later(void **state)
+{
+    int fd = take();
+    pid_t pid;
+    int status;
+
+    (void)state;
+    assert_true(can_change("early"));
+    pause_for(0.5);
+    assert_false(can_change("late"));
+    pid = fork();
+    if (pid == 0) /* the lock is not its own */
+        _exit(!can_change("child"));
+    assert_true(pid > 0 && waitpid(pid, &status, 0) == pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    shared_unlock(fd, lock);
+    assert_true(can_change("later"));
+}
+
 /* ---- Other processes ---- */
 
 static void end_lost(const char *why)
@@ -317,6 +374,128 @@ static void test_child_holds_what_its_parent_passed(void **state)
     status_of(pid);
     assert_false(shared_is_locked(lock));
     shared_unlock(take(), lock);
+}
+
+static void test_child_that_starts_too_late_does_not_hold(void **state)
+{
+    int fd = take();
+    pid_t pid;
+
+    (void)state;
+    pause_for(0.5);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        hold_and_change(fd, make_folder);
+    assert_int_equal(status_of(pid), REFUSED);
+    shared_unlock(fd, lock);
+}
+
+static bool read_lease(const char *name, int number, struct lease *out)
+{
+    struct text path, content;
+    bool ok;
+
+    text_init(&path, 0);
+    text_init(&content, LEASE_BYTES);
+    text_addf(&path, "%s.%d", name, number);
+    ok = file_read(path.data, LEASE_BYTES, &content, NULL, NULL) &&
+         lease_read(content.data, content.len, out);
+    text_clear(&content);
+    text_clear(&path);
+    return ok;
+}
+
+/* In a child: give leases back while a thread renews one after another. */
+static void give_back_while_renewed(void)
+{
+    enum { LOCKS = 24, ROUNDS = 6 };
+    struct error err = { 0 };
+    struct lease lease, before;
+    char *names[LOCKS], name[16];
+
+    for (int i = 0; i < LOCKS; i++) {
+        snprintf(name, sizeof(name), "lock%d", i);
+        names[i] = path_join(dir, name);
+    }
+    for (int number = 1; number <= ROUNDS; number++) {
+        int fds[LOCKS];
+        bool busy;
+
+        for (int i = 0; i < LOCKS; i++) {
+            fds[i] = shared_lock(names[i], &busy, &err);
+            if (fds[i] < 0 || !shared_lock_keep(names[i], end_lost, &err))
+                _exit(REFUSED);
+        }
+        read_lease(names[0], number, &before);
+        while (!read_lease(names[0], number, &lease) || lease.count == before.count)
+            pause_for(0.0001);
+        for (int i = 0; i < LOCKS; i++)
+            shared_unlock(fds[number % 2 ? LOCKS - 1 - i : i],
+                          names[number % 2 ? LOCKS - 1 - i : i]);
+        pause_for(0.02);
+        for (int i = 0; i < LOCKS; i++)
+            if (!read_lease(names[i], number, &lease) || !lease.free)
+                _exit(1);
+    }
+    _exit(0);
+}
+
+static void test_lease_is_not_renewed_after_its_end(void **state)
+{
+    pid_t pid;
+
+    (void)state;
+    setenv("TRAINSPOOL_LEASE", "3", 1);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        give_back_while_renewed();
+    assert_int_equal(status_of(pid), 0);
+}
+
+static void look_outside(const char *why)
+{
+    int fd = open("/etc/passwd", O_RDONLY | O_CLOEXEC);
+
+    (void)why;
+    _exit(fd < 0 && errno == EACCES ? LOST : 1);
+}
+
+static void hold_in_sandbox(void)
+{
+    struct error err = { 0 };
+    struct landlock list;
+
+    if (take() < 0 || !shared_lock_keep(lock, look_outside, &err) ||
+        !landlock_open(&list, false, &err) ||
+        !landlock_allow(&list, dir, LANDLOCK_WRITE, &err) ||
+        !landlock_enter(&list, &err) || !ticks_restart(&err))
+        _exit(REFUSED);
+    put("ready", "");
+    pause_for(1.5); /* it can renew */
+    put("renewed", "");
+    pause_for(10);
+    _exit(0);
+}
+
+static void test_threads_can_be_put_into_a_sandbox(void **state)
+{
+    double began = clock_seconds();
+    pid_t pid;
+
+    (void)state;
+    if (landlock_version() == 0)
+        skip();
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        hold_in_sandbox();
+    while (!exists("renewed") && clock_seconds() - began < 10)
+        pause_for(0.01);
+    assert_true(exists("renewed"));
+    put_lease("lock.2", "other", NULL, false, 1);
+    assert_int_equal(status_of(pid), LOST);
 }
 
 static void test_holder_ends_when_another_machine_took_over(void **state)
@@ -465,7 +644,19 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_other_files_are_no_leases, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(test_lease_that_vanishes_is_looked_for_again,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_unlock_leaves_the_lease_of_another_holder,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            test_holder_that_does_not_renew_changes_nothing_later, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_child_holds_what_its_parent_passed, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_child_that_starts_too_late_does_not_hold,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_lease_is_not_renewed_after_its_end, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_threads_can_be_put_into_a_sandbox, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_holder_ends_when_another_machine_took_over,
                                         set_up, tear_down),

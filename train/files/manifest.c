@@ -389,12 +389,11 @@ bool manifest_remove_files(int dir, struct error *err)
 
     json_object_foreach(files, name, entry)
     {
-        walk_before_change();
-        if (ok && !strchr(name, '/') && unlinkat(dir, name, 0) != 0 && errno != ENOENT)
+        if (ok && !strchr(name, '/') &&
+            (!walk_may_change() || unlinkat(dir, name, 0) != 0) && errno != ENOENT)
             ok = error_errno(err, "cannot remove %s", name);
     }
-    walk_before_change();
-    if (ok && manifest && unlinkat(dir, MANIFEST_NAME, 0) != 0)
+    if (ok && manifest && (!walk_may_change() || unlinkat(dir, MANIFEST_NAME, 0) != 0))
         ok = error_errno(err, "cannot remove %s", MANIFEST_NAME);
     json_decref(manifest);
     return ok;
