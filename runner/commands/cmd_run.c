@@ -167,6 +167,11 @@ static bool lock_job(const struct job *job, const char *group, int *lock,
                   "job %s is already running%s%s; trainspool status shows it", job->path,
                   host[0] ? " on " : "", host);
     }
+    /* the check may have to read much */
+    if (*lock >= 0 && !job_keep_lock(job, *lock, false, err)) {
+        job_unlock(job, *lock);
+        *lock = -1;
+    }
     return *lock >= 0;
 }
 

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/limits.h"
 #include "base/seccomp.h"
+#include "base/ticks.h"
 #include "precision/memory.h"
 #include "runner/job/contained_paths.h"
 #include "runner/job/job_group.h"
@@ -168,7 +169,9 @@ static bool contain(struct containment *containment, struct contained_paths *pat
     bool ok = enter_landlock(containment, paths, &files) || leave_out(log, &files, err);
 
     containment->seccomp = ok && seccomp_refuse(refused_calls(containment) | calls, &why);
-    return ok && (containment->seccomp || leave_out(log, &why, err));
+    /* the threads that renew leases have begun before */
+    return ok && (containment->seccomp || leave_out(log, &why, err)) &&
+           ticks_restart(err);
 }
 
 bool containment_enter(struct containment *containment, const struct job *job,

@@ -224,6 +224,8 @@ void claim_examine(const struct examine_request *request, const struct examine_h
         lock = job_lock(&job, &busy, &out->err);
     if (busy)
         out->end = EXAMINE_BUSY;
+    else if (lock >= 0 && !job_keep_lock(&job, lock, false, &out->err))
+        out->end = EXAMINE_FAULT; /* it may take long to read the data */
     else if (lock >= 0 && !is_requested(&job, request))
         out->end = EXAMINE_CHANGED;
     else if (lock >= 0 && claim_locked(&job, request, how, out))
