@@ -75,7 +75,8 @@ static bool take_finding(const struct run *run, size_t rank, struct error *why,
     char *text = NULL, *rest;
     long code;
 
-    if (!parallel_receive_text(run->options->group, (int)rank, &text, err))
+    if (!parallel_await_text(run->options->group, (int)rank, run->options->heartbeat,
+                             &text, err))
         return false;
     code = strtol(text, &rest, 10);
     if (code > ERROR_NONE && code < ERROR_CODES)

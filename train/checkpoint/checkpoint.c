@@ -75,7 +75,7 @@ static bool write_shared(struct model *model, struct team *team, bool state,
     model_use_average(model, false);
     if (ok && state)
         optimizer_file_write(&team->share, model);
-    return ok && team_report(team, err);
+    return ok && team_report(team, model_heartbeat(model), err);
 }
 
 /* Rank 0: return whether all files are written. */

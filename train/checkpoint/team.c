@@ -179,7 +179,7 @@ static void remove_mark(struct team *team)
     team->mark = NULL;
 }
 
-bool team_report(struct team *team, struct error *err)
+bool team_report(struct team *team, struct heartbeat *heartbeat, struct error *err)
 {
     bool ok = true;
 
@@ -189,7 +189,7 @@ bool team_report(struct team *team, struct error *err)
     for (size_t r = 1; ok && r < team->share.ranks; r++) {
         char *text = NULL;
 
-        ok = parallel_receive_text(team->group, (int)r, &text, err) &&
+        ok = parallel_await_text(team->group, (int)r, heartbeat, &text, err) &&
              take_report(team, r, text, err);
         free(text);
     }

@@ -25,8 +25,9 @@ struct team {
 bool team_begin(struct team *team, const struct backend_group *group, const char *dir,
                 struct error *err);
 /* Every rank: let rank 0 know what this one has written.  Then rank 0 has all files in
- * share.known, and the first failure in share.failed, with the number of its rank. */
-bool team_report(struct team *team, struct error *err);
+ * share.known, and the first failure in share.failed, with the number of its rank.  The
+ * heartbeat ticks meanwhile. */
+bool team_report(struct team *team, struct heartbeat *heartbeat, struct error *err);
 /* The list of files for manifest_write. */
 struct manifest_known team_known(const struct team *team);
 void team_end(struct team *team);

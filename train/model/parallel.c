@@ -14,6 +14,7 @@
 
 #define LAST_REPORT_SECONDS 2 /* to read what a rank wrote before it exited */
 #define CAUSE_SECONDS       1 /* for the link of the first rank that ended to close */
+#define AWAIT_MS            5
 #define PIECE_NUMBERS       ((size_t)1 << 20)
 #define TEXT_MAX            ((uint64_t)1 << 16)
 #define MESSAGE_TEXT_MAX    ((uint64_t)8 << 20)
@@ -199,6 +200,16 @@ bool parallel_receive_text(const struct backend_group *group, int rank, char **t
         return false;
     (*text)[head.bytes - 1] = '\0';
     return true;
+}
+
+bool parallel_await_text(const struct backend_group *group, int rank,
+                         struct heartbeat *heartbeat, char **text, struct error *err)
+{
+    while (!link_has_data(group->links[rank - 1])) {
+        heartbeat_tick(heartbeat);
+        poll(NULL, 0, AWAIT_MS);
+    }
+    return parallel_receive_text(group, rank, text, err);
 }
 
 bool parallel_sum(const struct backend_group *group, double *numbers, size_t count,

@@ -77,6 +77,10 @@ bool parallel_send_text(const struct backend_group *group, const char *text,
                         struct error *err);
 bool parallel_receive_text(const struct backend_group *group, int rank, char **text,
                            struct error *err);
+/* The same from a rank that may work for minutes first: the heartbeat ticks, but does not
+ * stop. */
+bool parallel_await_text(const struct backend_group *group, int rank,
+                         struct heartbeat *heartbeat, char **text, struct error *err);
 
 /* Fetch moments: model_fetch of rank 0 (context: the group), and the reply of another
  * rank to the order. */
