@@ -104,7 +104,7 @@ def ring_seconds(calls, ranks, cluster, pipelined):
     across = 0 if ranks <= NODE else ranks // NODE
     ring = (ranks - 1 - across) * cluster.hop + across * cluster.network_hop
     seconds, waits = 0.0, 0
-    for call in calls:
+    for call in scale_calls.single_calls(calls):
         size = 4 * call.count if call.kind == "reduce" else call.count
         if call.kind == "all_gather":
             size *= ranks - 1

@@ -18,10 +18,21 @@ WINDOWS = 2
 # step.c's sums (4 and REWARDS doubles)
 ORDER_BYTES, SUMS_BYTES = 64, 16 + 8 * 12
 
-# kind: reduce (count: floats), broadcast, all_gather (count: bytes; of one rank) or all_reduce
-# (doubles).  level: of the backward pass, or the block of a gather.  when: forward, backward,
-# or update.
+# kind: reduce (count: floats of a range; root: (first, shard), each piece is summed in the rank of
+# its shard), broadcast, all_gather (count: bytes; of one rank) or all_reduce (doubles).  level: of
+# the backward pass, or the block of a gather.  when: forward, backward, or update.
 Call = namedtuple("Call", "kind count root when level")
+
+
+def single_calls(calls):
+    """The calls that NCCL gets."""
+    for call in calls:
+        if call.kind != "reduce":
+            yield call
+            continue
+        first, shard = call.root
+        for count, rank in pieces(first, first + call.count, shard):
+            yield call._replace(count=count, root=rank)
 
 
 def read_layouts(program, config, device, method, form, stage, tokens, ranks):
@@ -43,14 +54,15 @@ def pieces(start, end, shard):
 # ---- Gradients ----
 
 def reductions(layout):
-    """reduce_range of one backward pass: (level after which it is issued, calls)."""
+    """reduce_range of one backward pass: (level after which it is issued, calls).  Ranks on CPUs
+    make one call of each, GPUs one for each of its pieces."""
     starts, shard = layout["level_starts"], layout["shard"]
     bucket = min(BUCKET, layout["segment"] // BUCKET_SHARE)
     upper = layout["matrices_end"]
 
     def calls(start, end, level):
-        return [Call("reduce", count, rank, "backward", level)
-                for count, rank in pieces(start, end, shard)]
+        return [Call("reduce", end - start, (start, shard), "backward", level)] \
+            if end > start else []
 
     for level in range(len(starts) - 2, -1, -1):
         done = upper - starts[level]
@@ -186,11 +198,18 @@ def exchanges(call, ranks, sent_bytes=4):
                    if b != call.root}
     else:
         most = ranks * min(MESH_SLICE, MESH_VALUES // ranks)
+        first, shard = call.root
         for at in range(0, call.count, most):
             part = min(most, call.count - at)
             yield {(a, b): slice_length(part, b, ranks) * sent_bytes for a, b in others}
-            yield {(r, call.root): slice_length(part, r, ranks) * 4
-                   for r in range(ranks) if r != call.root}
+            sums, start = {}, first + at
+            for rank in range(ranks):
+                end = start + slice_length(part, rank, ranks)
+                for count, owner in pieces(start, end, shard):
+                    if owner != rank:
+                        sums[rank, owner] = 4 * count
+                start = end
+            yield sums
 
 
 def between_nodes(exchange, nodes):

@@ -132,6 +132,10 @@ struct backend_ops {
      * backend_group.sent bf16 each rank's elements are rounded to it, and on GPUs so is
      * each partial sum; an inf or NaN stays one, and a sum too large for bf16 is inf. */
     void (*reduce)(struct backend *be, float *data, size_t count, int root);
+    /* Optional, NULL if nothing is faster than several calls of reduce: the same for a range
+     * whose element i is summed in rank (first + i) / shard. */
+    void (*reduce_shards)(struct backend *be, float *data, size_t count, size_t first,
+                          size_t shard);
     /* data of every rank = sum over the ranks; a few values */
     void (*all_reduce)(struct backend *be, double *data, size_t count);
     /* data has one piece of `bytes` for each rank; each rank sends its piece to all */

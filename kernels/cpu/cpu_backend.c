@@ -186,6 +186,7 @@ const struct backend_ops backend_cpu = {
     .sync = cpu_sync,
     .join = cpu_join,
     .reduce = cpu_reduce,
+    .reduce_shards = cpu_reduce_shards,
     .all_reduce = cpu_all_reduce,
     .all_gather = cpu_all_gather,
     .broadcast = cpu_broadcast,

@@ -40,6 +40,8 @@ void cpu_backend_run(struct backend *be, size_t count, pool_task *task, void *co
 /* cpu_group.c: as in backend.h; on the CPU they complete before they return. */
 bool cpu_join(struct backend *be, const struct backend_group *group, struct error *err);
 void cpu_reduce(struct backend *be, float *data, size_t count, int root);
+void cpu_reduce_shards(struct backend *be, float *data, size_t count, size_t first,
+                       size_t shard);
 void cpu_all_reduce(struct backend *be, double *data, size_t count);
 void cpu_all_gather(struct backend *be, void *data, size_t bytes);
 void cpu_broadcast(struct backend *be, void *data, size_t bytes, int root);

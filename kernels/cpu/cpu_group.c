@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/link.h"
+#include "base/size.h"
 #include "kernels/cpu/cpu_mesh.h"
 #include "kernels/cpu/cpu_rendezvous.h"
 #include "precision/memory.h"
@@ -73,6 +74,32 @@ void cpu_reduce(struct backend *be, float *data, size_t count, int root)
 
     if (is_ok(cpu))
         keep(cpu, reduce(cpu, data, count, root));
+}
+
+/* In shared memory, a call costs little. */
+static bool reduce_each(struct cpu_backend *cpu, float *data, size_t count, size_t first,
+                        size_t shard)
+{
+    bool ok = true;
+
+    for (size_t at = 0, part; ok && at < count; at += part) {
+        const size_t rank = (first + at) / shard;
+
+        part = size_min(count - at, (rank + 1) * shard - (first + at));
+        ok = reduce(cpu, data + at, part, (int)rank);
+    }
+    return ok;
+}
+
+void cpu_reduce_shards(struct backend *be, float *data, size_t count, size_t first,
+                       size_t shard)
+{
+    struct cpu_backend *cpu = cpu_backend_of(be);
+
+    if (is_ok(cpu))
+        keep(cpu, cpu->mesh ? mesh_reduce_shards(cpu->mesh, data, count, first, shard,
+                                                 cpu->sent)
+                            : reduce_each(cpu, data, count, first, shard));
 }
 
 void cpu_all_reduce(struct backend *be, double *data, size_t count)

@@ -160,24 +160,48 @@ static void sum_windows(struct mesh *mesh, enum format format, size_t count)
         }
 }
 
-/* Collect the slices of sums at the root. */
-static bool collect(struct mesh *mesh, float *data, size_t count, int root)
-{
-    const size_t own = slice_length(mesh, count, mesh->rank);
+/* Consecutive values of a segment, of which each rank has a shard. */
+struct range {
+    size_t first, count, shard;
+};
 
-    if (mesh->rank != root)
-        send_to(mesh, root, mesh->sum, own * sizeof(*data));
-    for (int r = 0; mesh->rank == root && r < mesh->ranks; r++)
-        if (r == root)
-            memcpy(data + slice_start(mesh, count, r), mesh->sum, own * sizeof(*data));
-        else
-            receive_from(mesh, r, data + slice_start(mesh, count, r),
-                         slice_length(mesh, count, r) * sizeof(*data));
+/* Return the values from `first` on that are in the shard of a rank. */
+static struct range overlap(const struct range *all, size_t first, size_t count, int rank)
+{
+    const size_t start = (size_t)rank * all->shard, from = first > start ? first : start;
+    const size_t to = size_min(first + count, start + all->shard);
+
+    if (to <= from)
+        return (struct range) { first, 0, all->shard };
+    return (struct range) { from, to - from, all->shard };
+}
+
+/* Collect the sums, each in the rank that has its shard.  A slice and a shard have one
+ * overlap, so each pair has one transfer in each direction. */
+static bool collect(struct mesh *mesh, float *data, const struct range *all)
+{
+    const size_t start = slice_start(mesh, all->count, mesh->rank);
+    const size_t own = slice_length(mesh, all->count, mesh->rank);
+
+    for (int r = 0; r < mesh->ranks; r++) {
+        struct range out = overlap(all, all->first + start, own, r);
+        struct range in = overlap(all, all->first + slice_start(mesh, all->count, r),
+                                  slice_length(mesh, all->count, r), mesh->rank);
+        const float *sums = mesh->sum + (out.first - all->first - start);
+
+        if (r != mesh->rank) {
+            send_to(mesh, r, sums, out.count * sizeof(*data));
+            receive_from(mesh, r, data + (in.first - all->first),
+                         in.count * sizeof(*data));
+        } else if (out.count > 0) {
+            memcpy(data + (out.first - all->first), sums, out.count * sizeof(*data));
+        }
+    }
     return run_step(mesh);
 }
 
-static bool reduce(struct mesh *mesh, float *data, size_t count, enum format sent,
-                   int root)
+bool mesh_reduce_shards(struct mesh *mesh, float *data, size_t count, size_t first,
+                        size_t shard, enum format sent)
 {
     const size_t most = (size_t)mesh->ranks * mesh->slice;
 
@@ -192,7 +216,7 @@ static bool reduce(struct mesh *mesh, float *data, size_t count, enum format sen
         if (!distribute(mesh, values, format_info(sent)->bytes, part))
             return false;
         sum_windows(mesh, sent, slice_length(mesh, part, mesh->rank));
-        if (!collect(mesh, data + at, part, root))
+        if (!collect(mesh, data + at, &(struct range) { first + at, part, shard }))
             return false;
     }
     return !mesh->broken;
@@ -200,12 +224,14 @@ static bool reduce(struct mesh *mesh, float *data, size_t count, enum format sen
 
 bool mesh_reduce(struct mesh *mesh, float *data, size_t count, int root)
 {
-    return reduce(mesh, data, count, FORMAT_FP32, root);
+    return mesh_reduce_shards(mesh, data, count, (size_t)root * count, count,
+                              FORMAT_FP32);
 }
 
 bool mesh_reduce_bf16(struct mesh *mesh, float *data, size_t count, int root)
 {
-    return reduce(mesh, data, count, FORMAT_BF16, root);
+    return mesh_reduce_shards(mesh, data, count, (size_t)root * count, count,
+                              FORMAT_BF16);
 }
 
 /* They are few: every rank sums all. */

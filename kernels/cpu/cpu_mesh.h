@@ -25,6 +25,9 @@ void mesh_close(struct mesh *mesh); /* NULL is allowed */
 bool mesh_reduce(struct mesh *mesh, float *data, size_t count, int root);
 /* The same with each rank's elements rounded to bf16, and summed in fp32. */
 bool mesh_reduce_bf16(struct mesh *mesh, float *data, size_t count, int root);
+/* As reduce_shards; sent: FORMAT_FP32 or FORMAT_BF16. */
+bool mesh_reduce_shards(struct mesh *mesh, float *data, size_t count, size_t first,
+                        size_t shard, enum format sent);
 bool mesh_all_reduce(struct mesh *mesh, double *data, size_t count);
 bool mesh_all_gather(struct mesh *mesh, void *data, size_t bytes);
 bool mesh_broadcast(struct mesh *mesh, void *data, size_t bytes, int root);

@@ -232,6 +232,75 @@ static bool reduces(struct member *member, uint64_t call, size_t count, int root
     return ok;
 }
 
+/* A range that starts and ends within shards, each of which is summed in its rank. */
+static bool reduces_shards(struct member *member, uint64_t call, size_t count,
+                           size_t first, size_t shard, enum format sent)
+{
+    const bool narrow = sent == FORMAT_BF16;
+    float *data = malloc((count + 1) * sizeof(*data));
+    bool ok;
+
+    for (size_t i = 0; i < count; i++)
+        data[i] = float_of(call, member->rank, i);
+    data[count] = 12345;
+    ok = mesh_reduce_shards(member->mesh, data, count, first, shard, sent);
+    for (size_t i = 0; ok && i < count; i++) {
+        size_t owner = (first + i) / shard;
+        float want = owner == (size_t)member->rank
+                         ? sum_of(call, member->ranks, i, narrow)
+                         : float_of(call, member->rank, i);
+
+        if (!is_same(data[i], want))
+            ok = complain(member, "reduce_shards", count, (int)owner);
+    }
+    ok = ok && data[count] == 12345;
+    free(data);
+    return ok;
+}
+
+/* Sizes around those where the work is split, by index; SIZE_MAX after the last. */
+static size_t size_at(size_t index, int ranks)
+{
+    const size_t many = (size_t)ranks;
+    const size_t slice = size_min(MEMORY_MESH_SLICE, room / many), step = many * slice;
+    const size_t sizes[] = { 0,
+                             1,
+                             many - 1,
+                             many,
+                             many + 1,
+                             1000,
+                             2 * many,
+                             slice - 1,
+                             slice,
+                             slice + 1,
+                             step - 1,
+                             step,
+                             step + 1,
+                             step + many - 1,
+                             2 * step + many + 3 };
+
+    return index < TS_COUNT(sizes) ? sizes[index] : SIZE_MAX;
+}
+
+static int all_shards(struct member *member)
+{
+    const size_t many = (size_t)member->ranks;
+    uint64_t call = 0;
+    size_t size;
+
+    for (size_t i = 0; (size = size_at(i, member->ranks)) != SIZE_MAX; i++)
+        for (size_t j = 0; j < 4; j++) {
+            /* of all ranks, of some, and from within a shard on */
+            size_t shard = size / many + 1 + j * size / 3;
+            size_t first = j == 1 ? 0 : many * shard - size;
+
+            if (!reduces_shards(member, ++call, size, first, shard, FORMAT_FP32) ||
+                !reduces_shards(member, ++call, size, first / 2, shard, FORMAT_BF16))
+                return 1;
+        }
+    return 0;
+}
+
 static bool all_reduces(struct member *member, uint64_t call, size_t count)
 {
     double *data = malloc((count + 1) * sizeof(*data));
@@ -330,30 +399,6 @@ static bool sends(struct member *member, uint64_t call, size_t bytes, int from)
     return ok;
 }
 
-/* Sizes around those where the work is split, by index; SIZE_MAX after the last. */
-static size_t size_at(size_t index, int ranks)
-{
-    const size_t many = (size_t)ranks;
-    const size_t slice = size_min(MEMORY_MESH_SLICE, room / many), step = many * slice;
-    const size_t sizes[] = { 0,
-                             1,
-                             many - 1,
-                             many,
-                             many + 1,
-                             1000,
-                             2 * many,
-                             slice - 1,
-                             slice,
-                             slice + 1,
-                             step - 1,
-                             step,
-                             step + 1,
-                             step + many - 1,
-                             2 * step + many + 3 };
-
-    return index < TS_COUNT(sizes) ? sizes[index] : SIZE_MAX;
-}
-
 static int all_sizes(struct member *member)
 {
     uint64_t call = 0;
@@ -407,6 +452,17 @@ static void test_mesh_sums_in_rank_order(void **state)
     (void)state;
     for (size_t i = 0; i < TS_COUNT(sizes_of_groups); i++)
         assert_int_equal(run_group(sizes_of_groups[i], all_sizes, -1), 0);
+}
+
+static void test_mesh_sums_each_shard_in_its_rank(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(sizes_of_groups); i++) {
+        assert_int_equal(run_group(sizes_of_groups[i], all_shards, -1), 0);
+        room = 999;
+        assert_int_equal(run_group(sizes_of_groups[i], all_shards, -1), 0);
+        room = MEMORY_MESH_VALUES;
+    }
 }
 
 /* As many ranks have smaller slices. */
@@ -553,6 +609,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mesh_sums_in_rank_order),
+        cmocka_unit_test(test_mesh_sums_each_shard_in_its_rank),
         cmocka_unit_test(test_mesh_sums_in_a_small_room),
         cmocka_unit_test(test_mesh_takes_many_calls_in_a_row),
         cmocka_unit_test(test_mesh_waits_for_a_slow_rank),

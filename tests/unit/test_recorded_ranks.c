@@ -155,6 +155,7 @@ static bool run_recorded(const struct recorded *r, const struct unit_ranks *rank
     other.begin = begin;
     other.end = end;
     other.reduce = reduce;
+    other.reduce_shards = NULL; /* as on a GPU */
     if (r->kind.zero_stage == 3)
         other.broadcast = broadcast;
     other.attention_backward = attention_backward;

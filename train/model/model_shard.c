@@ -336,11 +336,27 @@ static void settle(struct model *m)
                         .b = tensor_of(m->reducing_data, FORMAT_FP32, 1, part.count) });
 }
 
+static void reduce_pieces(struct model *m, float *data, size_t from, size_t to)
+{
+    const struct backend_ops *ops = m->be->ops;
+    size_t shard = m->shapes.shard;
+
+    if (ops->reduce_shards) {
+        ops->reduce_shards(m->be, data, to - from, from, shard);
+        return;
+    }
+    for (size_t at = from; at < to;) {
+        size_t rank = at / shard, end = smaller(to, (rank + 1) * shard);
+
+        ops->reduce(m->be, data + (at - from), end - at, (int)rank);
+        at = end;
+    }
+}
+
 /* Reduce gradients `from` .. `to`, each piece to its rank.  They are in a lane, unless
  * gradients are not sharded. */
 static void reduce_range(struct model *m, size_t from, size_t to, enum lane lane)
 {
-    size_t shard = m->shapes.shard;
     bool sharded = m->shapes.shards_gradients;
     float *data = m->gradients + (sharded ? m->shapes.lanes[lane] : from);
 
@@ -350,12 +366,7 @@ static void reduce_range(struct model *m, size_t from, size_t to, enum lane lane
     if (m->adds_nothing)
         m->be->ops->zero(m->be, &(struct op_zero) {
                                     .out = tensor_of(data, FORMAT_FP32, 1, to - from) });
-    for (size_t at = from; at < to;) {
-        size_t rank = at / shard, end = smaller(to, (rank + 1) * shard);
-
-        m->be->ops->reduce(m->be, data + (at - from), end - at, (int)rank);
-        at = end;
-    }
+    reduce_pieces(m, data, from, to);
     if (!sharded)
         return;
     m->reducing = lane;
