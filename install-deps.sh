@@ -22,7 +22,7 @@ optional=
 [ "${1-}" != --tests ] ||
     optional="python3 python3-venv python3-yaml python3-jsonschema chromium zsh clang-format logrotate systemd
               strace faketime munge slurmctld slurmd slurm-client openmpi-bin
-              sshfs openssh-sftp-server"
+              sshfs openssh-sftp-server iproute2"
 
 missing() { # PACKAGES
     for package in "$@"; do

@@ -2,7 +2,7 @@
 # A folder that the watches of two machines share, each of which sees only its own locks and events. The clock of
 # one is five hours ahead.
 . "${top_srcdir-.}/tests/cli/lib.sh"
-. "$source/tests/cli/hosts.sh"
+. "$source/tests/cli/machines.sh"
 
 why=$(why_no_hosts)
 if [ -n "$why" ]; then

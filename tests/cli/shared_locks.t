@@ -2,7 +2,7 @@
 # Two machines and a folder whose locks and events each sees alone: a job runs on one of them, a dead one
 # loses it, and one that stood still or lost the folder writes nothing more.
 . "${top_srcdir-.}/tests/cli/lib.sh"
-. "$source/tests/cli/hosts.sh"
+. "$source/tests/cli/machines.sh"
 
 why=$(why_no_hosts)
 if [ -n "$why" ]; then

@@ -1,4 +1,4 @@
-# tests/cli/hosts.sh - "machines" that share a folder by sshfs, which shows neither locks nor events of one to
+# tests/cli/machines.sh - "machines" that share a folder by sshfs, which shows neither locks nor events of one to
 # the other.  Each is a host name and a mount of its own, of the folder $T/disk at $T/s.  Source it after lib.sh.
 cd "$T" || exit 99
 mkdir disk s
