@@ -430,7 +430,6 @@ static bool write_result(struct run *run, bool *lost, struct error *err)
     *lost = false;
     if (plan->load_best_model_at_end && !load_best(run, err))
         return false;
-    model_use_average(run->model, true);
     ok = checkpoint_publish(&saving, err);
     *lost = saving.lost;
     return ok && (!plan->export_dir || checkpoint_export(&saving, err));

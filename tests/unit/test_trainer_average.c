@@ -16,9 +16,9 @@ static void run_job(struct training *training, const char *more)
 {
     struct text text;
 
-    text_init(&text, 0);
-    text_addf(&text, AVERAGED "%s", more);
     *training = (struct training) { .dir = unit_dir_new() };
+    text_init(&text, 0);
+    text_addf(&text, AVERAGED "%sexport_dir: %s/exported\n", more, training->dir);
     training->job = training_text(SHAKESPEARE, text.data);
     training_must(training);
     text_clear(&text);
@@ -73,6 +73,8 @@ static void test_average_is_evaluated_and_saved(void **state)
     run_job(&run, "eval_strategy: steps\neval_steps: 2\n");
     assert_same_files(&run, "job.run/model.safetensors", &run,
                       "job.run/checkpoint-6/model.safetensors");
+    assert_same_files(&run, "job.run/model.safetensors", &run,
+                      "exported/model.safetensors");
     snprintf(
         more, sizeof(more),
         "do_train: false\ndo_eval: true\nmodel_name_or_path: %s/job.run/checkpoint-4\n",
@@ -106,6 +108,8 @@ static void test_average_of_the_best_step_is_the_result(void **state)
                   "greater_is_better: true\n");
     assert_same_files(&run, "job.run/model.safetensors", &run,
                       "job.run/checkpoint-2/model.safetensors");
+    assert_same_files(&run, "job.run/model.safetensors", &run,
+                      "exported/model.safetensors");
     end_job(&run);
 }
 

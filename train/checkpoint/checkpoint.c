@@ -524,12 +524,15 @@ static bool publish(struct checkpoint_saving *saving, const char *dir,
     char *forms[] = { path_join(dir, "model.safetensors"),
                       path_join(dir, "model.safetensors.index.json") };
     const uint64_t before[] = { file_number(forms[0]), file_number(forms[1]) };
+    uint64_t after[2];
     bool ok = file_make_dirs(dir, 0777, err) && file_remove_tree(temporary, err) &&
-              file_make_dir(temporary, 0777, err) &&
-              write_result(saving, temporary, save, err) &&
-              move_files(temporary, dir, saving->plan->job_digest, err);
-    const uint64_t after[] = { file_number(forms[0]), file_number(forms[1]) };
+              file_make_dir(temporary, 0777, err);
 
+    model_use_average(saving->model, true); /* the last save has ended it */
+    ok = ok && write_result(saving, temporary, save, err) &&
+         move_files(temporary, dir, saving->plan->job_digest, err);
+    for (size_t i = 0; i < 2; i++)
+        after[i] = file_number(forms[i]);
     for (size_t i = 0; i < 2; i++) {
         if (ok && before[i] && after[i] == before[i] && after[!i] != before[!i])
             ok = move_aside(forms[i], err);
