@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -220,7 +221,13 @@ class Trainer:
                 processes.append(subprocess.Popen(
                     [*enter, f"{self.build}/trainspool-train", f"{name}.yaml"], env=place,
                     stdout=out, stderr=out, cwd=self.folder))
-        if any([process.wait() for process in processes]):
+        try:
+            failed = any([process.wait() for process in processes])
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
+        if failed:
             with open(f"{name}.rank0", encoding="utf-8") as file:
                 sys.exit(f"scale_check: {name} failed:\n{file.read()[-2000:]}")
         return f"{name}.run", self.times(f"{name}.run")
@@ -378,6 +385,7 @@ def main():
     if not os.path.exists(f"{words.tokenizer}/tokenizer.json"):
         skip(f"{words.tokenizer} has no tokenizer.json")
     build = os.path.abspath(words.build)
+    signal.signal(signal.SIGTERM, lambda *ignored: sys.exit(143))  # namespaces are removed
     folder = words.folder or tempfile.mkdtemp(prefix="scale-check-")
     try:
         trainer = Trainer(build, words.tokenizer, folder)
@@ -390,7 +398,7 @@ def main():
             compare_four(trainer, build)
     finally:
         if not words.folder:
-            shutil.rmtree(folder)
+            shutil.rmtree(folder, ignore_errors=True)
     sys.exit(worst > 0.02)
 
 
