@@ -265,18 +265,20 @@ static struct run run_begin(const struct trial *trial, struct plan plan,
 {
     struct unit_model u;
     struct run run;
+    struct checkpoint_saving saving;
     struct progress progress = { 0 };
     struct progress_history history = { 0 };
     struct error err = { 0 };
 
     trial_start(&u, trial, plan, gpu);
+    saving = (struct checkpoint_saving) { .model = u.model, .plan = &plan };
     run = run_new(&u);
     run_window(&u, &run);
     run_window(&u, &run);
     progress.step = run.step;
     progress.updates = run.updates;
     progress.scaler = run.scaler;
-    unit_must(checkpoint_save(u.model, &plan, &progress, &history, &err), &err);
+    unit_must(checkpoint_save(&saving, &progress, &history, &err), &err);
     unit_model_stop(&u);
     return run;
 }
