@@ -133,6 +133,21 @@ kill_at 2 renameat 1
 kill_at 0 fsync 3
 kill_at 0 renameat 2
 
+# rank 0 cannot make the file that the others look for
+cp long.yaml unmarked.yaml
+launch 4 unmarked.yaml
+wait_until 60 has_reached unmarked.yaml 1
+# shellcheck disable=SC2154
+strace -f -qq -o /dev/null -e inject=getrandom:error=EIO -p "$rank_0" 2>"$T/err" &
+tracer=$!
+pids="$pids $tracer"
+wait_until 60 grep -qs 'cannot save step' unmarked.run/train.log
+kill "$tracer"
+statuses 4
+expect "a run whose rank 0 cannot begin to save succeeds" test "$statuses" = "0 0 0 0"
+expect "the log says why" grep -q 'cannot save step.*cannot make a random name' unmarked.run/train.log
+expect "it does not say that ranks do not see the folder" test -z "$(grep 'do not see' unmarked.run/train.log)"
+
 # machines that share no file system
 if [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null; then
     mkdir results

@@ -82,10 +82,15 @@ static bool lead(struct team *team, struct error *err)
     struct error why = { 0 };
     bool ok;
 
-    if (!make_mark(team, &name, &why))
+    if (!make_mark(team, &name, &why)) {
         save_share_fail(&team->share, &why);
+        free(name);
+        name = NULL; /* there is nothing to look for */
+    }
     ok = parallel_share_text(team->group, &name, err) && collect_sight(team, all, err) &&
          take_sight(team, all, err);
+    if (why.code != ERROR_NONE)
+        team->absent_count = 0; /* which of them see the folder is unknown */
     free(all);
     free(name);
     return ok;
