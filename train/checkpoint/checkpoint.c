@@ -354,6 +354,21 @@ bool checkpoint_load_weights(struct model *model, const char *name,
            load_tensors(model, name, false, err);
 }
 
+/* Remove a checkpoint, which first gets the name of one that is incomplete: if this process is
+ * killed meanwhile, the next run of the job removes the rest. */
+static bool remove_checkpoint(const char *dir, const struct checkpoint_found *found,
+                              struct error *err)
+{
+    char *temporary = temporary_name(dir, found->step);
+    bool ok = file_remove_tree(temporary, err);
+
+    if (ok && walk_rename(found->name, temporary) != 0)
+        ok = error_errno(err, "cannot rename %s", found->name);
+    ok = ok && file_remove_tree(temporary, err);
+    free(temporary);
+    return ok;
+}
+
 bool checkpoint_prune(const char *dir, const char *digest, int64_t keep,
                       const char *protect, struct error *err)
 {
@@ -370,7 +385,7 @@ bool checkpoint_prune(const char *dir, const char *digest, int64_t keep,
         bool kept = (int64_t)i < keep || (protect && strcmp(found[i].name, protect) == 0);
 
         if (ok && !kept)
-            ok = file_remove_tree(found[i].name, err);
+            ok = remove_checkpoint(dir, &found[i], err);
         free(found[i].name);
     }
     free(found);
