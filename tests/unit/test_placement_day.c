@@ -23,7 +23,7 @@ enum { CARDS = 8, JOBS = 10000, RUNNING_MAX = 1024 };
 static const double gib = (double)((uint64_t)1 << 30), card_gib = 80;
 static const double day = 86400;
 
-struct job {
+struct day_job {
     double arrives, seconds, starts, ends;
     struct placement_waiting waiting;
     int started; /* how often */
@@ -62,14 +62,14 @@ static void draw_size(struct placement_need *need, uint64_t *seed)
 
 /* The work of all jobs is as much as the cards can do in a day: a queue grows and shrinks
  * with the hour. */
-static void draw_jobs(struct job *jobs, uint64_t seed)
+static void draw_jobs(struct day_job *jobs, uint64_t seed)
 {
     double area = 0, scale;
 
     for (int i = 0; i < JOBS; i++) {
-        struct job *job = &jobs[i];
+        struct day_job *job = &jobs[i];
 
-        *job = (struct job) { .arrives = day * (i + uniform(&seed)) / JOBS };
+        *job = (struct day_job) { .arrives = day * (i + uniform(&seed)) / JOBS };
         draw_size(&job->waiting.need, &seed);
         job->seconds = exp(normal(&seed));
         area += job->seconds * (double)job->waiting.need.memory / gib *
@@ -81,12 +81,12 @@ static void draw_jobs(struct job *jobs, uint64_t seed)
 }
 
 struct simulation {
-    struct job *jobs;
+    struct day_job *jobs;
     struct placement_device devices[1 + CARDS];
     struct placement_running running[RUNNING_MAX];
-    struct job *runs[RUNNING_MAX];
+    struct day_job *runs[RUNNING_MAX];
     size_t running_count;
-    struct job *waits[JOBS];
+    struct day_job *waits[JOBS];
     size_t waits_count;
     bool strict;
     double now;
@@ -122,7 +122,7 @@ static void measure(struct simulation *simulation)
 
 static void start(struct simulation *simulation, size_t at, device_set devices)
 {
-    struct job *job = simulation->waits[at];
+    struct day_job *job = simulation->waits[at];
 
     assert_true(simulation->running_count < RUNNING_MAX);
     simulation->runs[simulation->running_count] = job;
@@ -182,13 +182,13 @@ static void end_jobs(struct simulation *simulation)
     simulation->running_count = kept;
 }
 
-static double area_of(const struct job *job)
+static double area_of(const struct day_job *job)
 {
     return job->seconds * (double)job->waiting.need.memory *
            (double)job->waiting.need.ranks;
 }
 
-static struct schedule summarize(const struct job *jobs)
+static struct schedule summarize(const struct day_job *jobs)
 {
     struct schedule sum = { 0 };
     double area = 0, end = 0;
@@ -211,7 +211,7 @@ static struct schedule summarize(const struct job *jobs)
 static struct schedule simulate(uint64_t seed, bool strict)
 {
     struct simulation *simulation = calloc(1, sizeof(*simulation));
-    struct job *jobs = calloc(JOBS, sizeof(*jobs));
+    struct day_job *jobs = calloc(JOBS, sizeof(*jobs));
     struct schedule sum;
     int arrived = 0;
 
@@ -237,7 +237,7 @@ static struct schedule simulate(uint64_t seed, bool strict)
 /* The utilization of a schedule that ends as early as any can. */
 static double best(uint64_t seed)
 {
-    struct job *jobs = calloc(JOBS, sizeof(*jobs));
+    struct day_job *jobs = calloc(JOBS, sizeof(*jobs));
     double area = 0, left, end = 0, all = CARDS * card_gib * gib;
 
     draw_jobs(jobs, seed);
