@@ -3,7 +3,7 @@
 
 #include "tests/unit/unit_gradients.h"
 
-static void check_adapters(const char *text, const char *target, double dropout)
+static void check_kind(const char *text, const char *target, double dropout, bool dora)
 {
     char *dir = base_of(text);
     struct unit_model u = unit_model_text(text, unit_plan(dir));
@@ -11,21 +11,19 @@ static void check_adapters(const char *text, const char *target, double dropout)
     u.plan.method = METHOD_LORA;
     u.plan.lora_target = target;
     u.plan.lora_dropout = dropout;
+    u.plan.use_dora = dora;
     check_all(&u);
     unit_dir_free(dir);
 }
 
+static void check_adapters(const char *text, const char *target, double dropout)
+{
+    check_kind(text, target, dropout, false);
+}
+
 static void check_decomposed(const char *text, const char *target, double dropout)
 {
-    char *dir = base_of(text);
-    struct unit_model u = unit_model_text(text, unit_plan(dir));
-
-    u.plan.method = METHOD_LORA;
-    u.plan.lora_target = target;
-    u.plan.lora_dropout = dropout;
-    u.plan.use_dora = true;
-    check_all(&u);
-    unit_dir_free(dir);
+    check_kind(text, target, dropout, true);
 }
 
 static void test_adapter_gradients_dora(void **state)
