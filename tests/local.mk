@@ -473,6 +473,7 @@ script_tests += %D%/cli/gpu_run.t
 script_tests += %D%/cli/hooks.t
 script_tests += %D%/cli/import.t
 script_tests += %D%/cli/manual.t
+EXTRA_DIST += %D%/cli/cluster.sh
 EXTRA_DIST += %D%/cli/machines.sh
 EXTRA_DIST += %D%/cli/nodes.sh
 script_tests += %D%/cli/nodes_devices.t

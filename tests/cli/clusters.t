@@ -2,6 +2,7 @@
 # The recipes of docs/clusters.md, as far as their programs are here: each gives the bits of as many ranks on
 # one machine.  The paths of the page are replaced by those of the test, and nothing else.
 . "${top_srcdir-.}/tests/cli/lib.sh"
+. "$source/tests/cli/cluster.sh"
 page=$source/docs/clusters.md
 cd "$T" || exit 99
 
@@ -133,20 +134,7 @@ expect "Kubernetes: the page has the name of the manifest" \
 # Slurm
 block "Slurm, with a script of your own" "^#!/bin/sh" >job.sh
 expect "the page has a script for Slurm" grep -q '^srun .* trainspool run --resume' job.sh
-cluster() { bash "$source/tests/cli/slurm.sh" "$@"; }
-no_cluster() { # WHY
-    skip "a script for Slurm" "$1"
-    plan
-    exit 0
-}
-why=$(cluster check 2>&1) || no_cluster "$why"
-why=$(cluster start "$T/c" 2 2>&1) || no_cluster "$why"
-stop_cluster() {
-    cluster stop "$T/c" >"$T/null" 2>&1
-    finish
-}
-trap stop_cluster EXIT
-. "$T/c/env"
+start_cluster "a script for Slurm"
 has_left() { test -z "$(squeue -h -j "$1" -t pending,running,completing -o %T)"; }
 fresh 250
 number=$(sbatch --parsable job.sh)

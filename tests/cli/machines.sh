@@ -51,3 +51,27 @@ why_no_hosts() {
     start_host probe || { echo "sshfs does not mount: $(tail -n 1 host.probe.out)"; return; }
     kill "$host_probe"
 }
+job() { # STEPS SAVE: steps that are slow enough to be disturbed
+    cat <<END
+model_name_or_path: $T/units-1m
+train_from_scratch: true
+stage: pt
+finetuning_type: full
+dataset: $T/units-text.jsonl
+cutoff_len: 64
+max_samples: 40
+per_device_train_batch_size: 4
+max_steps: $1
+learning_rate: 1.0e-3
+logging_steps: 20
+save_strategy: steps
+save_steps: $2
+save_total_limit: 2
+trainspool:
+  device: cpu
+  threads: 1
+  max_retries: 9
+...
+END
+}
+sum() { sha256sum <"$1/model.safetensors"; } # FOLDER: of the model in it

@@ -48,32 +48,8 @@ watch_on() { # HOST [OPTION]...
     eval "watch_$watch_host=$!"
     pids="$pids $!"
 }
-job() { # STEPS SAVE: steps that are slow enough to be disturbed
-    cat <<END
-model_name_or_path: $T/units-1m
-train_from_scratch: true
-stage: pt
-finetuning_type: full
-dataset: $T/units-text.jsonl
-cutoff_len: 64
-max_samples: 40
-per_device_train_batch_size: 4
-max_steps: $1
-learning_rate: 1.0e-3
-logging_steps: 20
-save_strategy: steps
-save_steps: $2
-save_total_limit: 2
-trainspool:
-  device: cpu
-  threads: 1
-  max_retries: 9
-...
-END
-}
 node_of() { jq -r '.node // ""' "disk/$1.run/state.json"; }
 other_of() { [ "$1" = boxa ] && echo boxb || echo boxa; }
-sum() { sha256sum <"$1/model.safetensors"; }
 all_done() { for all_job; do state_is "disk/$all_job.yaml" done || return 1; done; }
 
 job 120 20 >whole.yaml

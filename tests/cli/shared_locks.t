@@ -15,31 +15,6 @@ sh "$source/jobs/samples/generate" . >"$T/out" 2>&1 || exit 99
 TRAINSPOOL_LEASE=2
 export TRAINSPOOL_LEASE
 start_host boxa && start_host boxb || exit 99
-
-job() { # STEPS SAVE
-    cat <<END
-model_name_or_path: $T/units-1m
-train_from_scratch: true
-stage: pt
-finetuning_type: full
-dataset: $T/units-text.jsonl
-cutoff_len: 32
-max_samples: 40
-per_device_train_batch_size: 1
-max_steps: $1
-learning_rate: 1.0e-3
-logging_steps: 20
-save_strategy: steps
-save_steps: $2
-save_total_limit: 2
-trainspool:
-  device: cpu
-  threads: 1
-  max_retries: 9
-...
-END
-}
-sum() { sha256sum <"$1/model.safetensors"; }
 run_on() { # HOST JOB [OPTION]...: in the background
     run_host=$1 run_job=$2
     shift 2

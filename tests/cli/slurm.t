@@ -2,23 +2,9 @@
 # Jobs that Slurm runs, on two nodes of a cluster on this machine: they are done once, with the bits of a
 # run on one machine, whatever is killed or forgotten meanwhile.
 . "${top_srcdir-.}/tests/cli/lib.sh"
+. "$source/tests/cli/cluster.sh"
 
-cluster() { bash "$source/tests/cli/slurm.sh" "$@"; }
-
-no_cluster() { # WHY
-    skip "jobs in Slurm" "$1"
-    plan
-    exit 0
-}
-has_model || no_cluster "no $model"
-why=$(cluster check 2>&1) || no_cluster "$why"
-why=$(MIN_JOB_AGE=20 cluster start "$T/c" 2 2>&1) || no_cluster "$why"
-stop_cluster() {
-    cluster stop "$T/c" >"$T/null" 2>&1
-    finish
-}
-trap stop_cluster EXIT
-. "$T/c/env"
+start_cluster "jobs in Slurm" MIN_JOB_AGE=20
 TRAINSPOOL_SLURM_SECONDS=1
 export TRAINSPOOL_SLURM_SECONDS
 

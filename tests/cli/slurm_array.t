@@ -2,23 +2,9 @@
 # The jobs of a sweep that Slurm runs are tasks of one array: each is done once, with the bits of a run on this
 # machine, and is canceled, requeued and followed alone.
 . "${top_srcdir-.}/tests/cli/lib.sh"
+. "$source/tests/cli/cluster.sh"
 
-cluster() { bash "$source/tests/cli/slurm.sh" "$@"; }
-
-no_cluster() { # WHY
-    skip "sweeps in Slurm" "$1"
-    plan
-    exit 0
-}
-has_model || no_cluster "no $model"
-why=$(cluster check 2>&1) || no_cluster "$why"
-why=$(MIN_JOB_AGE=20 SLURM_EXTRA=MaxArraySize=4 cluster start "$T/c" 2 2>&1) || no_cluster "$why"
-stop_cluster() {
-    cluster stop "$T/c" >"$T/null" 2>&1
-    finish
-}
-trap stop_cluster EXIT
-. "$T/c/env"
+start_cluster "sweeps in Slurm" MIN_JOB_AGE=20 SLURM_EXTRA=MaxArraySize=4
 TRAINSPOOL_SLURM_SECONDS=1
 export TRAINSPOOL_SLURM_SECONDS
 scontrol update NodeName=n0,n1 State=RESUME 2>/dev/null || true

@@ -2,23 +2,9 @@
 # The session in the manual, section SLURM, on a cluster on this machine: each command prints what is shown there,
 # apart from numbers, names and columns.
 . "${top_srcdir-.}/tests/cli/lib.sh"
+. "$source/tests/cli/cluster.sh"
 
-cluster() { bash "$source/tests/cli/slurm.sh" "$@"; }
-
-no_cluster() { # WHY
-    skip "the session in the manual" "$1"
-    plan
-    exit 0
-}
-has_model || no_cluster "no $model"
-why=$(cluster check 2>&1) || no_cluster "$why"
-why=$(cluster start "$T/c" 2 2>&1) || no_cluster "$why"
-stop_cluster() {
-    cluster stop "$T/c" >"$T/null" 2>&1
-    finish
-}
-trap stop_cluster EXIT
-. "$T/c/env"
+start_cluster "the session in the manual"
 TRAINSPOOL_SLURM_SECONDS=1
 PATH=$(dirname "$trainspool"):$PATH
 export TRAINSPOOL_SLURM_SECONDS PATH
