@@ -143,15 +143,7 @@ scancel --batch --signal=TERM "$number" # as before the time limit
 wait_until 30 sh -c "squeue -h -j $number -o %T | grep -q PENDING"
 ok $? "before the time limit, the job goes back into the queue"
 expect "it saved a checkpoint" grep -q 'stopped by SIGTERM at step' shared/gsm8k.run/train.log
-starts_now() { # Slurm delays it by two minutes, and may set that delay again while it cleans up
-    scontrol update JobId="$number" StartTime=now 2>"$T/null"
-    for starts_try in 1 2 3 4 5 6; do
-        sleep 0.5
-        ! squeue -h -j "$number" -o %T | grep -q RUNNING || return 0
-    done
-    return 1
-}
-wait_until 1 starts_now
+wait_until 1 starts_now "$number"
 ok $? "it starts again"
 wait_until 120 state_is shared/gsm8k.yaml "done"
 expect "Slurm: its bits are those of four ranks" same_bits

@@ -6,7 +6,7 @@
 # logs and pid files below DIR, listening on free ports of 127.0.0.1. No systemd, no cgroups, no files elsewhere, no root needed.
 # After "start": `. DIR/env` (exports SLURM_CONF), then sbatch, srun, squeue, ... as usual.
 # Exit status: 0, 77 = cannot run here (the reason in one line on stderr; nothing is left), 1 = failed.
-# Options by environment: CPUS (4 per node), GPUS (2 per node, 0 = none), SLURMD_TIMEOUT (10 s), MIN_JOB_AGE (300 s),
+# Options by environment: CPUS (4 per node), GPUS (2 per node, 0 = none), SLURMD_TIMEOUT (60 s: a loaded machine answers late), MIN_JOB_AGE (300 s),
 # NETNS and ADDRS (one word per node: the network namespace, made before by `ip netns add`, and the address in it; the controller
 # is in the first; run the clients there too: nsenter --net=/run/netns/NAME sbatch ...), MAX_JOBS (10000), SLURM_EXTRA (more lines of slurm.conf), NODE_EXTRA (more words of the NodeName lines).
 set -u
@@ -111,7 +111,7 @@ start() {
 			PriorityType=priority/basic
 			PropagateResourceLimits=NONE
 			ReturnToService=2
-			SlurmdTimeout=${SLURMD_TIMEOUT:-10}
+			SlurmdTimeout=${SLURMD_TIMEOUT:-60}
 			SlurmctldTimeout=10
 			InactiveLimit=0
 			KillWait=2

@@ -28,8 +28,6 @@ same_weights() { # NAME STEPS
 submitted() { grep -c 'slurm: submitted as' "spool/$1.run/train.log"; }
 number() { sed -n 's/.*"job": \([0-9]*\).*/\1/p' "spool/$1.run/slurm.json" 2>/dev/null; }
 has_number() { [ "$(number "$1")" -gt 0 ] 2>/dev/null; }
-# NAME: a job that Slurm puts back into its queue starts at once.
-start_now() { scontrol update JobId="$(number "$1")" StartTime=now; }
 # A process that follows a job, not its ranks.
 follower() {
     for follower_pid in $(pgrep -f -- "trainspool-train --frozen --lock-fd=3.* $1.yaml\$"); do
@@ -62,7 +60,7 @@ wait_until 60 has_reached spool/again.yaml 60
 ok $? "a job runs"
 expect "Slurm puts it back into its queue" scontrol requeue "$(number again)"
 wait_until 20 sh -c "squeue -h -j $(number again) -o %T | grep -q PENDING"
-expect "it starts again at once" start_now again
+expect "it starts again at once" start_now "$(number again)"
 done_once again 400 "requeued"
 expect "a requeued job was submitted once" test "$(submitted again)" -eq 1
 expect "it continued from a checkpoint" grep -q 'resume: from again.run/checkpoint-' spool/again.run/train.log
@@ -82,7 +80,7 @@ scontrol update NodeName=n1 State=DOWN Reason=test
 wait_until 20 sh -c "squeue -h -j $(number node) -o %T | grep -q PENDING"
 ok $? "a job whose node is down waits"
 scontrol update NodeName=n1 State=RESUME 2>/dev/null || true # it may have resumed itself
-wait_until 10 start_now node
+wait_until 10 start_now "$(number node)"
 done_once node 400 "lost node"
 expect "a job that lost a node was submitted once" test "$(submitted node)" -eq 1
 

@@ -101,12 +101,12 @@ for i in 1 2 3; do wait_until 60 has_reached "$(member run $i).yaml" 40; done
 ok $? "three tasks run at once"
 scontrol requeue "$(tasks run 1)"
 wait_until 20 sh -c "squeue -h -r -t pending -o %i | grep -qx $(tasks run 1)"
-scontrol update JobId="$(tasks run 1)" StartTime=now
 kill -9 "$(follower run 2)"
 ok $? "a process that follows a job is killed"
 expect_status "cancel of a job that runs succeeds" 0 "$trainspool" cancel "$(member run 3).yaml"
 wait_until 30 all stopped run 3
 ok $? "it is stopped"
+start_now "$(tasks run 1)"
 expect "it has a checkpoint" sh -c "ls -d $(member run 3).run/checkpoint-* >/dev/null"
 wait_until 120 all "done" run 1 2
 ok $? "the others are done"
