@@ -23,13 +23,22 @@ plain() {
     sed 's/[0-9]\{4\}-[0-9-]*T[0-9:]*Z/TIME/g; s/story-[0-9a-f]\{12\}/SUBMISSION/g; s|-> .*/|-> |g
         s/slurm 4 x [^ ]*\( [A-Z][^ ]*\)*/slurm DEVICE/; s/[0-9][0-9:.]*/N/g; s/  */ /g; s/ - / N /g; s/ - / N /g; s/ $//'
 }
-# Wait for what the next command shows.
+# Wait for what the next command shows.  If Slurm loses a node for a moment, it starts the job again after two minutes.
 settle() { # COMMAND
     case $1 in
-    *status* | *squeue*) wait_until 60 has_state ;;
-    *resume:*) wait_until 60 sh -c 'grep -q resume: spool/story.run/train.log' ;;
-    *slurm:*) wait_until 60 sh -c 'grep -q slurm: spool/story.run/train.log' ;;
+    *status* | *squeue*) wait_until 200 has_state ;;
+    *resume:*) wait_until 200 grep -q resume: spool/story.run/train.log ;;
+    *slurm:*) wait_until 60 grep -q slurm: spool/story.run/train.log ;;
     esac
+}
+# Print what explains a difference.
+explain() {
+    sed 's/^/# is: /' is
+    sed 's/^/# watch: /' watch.log
+    tail -n 20 spool/story.run/train.log | sed 's/^/# log: /'
+    sed 's/^/# slurm.log: /' spool/story.run/slurm.log
+    scontrol -o show job | sed 's/^/# job: /'
+    tail -n 40 "$T/c/log/slurmctld.log" | sed 's/^/# slurmctld: /'
 }
 # The job is in the state that the session shows next, or after a step.
 wanted=running
@@ -59,7 +68,10 @@ check() { # COMMAND: compare what it prints with the lines in `shown`
     plain <out >is
     plain <shown >want
     missing=$(while IFS= read -r check_line; do grep -qxF -e "$check_line" is || echo "$check_line"; done <want)
-    [ -z "$missing" ] || { echo "$missing" | sed 's/^/# missing: /' && sed 's/^/# is: /' is && sed 's/^/# watch: /' watch.log; }
+    [ -z "$missing" ] || {
+        echo "$missing" | sed 's/^/# missing: /'
+        explain 2>"$T/null"
+    }
     expect "$1" test -z "$missing"
 }
 command=
