@@ -202,8 +202,14 @@ begin-job "$id"
 is_done fence
 ok $? "the start that follows is done"
 wait_until 20 test ! -e spool/fence.run/cluster.json
-files() { find spool/fence.run ! -name lock ! -name '*.log' ! -name metrics.jsonl -type f -printf '%p %i %s %T@\n' | sort; }
-files >before
+# A start that stood still in the middle of a step still appends to its logs: train.log, metrics.jsonl, events.
+files() {
+    find spool/fence.run ! -name lock ! -name '*.log' ! -name metrics.jsonl ! -name 'events.out.*' -type f \
+        -printf '%p %i %s %T@\n' | sort
+}
+is_quiet() { files >before && sleep 0.5 && files >after && cmp -s before after; }
+wait_until 10 is_quiet # the watch, too, has finished with the job
+ok $? "nothing writes any more"
 kill -CONT "-$old"
 wait_until 20 has_ended "$old"
 ok $? "the earlier start ends when its node is back"
