@@ -56,7 +56,7 @@ includes_up() {
 
 # The rooms of a layer, lowest first; files in the layer's own folder come last and may use all.
 # train/plan.h is plain values, which every room reads.
-rooms='train text files tables tokenizer jinja chat dataset model checkpoint teacher generation
+rooms='train text files tables tokenizer jinja media chat dataset model tower checkpoint teacher generation
 patcher document findings profiles schema script history rules import
 runner options cluster output job generation spool page commands'
 
@@ -156,6 +156,16 @@ uses_onednn() {
     { includes $layers; code $layers; } | grep -E '\bdnnl_|[<"]oneapi|[<"]dnnl' | outside 'kernels/cpu/'
 }
 
+uses_sndfile() {
+    { includes $layers; code $layers; } | grep -E '\bsf_|[<"]sndfile' | outside 'train/media/audio_sndfile\.c'
+}
+
+uses_image_libraries() {
+    { includes $layers; code $layers; } | grep -E '\bjpeg_[a-z_]+\(|[<"]jpeglib' | outside 'train/media/image_jpeg\.c'
+    { includes $layers; code $layers; } | grep -E '\bpng_[a-z_]+\(|[<"]png\.h' | outside 'train/media/image_png\.c'
+    { includes $layers; code $layers; } | grep -E '\bWebP[A-Z]|[<"]webp/' | outside 'train/media/image_webp\.c'
+}
+
 uses_inotify() {
     { includes $layers | grep 'sys/inotify'; code $layers | grep '\binotify_'; } |
         outside 'runner/spool/watch\.c'
@@ -240,6 +250,8 @@ uses_tree_sitter        only patcher/script/script_tree.c uses tree-sitter
 uses_cuda               only kernels/cuda uses CUDA
 uses_onednn             only kernels/cpu uses oneDNN
 writes_by_path          only base/walk.c creates, renames and removes files by their path
+uses_sndfile            only train/media/audio_sndfile.c uses libsndfile
+uses_image_libraries    one file each of train/media uses libjpeg, libpng and libwebp
 uses_inotify            only runner/spool/watch.c uses inotify
 prints_outside_runner   only the runner prints
 duplicate_name          file names are unique in the tree
