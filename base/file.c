@@ -168,6 +168,27 @@ static bool read_some(int fd, const char *name, off_t from, size_t len, struct t
     return got >= 0 || error_errno(err, "cannot read %s", name);
 }
 
+bool file_read_start(const char *name, size_t max, struct text *out, struct error *err)
+{
+    int fd = open(name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    struct stat st;
+    bool ok = false;
+
+    text_reset(out);
+    if (out->max < max)
+        out->max = max;
+    if (fd < 0)
+        return error_errno_data(err, "cannot open %s", name);
+    if (fstat(fd, &st) != 0)
+        error_errno_data(err, "cannot stat %s", name);
+    else if (!S_ISREG(st.st_mode))
+        error_set(err, ERROR_DATA, "%s is not a regular file", name);
+    else
+        ok = read_some(fd, name, 0, max, out, err);
+    close(fd);
+    return ok;
+}
+
 /* Remove the first line, which begins before the part that was read. */
 static void drop_first_line(struct text *text)
 {

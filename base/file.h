@@ -24,6 +24,9 @@ bool file_read(const char *name, size_t max, struct text *out, struct stat *st,
 bool file_read_at(int dir, const char *name, size_t max, struct text *out,
                   struct stat *st, struct error *err);
 
+/* Read at most the first `max` bytes of a regular file that a job names. */
+bool file_read_start(const char *name, size_t max, struct text *out, struct error *err);
+
 /* Read at most the last `max` bytes of a regular file relative to a directory descriptor,
  * never following a link.  A longer file is read from its first whole line within them.
  * The file may grow meanwhile. */

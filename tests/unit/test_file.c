@@ -456,6 +456,28 @@ static void test_file_end_begins_with_a_line(void **state)
     unit_dir_free(top);
 }
 
+static void test_file_start_is_read(void **state)
+{
+    char *top = unit_dir_new(), *name = path_join(top, "log");
+    struct error err = { 0 };
+    struct text text;
+
+    (void)state;
+    text_init(&text, 0);
+    assert_true(file_create(name, "first\nsecond", 12, 0600, NULL));
+    assert_true(file_read_start(name, 7, &text, NULL));
+    assert_string_equal(text.data, "first\ns");
+    assert_true(file_read_start(name, 100, &text, NULL));
+    assert_string_equal(text.data, "first\nsecond");
+    assert_false(file_read_start(top, 7, &text, NULL));
+    assert_int_equal(unlink(name), 0);
+    assert_false(file_read_start(name, 7, &text, &err));
+    assert_int_equal(err.code, ERROR_DATA);
+    text_clear(&text);
+    free(name);
+    unit_dir_free(top);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -477,6 +499,7 @@ int main(void)
         TEST(test_file_lock_is_inherited),
         TEST(test_file_inputs_are_in_the_folder_or_here),
         cmocka_unit_test(test_file_names_are_joined_and_split),
+        cmocka_unit_test(test_file_start_is_read),
         cmocka_unit_test(test_file_end_begins_with_a_line),
     };
 
