@@ -204,16 +204,24 @@ uint8_t format_to_e5m2(float value)
     return (uint8_t)(sign | (rest - ((127 - 15) << 23)) >> 21);
 }
 
+/* Read through memcpy: tensors of a mapped file start at any byte. */
 static float load(const void *in, enum format format, size_t index)
 {
+    const char *at = (const char *)in + index * formats[format].bytes;
+    uint16_t half;
+    float value;
+
     switch (format) {
     case FORMAT_FP16:
-        return format_from_fp16(((const uint16_t *)in)[index]);
+        memcpy(&half, at, sizeof(half));
+        return format_from_fp16(half);
     case FORMAT_BF16:
-        return format_from_bf16(((const uint16_t *)in)[index]);
+        memcpy(&half, at, sizeof(half));
+        return format_from_bf16(half);
     default:
         assert(format == FORMAT_FP32);
-        return ((const float *)in)[index];
+        memcpy(&value, at, sizeof(value));
+        return value;
     }
 }
 

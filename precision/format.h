@@ -50,7 +50,7 @@ uint8_t format_to_e4m3(float value);
 float format_from_e5m2(uint8_t bits);
 uint8_t format_to_e5m2(float value);
 
-/* Convert arrays between any two of FP32, FP16, BF16. */
+/* Convert arrays between any two of FP32, FP16, BF16.  `in` may start at any byte. */
 void format_convert(void *out, enum format to, const void *in, enum format from,
                     size_t count);
 

@@ -222,6 +222,29 @@ static void test_format_converts_arrays(void **state)
     }
 }
 
+/* As tensors of a mapped file do whose header has an odd length. */
+static void test_format_converts_from_any_byte(void **state)
+{
+    static const enum format from[] = { FORMAT_FP16, FORMAT_BF16, FORMAT_FP32 };
+    const float in[3] = { 1.5f, -2.0f, 0.25f };
+    _Alignas(float) char raw[1 + sizeof(in)];
+
+    (void)state;
+    for (size_t f = 0; f < TS_COUNT(from); f++) {
+        _Alignas(float) char aligned[sizeof(in)] = { 0 };
+        const enum format to = from[f] == FORMAT_FP32 ? FORMAT_BF16 : FORMAT_FP32;
+        float back[3] = { 0 };
+        uint16_t brain[3] = { 0 };
+
+        format_convert(aligned, from[f], in, FORMAT_FP32, 3);
+        memcpy(raw + 1, aligned, sizeof(aligned));
+        format_convert(to == FORMAT_FP32 ? (void *)back : brain, to, raw + 1, from[f], 3);
+        for (size_t i = 0; i < 3; i++)
+            assert_true((to == FORMAT_FP32 ? back[i] : format_from_bf16(brain[i])) ==
+                        in[i]);
+    }
+}
+
 static void test_format_dtype_falls_back_to_our_name(void **state)
 {
     (void)state;
@@ -243,6 +266,7 @@ int main(void)
         cmocka_unit_test(test_format_table_matches_the_bit_patterns),
         cmocka_unit_test(test_format_is_found_by_any_name),
         cmocka_unit_test(test_format_converts_arrays),
+        cmocka_unit_test(test_format_converts_from_any_byte),
         cmocka_unit_test(test_format_dtype_falls_back_to_our_name),
     };
 
