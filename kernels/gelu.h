@@ -42,4 +42,7 @@
 #define GELU_TANH_LINEAR 1.59576912f
 #define GELU_TANH_CUBIC  0.0713548163f
 
+/* The factor of x in QUICK_GELU (Hendrycks and Gimpel's approximation by the sigmoid). */
+#define GELU_QUICK_LINEAR 1.702f
+
 #endif

@@ -337,6 +337,7 @@ struct op_decode {
  *   RELU       x, or 0 below 0
  *   RELU2      the square of RELU (So et al., "Primer", 2021)
  *   SIGMOID    1 / (1 + e^-x)
+ *   QUICK_GELU x / (1 + e^(-1.702 x)): the encoders of CLIP and Qwen2-VL
  * GELU, GELU_TANH: Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016.
  */
 enum activation {
@@ -345,7 +346,8 @@ enum activation {
     ACTIVATION_GELU_TANH,
     ACTIVATION_RELU,
     ACTIVATION_RELU2,
-    ACTIVATION_SIGMOID
+    ACTIVATION_SIGMOID,
+    ACTIVATION_QUICK_GELU
 };
 
 /* out (N, I) = act(x);  x, out compute; out may be x */

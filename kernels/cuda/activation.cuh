@@ -87,15 +87,24 @@ __device__ static inline struct activated activation_sigmoid(float x)
     return { value, 0, value, x < 0 ? larger : t * larger };
 }
 
+template <typename T>
+__device__ static inline struct activated activation_quick_gelu(float x)
+{
+    float z = x * GELU_QUICK_LINEAR, all = 1 + exp_minus(z, T()), share = 1 / all;
+
+    return { x / all, share, share, 1 + z * (1 - share) };
+}
+
 template <enum activation kind, typename T>
 __device__ static inline struct activated activated_by(float x)
 {
-    return kind == ACTIVATION_GELU        ? activation_gelu<T>(x)
-           : kind == ACTIVATION_GELU_TANH ? activation_gelu_tanh<T>(x)
-           : kind == ACTIVATION_RELU      ? activation_relu(x)
-           : kind == ACTIVATION_RELU2     ? activation_relu2(x)
-           : kind == ACTIVATION_SIGMOID   ? activation_sigmoid<T>(x)
-                                          : activation_silu<T>(x);
+    return kind == ACTIVATION_GELU         ? activation_gelu<T>(x)
+           : kind == ACTIVATION_GELU_TANH  ? activation_gelu_tanh<T>(x)
+           : kind == ACTIVATION_RELU       ? activation_relu(x)
+           : kind == ACTIVATION_RELU2      ? activation_relu2(x)
+           : kind == ACTIVATION_SIGMOID    ? activation_sigmoid<T>(x)
+           : kind == ACTIVATION_QUICK_GELU ? activation_quick_gelu<T>(x)
+                                           : activation_silu<T>(x);
 }
 
 /* BY_KIND(op->kind, K, launch_it<K, T>(...)) is the expression with K a constant. */
@@ -104,13 +113,14 @@ __device__ static inline struct activated activated_by(float x)
         constexpr enum activation K = kind; \
         return __VA_ARGS__;                 \
     }())
-#define BY_KIND(kind, K, ...)                                                         \
-    ((kind) == ACTIVATION_SILU        ? KIND_IS(ACTIVATION_SILU, K, __VA_ARGS__)      \
-     : (kind) == ACTIVATION_GELU      ? KIND_IS(ACTIVATION_GELU, K, __VA_ARGS__)      \
-     : (kind) == ACTIVATION_GELU_TANH ? KIND_IS(ACTIVATION_GELU_TANH, K, __VA_ARGS__) \
-     : (kind) == ACTIVATION_RELU      ? KIND_IS(ACTIVATION_RELU, K, __VA_ARGS__)      \
-     : (kind) == ACTIVATION_RELU2     ? KIND_IS(ACTIVATION_RELU2, K, __VA_ARGS__)     \
-     : (kind) == ACTIVATION_SIGMOID   ? KIND_IS(ACTIVATION_SIGMOID, K, __VA_ARGS__)   \
-                                      : cudaErrorNotSupported)
+#define BY_KIND(kind, K, ...)                                                           \
+    ((kind) == ACTIVATION_SILU         ? KIND_IS(ACTIVATION_SILU, K, __VA_ARGS__)       \
+     : (kind) == ACTIVATION_GELU       ? KIND_IS(ACTIVATION_GELU, K, __VA_ARGS__)       \
+     : (kind) == ACTIVATION_GELU_TANH  ? KIND_IS(ACTIVATION_GELU_TANH, K, __VA_ARGS__)  \
+     : (kind) == ACTIVATION_RELU       ? KIND_IS(ACTIVATION_RELU, K, __VA_ARGS__)       \
+     : (kind) == ACTIVATION_RELU2      ? KIND_IS(ACTIVATION_RELU2, K, __VA_ARGS__)      \
+     : (kind) == ACTIVATION_SIGMOID    ? KIND_IS(ACTIVATION_SIGMOID, K, __VA_ARGS__)    \
+     : (kind) == ACTIVATION_QUICK_GELU ? KIND_IS(ACTIVATION_QUICK_GELU, K, __VA_ARGS__) \
+                                       : cudaErrorNotSupported)
 
 #endif

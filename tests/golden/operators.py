@@ -397,11 +397,29 @@ def scan():
     torch.Tensor.float = single
 
 
+def quick_gelu():
+    """transformers' QuickGELUActivation, alone and in a gate."""
+    from transformers.activations import ACT2FN
+    kind, act = 6, ACT2FN["quick_gelu"]
+    for rows, cols in [(3, 21), (17, 576)]:
+        case = Case("activation", kind=kind)
+        x = case.take("x", rows, cols, scale=2.0)
+        out = act(x)
+        out.backward(case.take("dout", rows, cols).detach())
+        case.keep(out=out, dx=x.grad)
+    case = Case("swiglu", kind=kind)
+    gate, up = case.take("gate", 17, 37, scale=2.0), case.take("up", 17, 37)
+    out = act(gate) * up
+    out.backward(case.take("dout", 17, 37).detach())
+    case.keep(out=out, dgate=gate.grad, dup=up.grad)
+
+
 def main():
     torch.set_num_threads(1)
     for make in (linear, rmsnorm, layernorm, rope, swiglu, attention, embedding, classifier,
                  activation, gates, partial_rope, headnorm, gemma_norm, scaled_embedding,
-                 capped_attention, capped_classifier, conv, decay, delta, scan, gated_conv):
+                 capped_attention, capped_classifier, conv, decay, delta, scan, gated_conv,
+                 quick_gelu):
         make()
     text = json.dumps({"torch": torch.__version__, "cases": CASES})
     sys.stdout.write(text.replace('{"op"', '\n{"op"').replace("}, ", "},\n") + "\n")

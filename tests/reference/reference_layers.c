@@ -98,6 +98,11 @@ void reference_activation(enum activation kind, double x, double *value, double 
         *value = s;
         *slope = exp(-fabs(x)) / pow(1 + exp(-fabs(x)), 2);
         break;
+    case ACTIVATION_QUICK_GELU:
+        s = 1 / (1 + exp(-1.702 * x));
+        *value = x * s;
+        *slope = s + 1.702 * x * s * (1 - s);
+        break;
     }
 }
 

@@ -1,4 +1,4 @@
-/* tests/unit/test_cpu_activation.c - SiLU, GELU, tanh GELU, ReLU, its square and their
+/* tests/unit/test_cpu_activation.c - SiLU, GELU, its approximations, ReLU, its square and their
  * gradients follow the formulas for every value. */
 #include "config.h"
 
@@ -16,7 +16,8 @@ OPERATION(activation_backward)
 
 static const enum activation kinds[] = { ACTIVATION_SILU,      ACTIVATION_GELU,
                                          ACTIVATION_GELU_TANH, ACTIVATION_RELU,
-                                         ACTIVATION_RELU2,     ACTIVATION_SIGMOID };
+                                         ACTIVATION_RELU2,     ACTIVATION_SIGMOID,
+                                         ACTIVATION_QUICK_GELU };
 static const enum format formats[] = { FORMAT_FP32, FORMAT_BF16, FORMAT_FP16 };
 static const size_t sizes[][2] = {
     { 1, 1 }, { 3, 17 }, { 17, 1536 }, { 257, 100 }, { 1, 20000 }
@@ -169,10 +170,11 @@ static void test_reference_slope_matches_differences(void **state)
 static double units_of(enum activation kind, double x, bool gpu)
 {
     double twice = 2 * sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x);
-    double units = kind == ACTIVATION_SILU      ? 2
-                   : kind == ACTIVATION_GELU    ? 5
-                   : kind == ACTIVATION_SIGMOID ? 3
-                                                : 6 + 2 * fabs(twice);
+    double units = kind == ACTIVATION_SILU         ? 2
+                   : kind == ACTIVATION_GELU       ? 5
+                   : kind == ACTIVATION_SIGMOID    ? 3
+                   : kind == ACTIVATION_QUICK_GELU ? 2 + 1.702 * fabs(x)
+                                                   : 6 + 2 * fabs(twice);
 
     if (kind == ACTIVATION_RELU || kind == ACTIVATION_RELU2)
         return kind == ACTIVATION_RELU2;
@@ -191,7 +193,9 @@ static void check_range(enum activation kind, bool gpu, const struct operand *x,
         if (!(fabs(out->real[i] - value) <= room))
             fail_msg("kind %d at %.9g: %.9g, not %.9g: %.3g of the tolerance", (int)kind,
                      at, out->real[i], value, fabs(out->real[i] - value) / room);
-        room = ((kind == ACTIVATION_SILU ? 10 : 3) + (gpu ? 3 : 0)) * 0x1p-23;
+        room = ((kind == ACTIVATION_SILU || kind == ACTIVATION_QUICK_GELU ? 10 : 3) +
+                (gpu ? 3 : 0)) *
+               0x1p-23;
         if (!(fabs(dx->real[i] - slope) <= room))
             fail_msg("slope of kind %d at %.9g: %.9g, not %.9g: %.3g of the tolerance",
                      (int)kind, at, dx->real[i], slope, fabs(dx->real[i] - slope) / room);

@@ -17,7 +17,8 @@ OPERATION(swiglu_backward)
 static const enum format formats[] = { FORMAT_FP32, FORMAT_BF16, FORMAT_FP16 };
 static const enum activation kinds[] = { ACTIVATION_SILU,      ACTIVATION_GELU,
                                          ACTIVATION_GELU_TANH, ACTIVATION_RELU,
-                                         ACTIVATION_RELU2,     ACTIVATION_SIGMOID };
+                                         ACTIVATION_RELU2,     ACTIVATION_SIGMOID,
+                                         ACTIVATION_QUICK_GELU };
 static const size_t sizes[][2] = {
     { 1, 1 }, { 3, 17 }, { 17, 1536 }, { 257, 100 }, { 1, 20000 }
 };

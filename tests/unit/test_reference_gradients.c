@@ -264,7 +264,8 @@ static void test_activations(void **state)
 {
     static const enum activation kinds[] = { ACTIVATION_SILU,      ACTIVATION_GELU,
                                              ACTIVATION_GELU_TANH, ACTIVATION_RELU,
-                                             ACTIVATION_RELU2,     ACTIVATION_SIGMOID };
+                                             ACTIVATION_RELU2,     ACTIVATION_SIGMOID,
+                                             ACTIVATION_QUICK_GELU };
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(kinds); i++) {
