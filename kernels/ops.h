@@ -187,7 +187,8 @@ struct op_rmsnorm_backward {
  * sum = x + delta;  out = (sum - mean) * rstd * (offset + weight) + bias,
  * rstd = 1 / sqrt(var + eps), mean and var over C: var = mean of (sum - mean)^2, computed in
  * a separate pass
- *   x, delta, sum, out   as in op_rmsnorm: delta or out may be absent
+ *   x, delta, sum, out   as in op_rmsnorm: delta or out may be absent; out, if fp32, may be
+ *   x itself where delta is absent
  *   weight, bias (1, C) fp32 or 16-bit (frozen); bias may be absent (0)
  *   stats  (2, N) fp32   row 0 mean, row 1 rstd, kept for the backward pass
  * Ba, Kiros and Hinton, "Layer Normalization", 2016.

@@ -166,6 +166,25 @@ static void test_layernorm_works_in_place_and_without_delta(void **state)
     case_close(&c);
 }
 
+/* Without a residual, as after the patches of CLIP: the output replaces x. */
+static void test_layernorm_overwrites_its_input(void **state)
+{
+    for (size_t i = 0; i < TS_COUNT(sizes); i++) {
+        struct layernorm_case c;
+        struct op_layernorm op;
+
+        case_open(&c, FORMAT_FP32, sizes[i][0], sizes[i][1]);
+        c.forward.delta = NULL;
+        reference_layernorm(&c.forward);
+        op = forward_of(&c);
+        op.delta = op.sum = (struct tensor) { 0 };
+        op.out = c.x.tensor;
+        machines_try(*state, run_layernorm, &op,
+                     (struct outcome[]) { { &c.x, c.real[1], 8, 0 } }, 1);
+        case_close(&c);
+    }
+}
+
 /* A mean of 1000 deviations: E[x^2] - E[x]^2 would have no correct digits left.
  * Distances from the mean may be off by the mean's own rounding, 1000 * 2^-24. */
 static void test_layernorm_is_accurate_far_from_zero(void **state)
@@ -306,6 +325,7 @@ int main(void)
         cmocka_unit_test(test_reference_gradient_matches_differences),
         cmocka_unit_test(test_layernorm_follows_the_formula),
         cmocka_unit_test(test_layernorm_works_in_place_and_without_delta),
+        cmocka_unit_test(test_layernorm_overwrites_its_input),
         cmocka_unit_test(test_layernorm_is_accurate_far_from_zero),
         cmocka_unit_test(test_layernorm_backward_matches_the_reference),
         cmocka_unit_test(test_layernorm_propagates_nan_and_inf),
