@@ -59,6 +59,8 @@
     X(clamped_backward, 6, EACH_ISA, LAUNCH, DOUBLE, WATCHED)    \
     X(xielu, 6, EACH_ISA, LAUNCH, DOUBLE, WATCHED)               \
     X(xielu_backward, 10, EACH_ISA, LAUNCH, DOUBLE, WATCHED)     \
+    X(gate, 3, EACH_ISA, LAUNCH, DOUBLE, WATCHED)                \
+    X(gate_backward, 5, EACH_ISA, LAUNCH, DOUBLE, WATCHED)       \
     X(group_bias, 2, EACH_ISA, LAUNCH, DOUBLE, WATCHED)          \
     X(group_bias_backward, 2, EACH_ISA, LAUNCH, DOUBLE, WATCHED) \
     X(swiglu, 3, EACH_ISA, LAUNCH, DOUBLE, WATCHED)              \

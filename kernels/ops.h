@@ -22,6 +22,7 @@
 #include "kernels/ops_dora.h"
 #include "kernels/ops_rotation.h"
 #include "kernels/ops_experts.h"
+#include "kernels/ops_gate.h"
 #include "kernels/ops_heads.h"
 #include "kernels/ops_latent.h"
 #include "kernels/ops_loss.h"

@@ -620,6 +620,7 @@ libreference_a_SOURCES += %D%/reference/backend_double.h
 libreference_a_SOURCES += %D%/reference/double_experts.c %D%/reference/double_operand.h
 libreference_a_SOURCES += %D%/reference/double_delta.c %D%/reference/double_operand.h
 libreference_a_SOURCES += %D%/reference/double_clamped.c
+libreference_a_SOURCES += %D%/reference/double_gate.c
 libreference_a_SOURCES += %D%/reference/double_heads.c
 libreference_a_SOURCES += %D%/reference/double_latent.c
 libreference_a_SOURCES += %D%/reference/double_xielu.c

@@ -182,6 +182,16 @@ EXTRA_PROGRAMS += %D%/unit/test_emulated_experts %D%/unit/test_races_experts
 %C%_unit_test_races_experts_SOURCES = %D%/unit/test_cpu_experts.c
 %C%_unit_test_races_experts_LDADD = %D%/emulation/races.o $(LDADD)
 
+# gate
+unit_tests += %D%/unit/test_cpu_gate
+emulated_operations += %D%/unit/test_emulated_gate
+races_tests += %D%/unit/test_races_gate
+EXTRA_PROGRAMS += %D%/unit/test_emulated_gate %D%/unit/test_races_gate
+%C%_unit_test_emulated_gate_SOURCES = %D%/unit/test_cpu_gate.c
+%C%_unit_test_emulated_gate_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_gate_SOURCES = %D%/unit/test_cpu_gate.c
+%C%_unit_test_races_gate_LDADD = %D%/emulation/races.o $(LDADD)
+
 # headnorm
 unit_tests += %D%/unit/test_cpu_headnorm
 emulated_operations += %D%/unit/test_emulated_headnorm

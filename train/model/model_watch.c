@@ -390,6 +390,8 @@ WATCHED(clamped_backward, OUT(op->dgate, op->dup), IN(op->dout))
 WATCHED(xielu, OUT(op->out), IN(op->by.alpha_p, op->by.alpha_n, op->x))
 WATCHED(xielu_backward, OUT(op->dx, op->out, op->dalpha_p, op->dalpha_n),
         IN(op->by.alpha_p, op->by.alpha_n, op->dout, op->x))
+WATCHED(gate, OUT(op->out), IN(op->gate, op->x))
+WATCHED(gate_backward, OUT(op->dx, op->dgate), IN(op->gate, op->dout, op->x))
 WATCHED(group_bias, OUT(op->out), IN(op->bias, op->out))
 WATCHED(group_bias_backward, OUT(op->dbias), IN(op->dout))
 WATCHED(dora_norm, OUT(op->norm), IN(op->w, op->b))
