@@ -56,6 +56,7 @@ libkernels_a_SOURCES += %D%/ops_alibi.h
 libkernels_a_SOURCES += %D%/ops_pair_scale.h
 libkernels_a_SOURCES += %D%/ops_sinks.h
 libkernels_a_SOURCES += %D%/ops_latent.h
+libkernels_a_SOURCES += %D%/ops_media.h
 libkernels_a_SOURCES += %D%/ops_noise.h
 libkernels_a_SOURCES += %D%/ops_loss.h
 libkernels_a_SOURCES += %D%/ops_policy.h
@@ -64,6 +65,7 @@ libkernels_a_SOURCES += %D%/preference_math.h
 libkernels_a_SOURCES += %D%/route_math.h
 libkernels_a_SOURCES += %D%/step_decision.h
 libkernels_a_SOURCES += %D%/tensor.c %D%/tensor.h
+libkernels_a_SOURCES += %D%/unfold.c %D%/unfold.h
 
 # The operations that kernels/operations.h marks EACH_ISA.  They are built with the flags of the
 # whole program and again for each instruction set of x86-64; cpu_ops.c chooses at run time.
@@ -99,6 +101,7 @@ operations_of_an_isa += %D%/cpu/cpu_latent.c
 operations_of_an_isa += %D%/cpu/cpu_layernorm.c
 operations_of_an_isa += %D%/cpu/cpu_lion.c
 operations_of_an_isa += %D%/cpu/cpu_loss.c
+operations_of_an_isa += %D%/cpu/cpu_media.c
 operations_of_an_isa += %D%/cpu/cpu_noise.c
 operations_of_an_isa += %D%/cpu/cpu_muon.c
 operations_of_an_isa += %D%/cpu/cpu_projected.c
@@ -196,6 +199,7 @@ libkernels_a_SOURCES += %D%/cuda/layer_gate.cu
 libkernels_a_SOURCES += %D%/cuda/layernorm.cu
 libkernels_a_SOURCES += %D%/cuda/lion.cu
 libkernels_a_SOURCES += %D%/cuda/loss.cu
+libkernels_a_SOURCES += %D%/cuda/media.cu
 libkernels_a_SOURCES += %D%/cuda/noise.cu
 libkernels_a_SOURCES += %D%/cuda/muon.cu
 libkernels_a_SOURCES += %D%/cuda/projected.cu

@@ -6,7 +6,8 @@
  * watch):
  *
  *   name       NAME; its operands are struct op_NAME of kernels/ops.h, or of a header it includes
- *   tensors    how many tensors struct op_NAME begins with (error messages list them)
+ *   tensors    how many tensors struct op_NAME begins with: error messages list them, and
+ *              the operation does nothing if one of them is empty
  *   cpu        EACH_ISA: the file is built for every instruction set and defines
  *              CPU_OP(NAME); ONCE: it defines cpu_NAME
  *   cuda       LAUNCH: a .cu file defines launch_NAME (cuda_launch.h); STEPS: a C file
@@ -45,6 +46,13 @@
     X(activation, 2, EACH_ISA, LAUNCH, DOUBLE, WATCHED)          \
     X(activation_backward, 4, EACH_ISA, LAUNCH, DOUBLE, WATCHED) \
     X(decode, 6, EACH_ISA, LAUNCH, NO_DOUBLE, UNWATCHED)         \
+    X(place_rows, 2, EACH_ISA, LAUNCH, DOUBLE, WATCHED)          \
+    X(place_rows_backward, 2, EACH_ISA, LAUNCH, DOUBLE, WATCHED) \
+    X(pool_rows, 2, EACH_ISA, LAUNCH, DOUBLE, WATCHED)           \
+    X(pool_rows_backward, 1, EACH_ISA, LAUNCH, DOUBLE, WATCHED)  \
+    X(unfold, 2, EACH_ISA, LAUNCH, DOUBLE, WATCHED)              \
+    X(unfold_backward, 1, EACH_ISA, LAUNCH, DOUBLE, WATCHED)     \
+    X(filter_rows, 3, EACH_ISA, LAUNCH, DOUBLE, WATCHED)         \
     X(conv, 7, EACH_ISA, LAUNCH, DOUBLE, WATCHED)                \
     X(conv_backward, 11, EACH_ISA, LAUNCH, DOUBLE, WATCHED)      \
     X(decay, 6, EACH_ISA, LAUNCH, DOUBLE, WATCHED)               \

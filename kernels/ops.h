@@ -26,6 +26,7 @@
 #include "kernels/ops_heads.h"
 #include "kernels/ops_latent.h"
 #include "kernels/ops_loss.h"
+#include "kernels/ops_media.h"
 #include "kernels/ops_noise.h"
 #include "kernels/ops_policy.h"
 #include "kernels/ops_pair_scale.h"

@@ -623,6 +623,7 @@ libreference_a_SOURCES += %D%/reference/double_clamped.c
 libreference_a_SOURCES += %D%/reference/double_gate.c
 libreference_a_SOURCES += %D%/reference/double_heads.c
 libreference_a_SOURCES += %D%/reference/double_latent.c
+libreference_a_SOURCES += %D%/reference/double_media.c
 libreference_a_SOURCES += %D%/reference/double_xielu.c
 libreference_a_SOURCES += %D%/reference/double_rotation.c
 libreference_a_SOURCES += %D%/reference/double_ops.c %D%/reference/double_ops.h

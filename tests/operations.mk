@@ -260,6 +260,16 @@ EXTRA_PROGRAMS += %D%/unit/test_emulated_matmul_sums %D%/unit/test_races_matmul_
 %C%_unit_test_races_matmul_sums_SOURCES = %D%/unit/test_cpu_matmul_sums.c
 %C%_unit_test_races_matmul_sums_LDADD = %D%/emulation/races.o $(LDADD)
 
+# media
+unit_tests += %D%/unit/test_cpu_media
+emulated_operations += %D%/unit/test_emulated_media
+races_tests += %D%/unit/test_races_media
+EXTRA_PROGRAMS += %D%/unit/test_emulated_media %D%/unit/test_races_media
+%C%_unit_test_emulated_media_SOURCES = %D%/unit/test_cpu_media.c
+%C%_unit_test_emulated_media_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_media_SOURCES = %D%/unit/test_cpu_media.c
+%C%_unit_test_races_media_LDADD = %D%/emulation/races.o $(LDADD)
+
 # norm
 unit_tests += %D%/unit/test_cpu_norm
 emulated_operations += %D%/unit/test_emulated_norm

@@ -1,6 +1,7 @@
 /*
  * tests/unit/test_reference_gradients.c - in double, backward passes equal the slopes of
- * their forward passes: linear layers, embeddings, rotations, activations, dropout.
+ * their forward passes: linear layers, embeddings, rotations, activations, dropout, rows of
+ * media.
  * (Norms, attention, gates and losses are in their own tests.)
  */
 #include "config.h"
@@ -9,6 +10,7 @@
 
 #include "base/random.h"
 #include "base/size.h"
+#include "kernels/unfold.h"
 #include "tests/reference/backend_double.h"
 #include "tests/reference/reference.h"
 #include "tests/unit/unit.h"
@@ -312,12 +314,114 @@ static void test_dropout(void **state)
     trial_close(&t, "dropout");
 }
 
+/* ---- Rows of media ---- */
+
+static const int32_t rows_at[3] = { 3, -1, 0 };
+
+static void place_rows(struct trial *t)
+{
+    const bool *add = t->settings;
+
+    t->be->ops->convert(t->be, &(struct op_convert) { t->out, t->in[0] });
+    t->be->ops->place_rows(t->be,
+                           &(struct op_place_rows) { t->out, t->in[1], rows_at, *add });
+}
+
+static void place_rows_backward(struct trial *t)
+{
+    const bool *add = t->settings;
+
+    t->be->ops->convert(t->be, &(struct op_convert) { t->grad[0], t->dout });
+    t->be->ops->place_rows_backward(
+        t->be, &(struct op_place_rows_backward) { .dx = t->grad[0],
+                                                  .drows = t->grad[1],
+                                                  .at = rows_at,
+                                                  .count = 3,
+                                                  .add = *add });
+}
+
+static void test_place_rows(void **state)
+{
+    static const bool adds[] = { false, true };
+
+    (void)state;
+    for (size_t i = 0; i < TS_COUNT(adds); i++) {
+        struct trial t = trial_open();
+
+        add_input(&t, ROWS, 6);
+        add_input(&t, 3, 6);
+        set_output(&t, ROWS, 6);
+        t.settings = &adds[i];
+        t.forward = place_rows;
+        t.backward = place_rows_backward;
+        trial_close(&t, "rows that are placed");
+    }
+}
+
+static void pool_rows(struct trial *t)
+{
+    t->be->ops->pool_rows(t->be, &(struct op_pool_rows) { t->out, t->in[0], 2 });
+}
+
+static void pool_rows_backward(struct trial *t)
+{
+    t->be->ops->pool_rows_backward(
+        t->be, &(struct op_pool_rows_backward) { t->grad[0], t->dout, 2 });
+}
+
+static void test_pool_rows(void **state)
+{
+    struct trial t = trial_open();
+
+    (void)state;
+    add_input(&t, ROWS, 6);
+    set_output(&t, ROWS / 2, 6);
+    t.forward = pool_rows;
+    t.backward = pool_rows_backward;
+    trial_close(&t, "means of rows");
+}
+
+static const struct unfold_line line = { .size = 3, .stride = 2, .padding = 1 };
+
+static void unfold(struct trial *t)
+{
+    const int32_t offsets[] = { 0, 2, ROWS };
+    int32_t taps[9];
+
+    unfold_taps(&line, offsets, 2, taps);
+    t->be->ops->unfold(t->be, &(struct op_unfold) { t->out, t->in[0], taps, 3 });
+}
+
+static void unfold_backward(struct trial *t)
+{
+    const int32_t offsets[] = { 0, 2, ROWS };
+    int32_t taps[9], uses[2 * ROWS];
+
+    unfold_taps(&line, offsets, 2, taps);
+    unfold_uses(taps, TS_COUNT(taps), ROWS, 2, uses);
+    t->be->ops->unfold_backward(
+        t->be, &(struct op_unfold_backward) { t->grad[0], t->dout, uses, 3, 2 });
+}
+
+static void test_unfold(void **state)
+{
+    struct trial t = trial_open();
+
+    (void)state;
+    add_input(&t, ROWS, 4);
+    set_output(&t, 3, 12);
+    t.forward = unfold;
+    t.backward = unfold_backward;
+    trial_close(&t, "unfolded rows");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_linear),  cmocka_unit_test(test_embedding),
-        cmocka_unit_test(test_rope),    cmocka_unit_test(test_activations),
-        cmocka_unit_test(test_dropout),
+        cmocka_unit_test(test_linear),    cmocka_unit_test(test_embedding),
+        cmocka_unit_test(test_rope),      cmocka_unit_test(test_activations),
+        cmocka_unit_test(test_dropout),   cmocka_unit_test(test_place_rows),
+        cmocka_unit_test(test_pool_rows), cmocka_unit_test(test_unfold),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -352,6 +352,13 @@ WATCHED(latent_backward, OUT(op->dup_q, op->dup_kv, op->dshared), IN(op->dk, op-
 WATCHED(pad_heads, OUT(op->out), IN(op->x))
 WATCHED(attention, OUT(op->lse, op->out), IN(op->q))
 WATCHED(attention_backward, OUT(op->dq, op->dk, op->dv), IN(op->forward.q))
+WATCHED(place_rows, OUT(op->x), IN(op->rows))
+WATCHED(place_rows_backward, OUT(op->drows, op->dx), IN(op->dx))
+WATCHED(pool_rows, OUT(op->out), IN(op->x))
+WATCHED(pool_rows_backward, OUT(op->dx), IN(op->dout))
+WATCHED(unfold, OUT(op->out), IN(op->x))
+WATCHED(unfold_backward, OUT(op->dx), IN(op->dout))
+WATCHED(filter_rows, OUT(op->out), IN(op->weight, op->x))
 WATCHED(conv, OUT(op->out), IN(op->weight, op->x))
 WATCHED(conv_backward, OUT(op->dx, op->dbefore, op->dafter, op->dweight, op->dbias),
         IN(op->weight, op->x))
