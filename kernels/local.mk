@@ -53,6 +53,7 @@ libkernels_a_SOURCES += %D%/ops_heads.h
 libkernels_a_SOURCES += %D%/ops_xielu.h
 libkernels_a_SOURCES += %D%/ops_scan.h
 libkernels_a_SOURCES += %D%/ops_alibi.h
+libkernels_a_SOURCES += %D%/ops_attention.h
 libkernels_a_SOURCES += %D%/ops_pair_scale.h
 libkernels_a_SOURCES += %D%/ops_sinks.h
 libkernels_a_SOURCES += %D%/ops_latent.h

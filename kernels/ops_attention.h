@@ -1,0 +1,84 @@
+/* kernels/ops_attention.h - attention within sequences, and of one new row over a cache (part
+ * of kernels/ops.h). */
+#ifndef KERNELS_OPS_ATTENTION_H
+#define KERNELS_OPS_ATTENTION_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/ops_alibi.h"
+#include "kernels/tensor.h"
+
+/*
+ * Dropout of attention weights: a weight is kept if its 16 bits, from random_weight of
+ * base/random.h, are at least dropout_threshold(p) (kernels/dropout.h); it is then
+ * divided by 1 - p.  0 <= p < 1; 0 drops nothing.  draw: in the backend's memory; NULL:
+ * 0. Head h of the queries is head h of random_weight.  Srivastava et al., "Dropout",
+ * 2014.
+ */
+struct attention_dropout {
+    float p;
+    uint32_t stream;
+    uint64_t seed;
+    const uint64_t *draw;
+};
+
+/* Largest head size, D, that attention supports. */
+#define HEAD_SIZE_MAX 512
+
+/*
+ * Causal attention within each of `sequences` sequences of rows, offsets (sequences + 1)
+ * int32 from 0 to N: row i of a sequence sees its rows max(0, i - window + 1) .. i
+ * (window 0: all rows up to i).  Query head h reads key/value head h / (H/K).
+ *   out (N, H*D) = softmax(scale * q k^T) v        q, out (N, H*D), k, v (N, K*D) compute
+ *   softcap c > 0: c tanh(s / c) in place of each scaled score s (Gemma Team, "Gemma 2",
+ *   2024)
+ *   slopes: a bias of the scaled scores (kernels/ops_alibi.h)
+ *   lse (H, N) fp32 = log sum exp of these scores, kept for the backward pass
+ *   dropout: of the softmax, before it is multiplied by v
+ * If q is 16-bit, a backend may round the weights (and their gradients) to its format
+ * before it multiplies them by v (q, k), as FlashAttention does; the sum that divides
+ * them is that of the fp32 weights.  A NaN or inf in v may then also reach earlier rows
+ * of its sequence, as 0 times NaN.
+ * Sequences may be empty.  Dao, "FlashAttention-2", 2023.
+ */
+struct op_attention {
+    struct tensor out, lse, q, k, v;
+    const int32_t *offsets;
+    size_t sequences, heads, kv_heads, head_size, window;
+    size_t longest; /* upper bound of the rows of a sequence; 0: unknown */
+    float scale, softcap;
+    struct attention_slopes slopes;
+    struct attention_dropout dropout;
+};
+
+/* dq, dk, dv (shapes and format of q, k, v) = gradients for dout; delta (H, N) fp32 is
+ * scratch.  `forward` has the operands of the forward pass, unchanged. */
+struct op_attention_backward {
+    struct tensor dq, dk, dv, delta, dout;
+    struct op_attention forward;
+};
+
+/*
+ * Attention of one new row for each of B sequences over a cache of the earlier rows;
+ * there is no backward pass.  Sequence b has `room` rows of keys and values, from row b *
+ * room on, of which lengths[b] (below room) are filled.  k and v are appended to them,
+ * and q sees the last `window` rows (0: all) including the new one, but none before the
+ * last multiple of `chunk` rows (0: all).  Heads are shared as in op_attention.
+ *   q, out (B, H*D), k, v (B, K*D), keys, values (B * room, K*D) compute; lengths (B)
+ *   int32
+ *   out = softmax(s) v,  s = scale * q k^T;  softcap c > 0: s = c tanh(s / c)
+ *   slopes: as in op_attention
+ *   sinks (H) fp32, in the backend's memory, or NULL: logits that join the softmax, as in
+ *   op_sink
+ */
+struct op_decode {
+    struct tensor out, q, k, v, keys, values;
+    const int32_t *lengths;
+    const float *sinks;
+    size_t room, heads, kv_heads, head_size, window, chunk;
+    float scale, softcap;
+    struct attention_slopes slopes;
+};
+
+#endif
