@@ -39,6 +39,7 @@ libkernels_a_SOURCES += %D%/dropout.h
 libkernels_a_SOURCES += %D%/gelu.h
 libkernels_a_SOURCES += %D%/matmul_choices.c %D%/matmul_choices.h
 libkernels_a_SOURCES += %D%/measure.c %D%/measure.h
+libkernels_a_SOURCES += %D%/reach.c %D%/reach.h
 libkernels_a_SOURCES += %D%/operations.h
 libkernels_a_SOURCES += %D%/ops.h
 libkernels_a_SOURCES += %D%/ops_experts.h

@@ -27,24 +27,29 @@ struct attention_dropout {
 #define HEAD_SIZE_MAX 512
 
 /*
- * Causal attention within each of `sequences` sequences of rows, offsets (sequences + 1)
- * int32 from 0 to N: row i of a sequence sees its rows max(0, i - window + 1) .. i
- * (window 0: all rows up to i).  Query head h reads key/value head h / (H/K).
+ * Attention within each of `sequences` sequences of rows, offsets (sequences + 1) int32
+ * from 0 to N.  Row n sees the rows max(start of its sequence, n - window + 1) .. reach[n]
+ * - 1 (window 0: from the start).  Query head h reads key/value head h / (H/K).
  *   out (N, H*D) = softmax(scale * q k^T) v        q, out (N, H*D), k, v (N, K*D) compute
  *   softcap c > 0: c tanh(s / c) in place of each scaled score s (Gemma Team, "Gemma 2",
  *   2024)
  *   slopes: a bias of the scaled scores (kernels/ops_alibi.h)
  *   lse (H, N) fp32 = log sum exp of these scores, kept for the backward pass
  *   dropout: of the softmax, before it is multiplied by v
+ *   reach (N) int32, in the backend's memory: rows of the batch, as in offsets.  n < reach[n]
+ *   <= the end of n's sequence, and reach[n] <= reach[n + 1].  NULL: n + 1, causal attention
+ *   since (N) int32, also there: the first row n with reach[n] > k, for each row k, of which
+ *   the backward pass reads one per tile or key.  NULL without reach.  kernels/reach.h makes
+ *   both
  * If q is 16-bit, a backend may round the weights (and their gradients) to its format
  * before it multiplies them by v (q, k), as FlashAttention does; the sum that divides
- * them is that of the fp32 weights.  A NaN or inf in v may then also reach earlier rows
- * of its sequence, as 0 times NaN.
+ * them is that of the fp32 weights.  A NaN or inf in v may then also reach rows of its
+ * sequence that do not see it, as 0 times NaN.
  * Sequences may be empty.  Dao, "FlashAttention-2", 2023.
  */
 struct op_attention {
     struct tensor out, lse, q, k, v;
-    const int32_t *offsets;
+    const int32_t *offsets, *reach, *since;
     size_t sequences, heads, kv_heads, head_size, window;
     size_t longest; /* upper bound of the rows of a sequence; 0: unknown */
     float scale, softcap;

@@ -89,6 +89,7 @@ unit_tests += %D%/unit/test_golden_preference
 unit_tests += %D%/unit/test_cpu_unchecked
 unit_tests += %D%/unit/test_group
 unit_tests += %D%/unit/test_matmul_choices
+unit_tests += %D%/unit/test_reach
 unit_tests += %D%/unit/test_measure
 unit_tests += %D%/unit/test_tensor
 

@@ -42,6 +42,16 @@ EXTRA_PROGRAMS += %D%/unit/test_emulated_attention_limits %D%/unit/test_races_at
 %C%_unit_test_races_attention_limits_CPPFLAGS = $(AM_CPPFLAGS) -DUNIT_RACES
 %C%_unit_test_races_attention_limits_LDADD = %D%/emulation/races.o $(LDADD)
 
+# attention_reach
+unit_tests += %D%/unit/test_cpu_attention_reach
+emulated_operations += %D%/unit/test_emulated_attention_reach
+races_tests += %D%/unit/test_races_attention_reach
+EXTRA_PROGRAMS += %D%/unit/test_emulated_attention_reach %D%/unit/test_races_attention_reach
+%C%_unit_test_emulated_attention_reach_SOURCES = %D%/unit/test_cpu_attention_reach.c
+%C%_unit_test_emulated_attention_reach_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_attention_reach_SOURCES = %D%/unit/test_cpu_attention_reach.c
+%C%_unit_test_races_attention_reach_LDADD = %D%/emulation/races.o $(LDADD)
+
 # clamped
 unit_tests += %D%/unit/test_cpu_clamped
 emulated_operations += %D%/unit/test_emulated_clamped

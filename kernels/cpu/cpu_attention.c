@@ -1,5 +1,5 @@
 /*
- * kernels/cpu/cpu_attention.c - causal attention by tiles, after Dao, "FlashAttention-2",
+ * kernels/cpu/cpu_attention.c - attention by tiles, after Dao, "FlashAttention-2",
  * 2023.
  *
  * A task is a block of queries of one head. Scores are stored as (keys, queries), one
@@ -11,6 +11,8 @@
 #include "kernels/cpu/cpu_attention.h"
 
 #include <assert.h>
+
+#include "kernels/reach.h"
 
 struct attention {
     const struct op_attention *op;
@@ -24,6 +26,7 @@ struct attention {
     float *scores; /* (keys, ATTENTION_ROWS), then e^(score - max), words along keys */
     float *out;    /* (width, ATTENTION_ROWS) */
     vec max[ATTENTION_VECS], sum[ATTENTION_VECS];
+    int32_t reach[ATTENTION_ROWS];   /* of the queries */
     struct attention_keep_bits kept; /* with dropout */
 };
 
@@ -70,12 +73,13 @@ static void attention_lean(struct attention *a, size_t v, size_t key, size_t row
 static void attention_mask(struct attention *a, size_t v, size_t key, size_t rows)
 {
     ivec queries = attention_lanes(a->part.first + v * LANES);
+    ivec reach = attention_reach_get(a->reach + v * LANES);
     vec hidden = vec_all(-INFINITY);
 
     for (size_t i = 0; i < rows; i++) {
         float *at = a->scores + i * ATTENTION_ROWS + v * LANES;
         ivec sees =
-            attention_sees(queries, (int32_t)(key + i) - (ivec) {}, a->op->window);
+            attention_sees(queries, (int32_t)(key + i) - (ivec) {}, reach, a->op->window);
 
         vec_put(at, vec_select(sees, vec_get(at), hidden));
     }
@@ -173,28 +177,38 @@ static void attention_outputs(struct attention *a, size_t i, size_t rows, size_t
                                  .add = true });
 }
 
-/* Process `rows` keys from `key` on; `own`: the keys of the queries' own rows. */
-static void attention_tile(struct attention *a, size_t key, size_t rows, bool own)
+/* Return how many of `rows` keys from `key` on have scores with vector v: those of the bands
+ * that it reaches. */
+static size_t attention_made(const struct attention *a, size_t v, size_t key, size_t rows)
 {
-    size_t band = own ? ATTENTION_BAND : rows, window = a->op->window;
-    bool drops = a->op->dropout.p > 0;
+    size_t reach = (size_t)a->reach[v * LANES + LANES - 1];
+
+    if (reach <= key)
+        return 0;
+    return size_min(rows, size_divide_up(reach - key, ATTENTION_BAND) * ATTENTION_BAND);
+}
+
+/* Process `rows` keys from `key` on, of which some query reaches the last. */
+static void attention_tile(struct attention *a, size_t key, size_t rows)
+{
+    bool partly = (size_t)a->reach[0]<key + rows, drops = a->op->dropout.p> 0;
+    size_t band = partly ? ATTENTION_BAND : rows, window = a->op->window;
 
     attention_load_tile(a, key, rows);
     if (drops)
         attention_draw(&a->kept, a->op, a->head, a->part.first,
                        a->part.last - a->part.first, key - a->part.run_first, rows);
     for (size_t i = 0; i < rows; i += band)
-        attention_scores(a, i, size_min(band, rows - i), own ? i / LANES : 0);
-    for (size_t v = 0; v < a->vecs; v++) {
-        size_t made =
-            own ? size_min(rows, (v * LANES / ATTENTION_BAND + 1) * ATTENTION_BAND)
-                : rows;
+        attention_scores(a, i, size_min(band, rows - i),
+                         attention_skip(a->reach, key + i));
+    for (size_t v = attention_skip(a->reach, key); v < a->vecs; v++) {
+        size_t made = attention_made(a, v, key, rows);
 
         if (a->op->softcap > 0)
             attention_cap(a, v, made);
         if (a->op->slopes.factor > 0)
             attention_lean(a, v, key, made);
-        if (own || (window && key + window < a->part.last))
+        if (partly || (window && key + window < a->part.last))
             attention_mask(a, v, key, made);
         attention_softmax(a, v, made);
         if (drops)
@@ -202,7 +216,8 @@ static void attention_tile(struct attention *a, size_t key, size_t rows, bool ow
                            a->shape.pairs);
     }
     for (size_t i = 0; i < rows; i += band)
-        attention_outputs(a, i, size_min(band, rows - i), own ? i / LANES : 0);
+        attention_outputs(a, i, size_min(band, rows - i),
+                          attention_skip(a->reach, key + i));
 }
 
 static void attention_finish(struct attention *a, struct attention_source into)
@@ -227,13 +242,22 @@ static void attention_finish(struct attention *a, struct attention_source into)
     attention_store(into, a->shape, a->rows, 1);
 }
 
+/* Process the keys from `key` to `end`. */
+static void attention_keys(struct attention *a, size_t key, size_t end)
+{
+    for (; key < end; key += ATTENTION_ROWS)
+        attention_tile(a, key, size_min(ATTENTION_ROWS, end - key));
+}
+
 static void attention_part(struct attention *a)
 {
     const struct op_attention *op = a->op;
     size_t first = a->part.first, rows = a->part.last - first;
+    size_t end = attention_reach(op, a->part.last - 1);
     struct attention_source queries = { op->q, first, rows, a->head };
 
     a->vecs = size_divide_up(rows, LANES);
+    attention_reaches(op, first, rows, a->reach);
     attention_load(a->rows, a->shape, queries);
     tile_transpose(a->queries, ATTENTION_ROWS, a->rows, a->shape.width, ATTENTION_ROWS,
                    size_divide_up(a->shape.depth, 4) * 4);
@@ -242,26 +266,24 @@ static void attention_part(struct attention *a)
         a->max[v] = vec_all(-INFINITY);
         a->sum[v] = (vec) {};
     }
-    for (size_t key = attention_begin(op, a->part, first); key < first;
-         key += ATTENTION_ROWS)
-        attention_tile(a, key, size_min(ATTENTION_ROWS, first - key), false);
-    attention_tile(a, first, rows, true);
+    attention_keys(a, attention_begin(op, a->part, first), first);
+    attention_keys(a, first, a->part.last);
+    attention_keys(a, a->part.last, end);
     queries.x = op->out;
     attention_finish(a, queries);
 }
 
-/* Later blocks see more keys, so they start first. */
 static void attention_task(void *context, size_t task, struct pool_worker *worker)
 {
     const struct op_attention *op = context;
-    size_t block = attention_blocks(op) - 1 - task / op->heads;
-    size_t end = size_min((block + 1) * ATTENTION_ROWS, op->q.rows);
+    struct attention_work work = attention_work_of(op, task, op->heads, true);
+    size_t end = size_min((work.block + 1) * ATTENTION_ROWS, op->q.rows);
     struct attention a = { .op = op,
-                           .head = task % op->heads,
+                           .head = work.head,
                            .shape = attention_shape_of(op, op->out.format) };
 
     attention_scratch(&a, worker);
-    for (size_t row = block * ATTENTION_ROWS; row < end; row = a.part.last) {
+    for (size_t row = work.block * ATTENTION_ROWS; row < end; row = a.part.last) {
         a.part = attention_part_at(op, row, end);
         attention_part(&a);
     }
@@ -271,5 +293,6 @@ void CPU_OP(attention)(struct backend *be, const struct op_attention *op)
 {
     assert(op->head_size <= ATTENTION_MOST);
     assert((size_t)op->offsets[op->sequences] == op->q.rows);
+    assert(!op->reach || reach_holds(op->reach, op->offsets, op->sequences));
     cpu_backend_run(be, attention_blocks(op) * op->heads, attention_task, (void *)op);
 }

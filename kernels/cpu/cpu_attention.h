@@ -2,9 +2,10 @@
  * kernels/cpu/cpu_attention.h - code shared by attention and its gradients: splitting
  * sequences into tiles, copying tiles out as fp32, masks, and dropout.
  *
- * Where a tile of queries meets the keys of its own rows, half of the scores are masked.
- * There the rows are processed in bands of ATTENTION_BAND, and scores that a whole band
- * does not see are not computed.
+ * Where a tile of queries meets keys that some of them do not reach, as in causal attention
+ * the keys of its own rows, part of the scores are masked. There the rows are processed in
+ * bands of ATTENTION_BAND, and scores that a whole band does not see are not computed. Tiles
+ * of keys that no query of a tile reaches are left out.
  */
 #ifndef KERNELS_CPU_CPU_ATTENTION_H
 #define KERNELS_CPU_CPU_ATTENTION_H
@@ -90,6 +91,30 @@ static inline size_t attention_begin(const struct op_attention *op,
     return row - op->window + 1;
 }
 
+/* Return the row after the last one that `row` sees. */
+static inline size_t attention_reach(const struct op_attention *op, size_t row)
+{
+    return op->reach ? (size_t)op->reach[row] : row + 1;
+}
+
+/* The same for `rows` rows from `first` on, padded with that of the last. */
+static inline void attention_reaches(const struct op_attention *op, size_t first,
+                                     size_t rows, int32_t reach[ATTENTION_ROWS])
+{
+    for (size_t i = 0; i < ATTENTION_ROWS; i++)
+        reach[i] = (int32_t)attention_reach(op, first + size_min(i, rows - 1));
+}
+
+/* Return the first vector of queries of which one reaches `key`, given their reaches. */
+static inline size_t attention_skip(const int32_t reach[ATTENTION_ROWS], size_t key)
+{
+    size_t v = 0;
+
+    while (v < ATTENTION_VECS && (size_t)reach[v * LANES + LANES - 1] <= key)
+        v++;
+    return v;
+}
+
 /* A tile to copy: `rows` rows of head `head` of x, from `first` on. */
 struct attention_source {
     struct tensor x;
@@ -160,12 +185,21 @@ CPU_INLINE ivec attention_lanes(size_t first)
     return lanes;
 }
 
-/* The causal mask; window 0 means no window. All values are below 2^31. */
-CPU_INLINE ivec attention_sees(ivec queries, ivec keys, size_t window)
+CPU_INLINE ivec attention_reach_get(const int32_t *from)
+{
+    ivec reach;
+
+    memcpy(&reach, from, sizeof(reach));
+    return reach;
+}
+
+/* The mask, given what the queries reach; window 0 means no window. All values are below
+ * 2^31. */
+CPU_INLINE ivec attention_sees(ivec queries, ivec keys, ivec reach, size_t window)
 {
     int32_t most = window ? (int32_t)window : INT32_MAX;
 
-    return (queries >= keys) & (queries - keys < most);
+    return (keys < reach) & (queries - keys < most);
 }
 
 /* slope (key - query) */
@@ -297,6 +331,31 @@ CPU_INLINE void attention_drop(float *at, size_t first, size_t end, size_t v,
 static inline size_t attention_blocks(const struct op_attention *op)
 {
     return size_divide_up(op->q.rows, ATTENTION_ROWS);
+}
+
+/* A block of rows of one head. */
+struct attention_work {
+    size_t block, head;
+};
+
+/*
+ * Return the work of a task. Causal attention: the blocks with the most work first, for all
+ * heads, so that threads end at the same time. With reach, blocks have about the same work:
+ * if sequences are long, all blocks of a head follow each other, and its rows stay in the
+ * cache; if they are short, so do all heads of a block. last_first: later blocks have more
+ * work.
+ */
+static inline struct attention_work attention_work_of(const struct op_attention *op,
+                                                      size_t task, size_t heads,
+                                                      bool last_first)
+{
+    size_t blocks = attention_blocks(op);
+
+    if (op->reach && op->q.rows > 4 * ATTENTION_ROWS * op->sequences)
+        return (struct attention_work) { task % blocks, task / blocks };
+    return (struct attention_work) { last_first ? blocks - 1 - task / heads
+                                                : task / heads,
+                                     task % heads };
 }
 
 #endif

@@ -14,6 +14,8 @@
  */
 #include "config.h"
 
+#include <assert.h>
+
 #include "base/size.h"
 #include "kernels/cpu/cpu_attention.h"
 
@@ -30,7 +32,9 @@ struct gradient {
     float *rows_left, *rows_right;     /* the other side (ATTENTION_ROWS, width) */
     float *across_left, *across_right; /* the same, words across rows */
     float *p, *ds; /* (other side, fixed side), then words along the first */
-    float lse[ATTENTION_ROWS], delta[ATTENTION_ROWS]; /* of the current queries */
+    /* of the current queries */
+    float lse[ATTENTION_ROWS], delta[ATTENTION_ROWS];
+    int32_t reach[ATTENTION_ROWS];
     struct attention_keep_bits kept; /* of the current tile, with dropout */
 };
 
@@ -48,7 +52,7 @@ static void gradient_scratch(struct gradient *g, struct pool_worker *worker)
     g->ds = pool_scratch(worker, square);
 }
 
-/* Load lse and delta of some queries, padded with 0. */
+/* Load lse and delta of some queries, padded with 0, and what they reach. */
 static void gradient_queries(struct gradient *g, size_t head, size_t first, size_t rows)
 {
     const float *lse = (float *)cpu_row(g->op->forward.lse, head) + first;
@@ -58,6 +62,7 @@ static void gradient_queries(struct gradient *g, size_t head, size_t first, size
     memset(g->delta, 0, sizeof(g->delta));
     memcpy(g->lse, lse, rows * sizeof(*lse));
     memcpy(g->delta, delta, rows * sizeof(*delta));
+    attention_reaches(&g->op->forward, first, rows, g->reach);
 }
 
 /* Copy a tile and transpose it, for the fixed side. */
@@ -163,8 +168,11 @@ CPU_INLINE struct gradient_cell gradient_cell(const struct gradient *g,
     cell.ds = cell.p * (vec_get(g->ds + at) - delta) * slope;
     if (!band->hidden)
         return cell;
-    sees = fixed_keys ? attention_sees(other, fixed, g->op->forward.window)
-                      : attention_sees(fixed, other, g->op->forward.window);
+    sees = fixed_keys
+               ? attention_sees(other, fixed, g->reach[row] - (ivec) {},
+                                g->op->forward.window)
+               : attention_sees(fixed, other, attention_reach_get(g->reach + v * LANES),
+                                g->op->forward.window);
     cell.p = vec_select(sees, cell.p, (vec) {});
     cell.ds = vec_select(sees, cell.ds, (vec) {});
     return cell;
@@ -227,34 +235,52 @@ static void gradient_keys_band(struct gradient *g, const struct gradient_band *b
     tile_multiply(&product);
 }
 
-/* Process some rows of the queries of one head, from `query` on. */
+/* Process some rows of the queries of one head, from `query` on, which reach the first key
+ * of the part. */
 static void gradient_keys_tile(struct gradient *g, size_t head, size_t query, size_t rows)
 {
     const struct op_attention *forward = &g->op->forward;
-    size_t all = g->part.last - g->part.first;
-    bool own = query == g->part.first;
-    size_t step = own ? ATTENTION_BAND : rows;
+    size_t all = g->part.last - g->part.first, step;
+    bool partly;
 
     gradient_load(
         g, forward->q, g->op->dout,
         (struct attention_source) { .first = query, .rows = rows, .head = head }, true);
     gradient_queries(g, head, query, rows);
+    partly = (size_t)g->reach[0] < g->part.last;
+    step = partly ? ATTENTION_BAND : rows;
     g->slope = alibi_slope(forward->slopes, forward->heads, head) / forward->scale;
     if (forward->dropout.p > 0)
         attention_draw(&g->kept, forward, head, query, rows,
                        g->part.first - g->part.run_first, all);
     for (size_t i = 0; i < rows; i += step) {
-        size_t count = size_min(step, rows - i),
-               keys = own ? size_min(i + count, all) : all;
+        size_t count = size_min(step, rows - i);
+        size_t keys = size_min((size_t)g->reach[i + count - 1] - g->part.first, all);
 
-        gradient_keys_band(g,
-                           &(struct gradient_band) { .first = query,
-                                                     .row = i,
-                                                     .rows = count,
-                                                     .vecs = size_divide_up(keys, LANES),
-                                                     .hidden = own || forward->window },
-                           keys);
+        gradient_keys_band(
+            g,
+            &(struct gradient_band) { .first = query,
+                                      .row = i,
+                                      .rows = count,
+                                      .vecs = size_divide_up(keys, LANES),
+                                      .hidden = partly || forward->window },
+            keys);
     }
+}
+
+/* Process the queries of one head from `query` to `end`. */
+static void gradient_keys_tiles(struct gradient *g, size_t head, size_t query, size_t end)
+{
+    for (; query < end; query += ATTENTION_ROWS)
+        gradient_keys_tile(g, head, query, size_min(ATTENTION_ROWS, end - query));
+}
+
+/* Return the first query that sees a key of the part. */
+static size_t gradient_since(const struct gradient *g)
+{
+    const struct op_attention *forward = &g->op->forward;
+
+    return forward->reach ? (size_t)forward->since[g->part.first] : g->part.first;
 }
 
 static void gradient_keys_part(struct gradient *g)
@@ -262,6 +288,7 @@ static void gradient_keys_part(struct gradient *g)
     const struct op_attention *forward = &g->op->forward;
     size_t group = forward->heads / forward->kv_heads;
     size_t keys = g->part.last - g->part.first, end = g->part.run_last;
+    size_t first = gradient_since(g);
 
     if (forward->window)
         end = size_min(end, g->part.last - 1 + forward->window);
@@ -270,9 +297,9 @@ static void gradient_keys_part(struct gradient *g)
     memset(g->sum_left, 0, ATTENTION_ROWS * g->shape.width * sizeof(float));
     memset(g->sum_right, 0, ATTENTION_ROWS * g->shape.width * sizeof(float));
     for (size_t head = g->head * group; head < (g->head + 1) * group; head++) {
-        gradient_keys_tile(g, head, g->part.first, keys);
-        for (size_t query = g->part.last; query < end; query += ATTENTION_ROWS)
-            gradient_keys_tile(g, head, query, size_min(ATTENTION_ROWS, end - query));
+        gradient_keys_tiles(g, head, first, g->part.first);
+        gradient_keys_tiles(g, head, g->part.first, g->part.last);
+        gradient_keys_tiles(g, head, g->part.last, end);
     }
     attention_store((struct attention_source) { g->op->dk, g->part.first, keys, g->head },
                     g->shape, g->sum_left, forward->scale);
@@ -280,19 +307,19 @@ static void gradient_keys_part(struct gradient *g)
                     g->shape, g->sum_right, dropout_factor(forward->dropout.p));
 }
 
-/* More queries see the keys of earlier blocks, so these start first. */
 static void gradient_keys_task(void *context, size_t task, struct pool_worker *worker)
 {
     const struct op_attention_backward *op = context;
     const struct op_attention *forward = &op->forward;
-    size_t block = task / forward->kv_heads;
-    size_t end = size_min((block + 1) * ATTENTION_ROWS, forward->q.rows);
+    struct attention_work work =
+        attention_work_of(forward, task, forward->kv_heads, false);
+    size_t end = size_min((work.block + 1) * ATTENTION_ROWS, forward->q.rows);
     struct gradient g = { .op = op,
-                          .head = task % forward->kv_heads,
+                          .head = work.head,
                           .shape = attention_shape_of(forward, op->dout.format) };
 
     gradient_scratch(&g, worker);
-    for (size_t row = block * ATTENTION_ROWS; row < end; row = g.part.last) {
+    for (size_t row = work.block * ATTENTION_ROWS; row < end; row = g.part.last) {
         g.part = attention_part_at(forward, row, end);
         gradient_keys_part(&g);
     }
@@ -331,8 +358,8 @@ static void gradient_queries_tile(struct gradient *g, size_t key, size_t rows)
     const struct op_attention *forward = &g->op->forward;
     size_t head = g->head / (forward->heads / forward->kv_heads);
     size_t vecs = size_divide_up(g->part.last - g->part.first, LANES);
-    bool own = key == g->part.first;
-    size_t step = own ? ATTENTION_BAND : rows;
+    bool partly = (size_t)g->reach[0] < key + rows;
+    size_t step = partly ? ATTENTION_BAND : rows;
 
     g->slope = alibi_slope(forward->slopes, forward->heads, g->head) / forward->scale;
     gradient_load(g, forward->k, forward->v,
@@ -342,7 +369,7 @@ static void gradient_queries_tile(struct gradient *g, size_t key, size_t rows)
         attention_draw(&g->kept, forward, g->head, g->part.first,
                        g->part.last - g->part.first, key - g->part.run_first, rows);
     for (size_t i = 0; i < rows; i += step) {
-        size_t skip = own ? i / LANES : 0;
+        size_t skip = attention_skip(g->reach, key + i);
 
         gradient_queries_band(
             g, &(struct gradient_band) { .first = key,
@@ -350,23 +377,31 @@ static void gradient_queries_tile(struct gradient *g, size_t key, size_t rows)
                                          .rows = size_min(step, rows - i),
                                          .vec = skip,
                                          .vecs = vecs - skip,
-                                         .hidden = own || forward->window });
+                                         .hidden = partly || forward->window });
     }
+}
+
+/* Process the keys from `key` to `end`. */
+static void gradient_queries_tiles(struct gradient *g, size_t key, size_t end)
+{
+    for (; key < end; key += ATTENTION_ROWS)
+        gradient_queries_tile(g, key, size_min(ATTENTION_ROWS, end - key));
 }
 
 static void gradient_queries_part(struct gradient *g)
 {
     const struct op_attention *forward = &g->op->forward;
     size_t queries = g->part.last - g->part.first;
+    size_t end = attention_reach(forward, g->part.last - 1);
 
     gradient_fix(g, g->left, forward->q, g->head);
     gradient_fix(g, g->right, g->op->dout, g->head);
     gradient_queries(g, g->head, g->part.first, queries);
     memset(g->sum_left, 0, ATTENTION_ROWS * g->shape.width * sizeof(float));
-    for (size_t key = attention_begin(forward, g->part, g->part.first);
-         key < g->part.first; key += ATTENTION_ROWS)
-        gradient_queries_tile(g, key, size_min(ATTENTION_ROWS, g->part.first - key));
-    gradient_queries_tile(g, g->part.first, queries);
+    gradient_queries_tiles(g, attention_begin(forward, g->part, g->part.first),
+                           g->part.first);
+    gradient_queries_tiles(g, g->part.first, g->part.last);
+    gradient_queries_tiles(g, g->part.last, end);
     tile_transpose(g->rows_left, g->shape.width, g->sum_left, ATTENTION_ROWS,
                    g->shape.width, ATTENTION_ROWS);
     attention_store(
@@ -378,14 +413,15 @@ static void gradient_queries_task(void *context, size_t task, struct pool_worker
 {
     const struct op_attention_backward *op = context;
     const struct op_attention *forward = &op->forward;
-    size_t block = attention_blocks(forward) - 1 - task / forward->heads;
-    size_t end = size_min((block + 1) * ATTENTION_ROWS, forward->q.rows);
+    struct attention_work work =
+        attention_work_of(forward, task, forward->heads, true);
+    size_t end = size_min((work.block + 1) * ATTENTION_ROWS, forward->q.rows);
     struct gradient g = { .op = op,
-                          .head = task % forward->heads,
+                          .head = work.head,
                           .shape = attention_shape_of(forward, op->dout.format) };
 
     gradient_scratch(&g, worker);
-    for (size_t row = block * ATTENTION_ROWS; row < end; row = g.part.last) {
+    for (size_t row = work.block * ATTENTION_ROWS; row < end; row = g.part.last) {
         g.part = attention_part_at(forward, row, end);
         gradient_queries_part(&g);
     }
@@ -418,10 +454,13 @@ static void gradient_delta_task(void *context, size_t task, struct pool_worker *
 void CPU_OP(attention_backward)(struct backend *be,
                                 const struct op_attention_backward *op)
 {
-    size_t blocks = attention_blocks(&op->forward);
+    const struct op_attention *forward = &op->forward;
 
+    assert(!forward->reach || forward->since);
     cpu_backend_run(be, size_divide_up(op->dout.rows, cpu_task_rows(op->dout.cols)),
                     gradient_delta_task, (void *)op);
-    cpu_backend_run(be, blocks * op->forward.kv_heads, gradient_keys_task, (void *)op);
-    cpu_backend_run(be, blocks * op->forward.heads, gradient_queries_task, (void *)op);
+    cpu_backend_run(be, attention_blocks(forward) * forward->kv_heads, gradient_keys_task,
+                    (void *)op);
+    cpu_backend_run(be, attention_blocks(forward) * forward->heads, gradient_queries_task,
+                    (void *)op);
 }

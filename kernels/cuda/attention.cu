@@ -21,6 +21,12 @@ static bool attention_drops_fit(const struct op_attention *op)
     return op->dropout.p <= 0 || (op->head_size <= 64 && op->softcap <= 0);
 }
 
+/* Those with reach have neither dropout nor a cap, which encoders and Gemma 3 do not have. */
+static bool attention_reach_fits(const struct op_attention *op)
+{
+    return !op->reach || (op->dropout.p <= 0 && op->softcap <= 0);
+}
+
 static bool attention_fits(const struct cuda_launch *to, const struct op_attention *op)
 {
     const enum format format = op->q.format;
@@ -31,9 +37,10 @@ static bool attention_fits(const struct cuda_launch *to, const struct op_attenti
         op->q.rows <= INT_MAX && (op->q.rows / 64 + op->sequences) * op->heads <= INT_MAX;
 
     return tensor_cores && countable && attention_drops_fit(op) &&
-           op->slopes.factor <= 0 && op->head_size % 8 == 0 && op->head_size <= 256 &&
-           op->scale > 0 && attention_in_pieces(op->q) && attention_in_pieces(op->k) &&
-           attention_in_pieces(op->v) && attention_in_pieces(op->out);
+           attention_reach_fits(op) && op->slopes.factor <= 0 && op->head_size % 8 == 0 &&
+           op->head_size <= 256 && op->scale > 0 && attention_in_pieces(op->q) &&
+           attention_in_pieces(op->k) && attention_in_pieces(op->v) &&
+           attention_in_pieces(op->out);
 }
 
 bool launch_attention_on_warpgroups(const struct cuda_launch *to,

@@ -7,7 +7,8 @@
  * "FlashAttention-2", 2023).
  *
  * Floor: 4 D operations for each pair of a query and a key that it sees, 2 T^2 D for a
- * head of a causal sequence of T, at the GPU's fp32 rate; from memory q, k, v and out
+ * head of a causal sequence of T (4 T^2 D if all rows see each other), at the GPU's fp32
+ * rate; from memory q, k, v and out
  * once (k and v are read T / 64 times for each query head, from L2). A tile on the
  * diagonal wastes half of its operations. Dropout adds about 17 instructions per pair,
  * most of them for its random bits.
@@ -15,7 +16,8 @@
 #include "kernels/cuda/attention_plain.cuh"
 
 /* For head size 64, shared memory has room for three blocks per multiprocessor from
- * compute capability 8.0 on; limit registers to match. */
+ * compute capability 8.0 on; limit registers to match, except with reach, which takes
+ * more of them. */
 #if __CUDA_ARCH__ >= 800
 #define PLAIN_BLOCKS 3
 #else
@@ -30,7 +32,8 @@ template <int R> struct plain_softmax {
 template <int R, int N>
 __device__ inline void plain_soften(struct plain_softmax<R> &soft, float scores[R][4],
                                     float sums[R][N], float scale, float cap, float slope,
-                                    int lag, unsigned window)
+                                    int lag, const struct plain_visibility &sight,
+                                    const int slack[R])
 {
 #pragma unroll
     for (int i = 0; i < R; i++) {
@@ -43,7 +46,8 @@ __device__ inline void plain_soften(struct plain_softmax<R> &soft, float scores[
                 scores[i][j] = plain_capped(scores[i][j], cap);
             if (slope > 0)
                 scores[i][j] -= slope * (float)(lag + i - j);
-            scores[i][j] = (unsigned)(lag + i - j) < window ? scores[i][j] : -INFINITY;
+            scores[i][j] =
+                plain_sees(sight, lag + i - j, slack[i]) ? scores[i][j] : -INFINITY;
             most = fmaxf(most, scores[i][j]);
         }
         most = fmaxf(soft.most[i], lanes_largest<PLAIN_ACROSS>(most));
@@ -61,9 +65,9 @@ __device__ inline void plain_soften(struct plain_softmax<R> &soft, float scores[
     }
 }
 
-template <int R, int D>
+template <int R, int D, enum plain_kind kind>
 __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R,
-                                  D == 64 ? PLAIN_BLOCKS : 1)
+                                  D == 64 && kind == PLAIN_CAUSAL ? PLAIN_BLOCKS : 1)
     attention_plain(struct op_attention op, unsigned window, struct drops drops)
 {
     enum { N = D / PLAIN_ACROSS };
@@ -78,22 +82,25 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R,
     struct plain_rows k = plain_rows_of(at, op.k, shared_head, size);
     struct plain_rows v = plain_rows_of(at, op.v, shared_head, size);
     struct plain_head out = plain_head_of(op.out, head, size);
+    struct plain_visibility sight = plain_sight(at, op, false, window);
     struct plain_softmax<R> soft;
     float sums[R][N] = { 0 };
     uint32_t site = dropout_bits_site(drops);
-    int key = 0;
+    int key = 0, slack[R];
+    struct plain_ends ends;
 
     if (at.first >= at.length)
         return;
     if ((unsigned)at.first >= window)
         key = (at.first - (int)window + 1) & ~(PLAIN_TILE - 1);
+    ends = plain_ends_of<kind>(sight, at);
+    plain_slacks<R, kind>(slack, sight, at.first);
 #pragma unroll
     for (int i = 0; i < R; i++) {
         soft.most[i] = -INFINITY;
         soft.total[i] = 0;
     }
-    for (; key <= at.first; key += PLAIN_TILE) {
-        struct plain_visibility sight = { 1, window };
+    for (; key < ends.far; key += PLAIN_TILE) {
         int lag = at.first - key;
         uint32_t kept = 0;
         float scores[R][4];
@@ -104,12 +111,13 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R,
         plain_across<R>(scores, q, at.first, k, key, staged);
         plain_soften<R, N>(soft, scores, sums, op.scale, op.softcap,
                            alibi_slope(op.slopes, op.heads, (size_t)head),
-                           lag + y - 4 * x, window);
+                           lag + y - 4 * x, sight, slack);
         plain_share<R>(weights, scores);
         if (drops.threshold > 0)
             plain_drop<R>(weights, kept);
-        plain_along<R, D>(sums, weights, v, at.first, key, sight,
-                          lag == 0 || (unsigned)(lag + PLAIN_TILE) > window, staged);
+        plain_along<R, D>(sums, weights, v, at.first, key, sight, slack,
+                          key + PLAIN_TILE > ends.near || plain_leaves(sight, lag),
+                          staged);
     }
 #pragma unroll
     for (int i = 0; i < R; i++) {
@@ -132,14 +140,22 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R,
     }
 }
 
+template <int R, int D, enum plain_kind kind>
+static cudaError_t launch_kind(const struct cuda_launch *to,
+                               const struct op_attention *op)
+{
+    return launch(to->stream, attention_plain<R, D, kind>,
+                  dim3(plain_slots(op) * (unsigned)op->heads, plain_parts<D>(op)),
+                  dim3(PLAIN_ACROSS * PLAIN_TILE / R), PLAIN_SHARED, *op,
+                  plain_window(op), dropout_bits_of(&op->dropout));
+}
+
 template <int R, int D>
 static cudaError_t launch_size(const struct cuda_launch *to,
                                const struct op_attention *op)
 {
-    return launch(to->stream, attention_plain<R, D>,
-                  dim3(plain_slots(op) * (unsigned)op->heads, plain_parts<D>(op)),
-                  dim3(PLAIN_ACROSS * PLAIN_TILE / R), PLAIN_SHARED, *op,
-                  plain_window(op), dropout_bits_of(&op->dropout));
+    return plain_is_causal(op) ? launch_kind<R, D, PLAIN_CAUSAL>(to, op)
+                               : launch_kind<R, D, PLAIN_REACHES>(to, op);
 }
 
 cudaError_t launch_attention_plain(const struct cuda_launch *to,

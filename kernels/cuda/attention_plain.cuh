@@ -34,6 +34,10 @@ enum {
     PLAIN_SHARED = (PLAIN_TILE * PLAIN_TILE + PLAIN_STAGED) * (int)sizeof(float)
 };
 
+/* Rows that reach others than those before them have kernels of their own: causal ones
+ * have no registers to spare. */
+enum plain_kind { PLAIN_CAUSAL, PLAIN_REACHES };
+
 /* One head of a matrix. aligned: four adjacent elements are one access. */
 struct plain_head {
     char *data;
@@ -246,18 +250,50 @@ __device__ inline void plain_share(float *shared, const float weights[R][4])
         }
 }
 
-/* Visibility between the rows and the others of a tile: row r sees other o where 0 <=
- * sign (r - o) < window. */
+/*
+ * Visibility between the rows and the others of a tile, counted from the first of their
+ * sequence. A row has a slack: the number of rows after itself that it sees as a query, or
+ * that see it as a key from before it; 0 in causal attention. Row r and other o see each
+ * other where -slack(r) <= sign (r - o) < window.
+ */
 struct plain_visibility {
     int sign; /* 1: rows are queries; -1: rows are keys */
     unsigned window;
+    const int32_t *edges; /* of the sequence's rows: reach or since; NULL: causal */
+    int start, length;    /* of the sequence */
 };
 
+/* Return the slack of a row of the sequence. */
+template <enum plain_kind kind>
+__device__ inline int plain_slack(const struct plain_visibility &sight, int row)
+{
+    int edge;
+
+    if (kind == PLAIN_CAUSAL || row >= sight.length || !sight.edges)
+        return 0;
+    edge = sight.edges[row] - sight.start;
+    return sight.sign > 0 ? edge - 1 - row : row - edge;
+}
+
+/* Return whether a query sees a key `back` rows before it, given the slack of either. */
+__device__ inline bool plain_sees(const struct plain_visibility &sight, int back,
+                                  int slack)
+{
+    return (unsigned)(back + slack) < sight.window + slack;
+}
+
+/* Return whether the last of the queries of a tile is too far from the first key, `lag`
+ * rows before the first query. */
+__device__ inline bool plain_leaves(const struct plain_visibility &sight, int lag)
+{
+    return lag > -PLAIN_TILE && (unsigned)(lag + PLAIN_TILE) > sight.window;
+}
+
 template <int R, int D, bool masked>
-__device__ inline void plain_along_staged(float sums[R][D / PLAIN_ACROSS],
-                                          const float *weights, const float *staged,
-                                          int from, int count, int lag,
-                                          struct plain_visibility sight)
+__device__ inline void
+plain_along_staged(float sums[R][D / PLAIN_ACROSS], const float *weights,
+                   const float *staged, int from, int count, int lag,
+                   const struct plain_visibility &sight, const int slack[R])
 {
     enum { N = D / PLAIN_ACROSS };
     int y = threadIdx.x / PLAIN_ACROSS * R, x = threadIdx.x % PLAIN_ACROSS * 4;
@@ -274,7 +310,7 @@ __device__ inline void plain_along_staged(float sums[R][D / PLAIN_ACROSS],
             load<4>(of_column + j, staged + k * D + j * PLAIN_ACROSS + x);
 #pragma unroll
         for (int i = 0; i < R; i++) {
-            if (masked && (unsigned)(sight.sign * (lag + i - from - k)) >= sight.window)
+            if (masked && !plain_sees(sight, sight.sign * (lag + i - from - k), slack[i]))
                 continue;
 #pragma unroll
             for (int j = 0; j < N; j++)
@@ -297,8 +333,8 @@ template <int D> __device__ inline int plain_part()
 template <int R, int D>
 __device__ inline void plain_along(float sums[R][D / PLAIN_ACROSS], const float *weights,
                                    const struct plain_rows &b, int first, int b_first,
-                                   struct plain_visibility sight, bool masked,
-                                   float *staged)
+                                   const struct plain_visibility &sight,
+                                   const int slack[R], bool masked, float *staged)
 {
     const int part = plain_part<D>();
 
@@ -311,10 +347,10 @@ __device__ inline void plain_along(float sums[R][D / PLAIN_ACROSS], const float 
         __syncthreads();
         if (masked)
             plain_along_staged<R, D, true>(sums, weights, staged, from, AT_ONCE, lag,
-                                           sight);
+                                           sight, slack);
         else
             plain_along_staged<R, D, false>(sums, weights, staged, from, AT_ONCE, lag,
-                                            sight);
+                                            sight, slack);
         __syncthreads();
     }
 }
@@ -450,15 +486,71 @@ __device__ inline struct plain_rows plain_rows_of(const struct plain_tile &at,
     return { of, at.length };
 }
 
+/* keys: the tile's rows are keys. */
+__device__ inline struct plain_visibility plain_sight(const struct plain_tile &at,
+                                                      const struct op_attention &op,
+                                                      bool keys, unsigned window)
+{
+    const int32_t *edges = keys ? op.since : op.reach;
+
+    return { keys ? -1 : 1,
+             window,
+             edges ? edges + at.start : edges,
+             (int)at.start,
+             at.length };
+}
+
+/* Compute the slack of this thread's rows. */
+template <int R, enum plain_kind kind>
+__device__ inline void plain_slacks(int slack[R], const struct plain_visibility &sight,
+                                    int first)
+{
+#pragma unroll
+    for (int i = 0; i < R; i++)
+        slack[i] =
+            plain_slack<kind>(sight, first + (int)threadIdx.x / PLAIN_ACROSS * R + i);
+}
+
+/* Return the last row of the tile. */
+__device__ inline int plain_last(const struct plain_tile &at)
+{
+    int last = at.first + PLAIN_TILE - 1;
+
+    return last < at.length ? last : at.length - 1;
+}
+
 static inline unsigned plain_slots(const struct op_attention *op)
 {
     return (unsigned)(op->q.rows / PLAIN_TILE + op->sequences);
+}
+
+static inline bool plain_is_causal(const struct op_attention *op)
+{
+    return !op->reach;
 }
 
 /* Return how many blocks share the sums of a head. */
 template <int D> static inline unsigned plain_parts(const struct op_attention *op)
 {
     return (unsigned)((op->head_size + D - 1) / D);
+}
+
+/* The keys that all queries of a tile reach, and that any of them does; in causal attention
+ * the tile of the last begins with the tile's own rows. */
+struct plain_ends {
+    int near, far;
+};
+
+template <enum plain_kind kind>
+__device__ inline struct plain_ends plain_ends_of(const struct plain_visibility &sight,
+                                                  const struct plain_tile &at)
+{
+    int last = plain_last(at);
+
+    if (kind == PLAIN_CAUSAL)
+        return { at.first + 1, at.first + 1 };
+    return { at.first + 1 + plain_slack<kind>(sight, at.first),
+             last + 1 + plain_slack<kind>(sight, last) };
 }
 
 static inline unsigned plain_window(const struct op_attention *op)

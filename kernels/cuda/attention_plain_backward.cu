@@ -14,8 +14,8 @@
  * the loops.
  *
  * Floor: 14 D operations for each pair of a query and a key that it sees (scores and dout
- * v^T are computed twice), 7 T^2 D for a head of a causal sequence of T, at the GPU's
- * fp32 rate; from memory q, k, v, out, dout, dq, dk, dv once. Dropout adds about 17
+ * v^T are computed twice), 7 T^2 D for a head of a causal sequence of T (14 T^2 D if all
+ * rows see each other), at the GPU's fp32 rate; from memory q, k, v, out, dout, dq, dk, dv once. Dropout adds about 17
  * instructions per pair to each kernel.
  */
 #include "kernels/cuda/attention_plain.cuh"
@@ -68,15 +68,16 @@ __device__ inline void plain_store(const struct plain_head &to,
 template <int R, int D>
 __device__ inline void plain_add(float sums[R][D / PLAIN_ACROSS],
                                  const float weights[R][4], const struct plain_rows &b,
-                                 int first, int other, struct plain_visibility sight,
+                                 int first, int other,
+                                 const struct plain_visibility &sight, const int slack[R],
                                  bool masked, float *shared)
 {
     plain_share<R>(shared, weights);
-    plain_along<R, D>(sums, shared, b, first, other, sight, masked,
+    plain_along<R, D>(sums, shared, b, first, other, sight, slack, masked,
                       shared + PLAIN_TILE * PLAIN_TILE);
 }
 
-template <int R, int D>
+template <int R, int D, enum plain_kind kind>
 __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
     attention_plain_keys(struct op_attention_backward op, unsigned window,
                          struct drops drops)
@@ -92,12 +93,19 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
     int y = threadIdx.x / PLAIN_ACROSS * R, x = threadIdx.x % PLAIN_ACROSS * 4;
     struct plain_rows k = plain_rows_of(at, forward->k, shared_head, size);
     struct plain_rows v = plain_rows_of(at, forward->v, shared_head, size);
-    struct plain_visibility sight = { -1, window };
+    struct plain_visibility sight = plain_sight(at, *forward, true, window);
     uint32_t site = dropout_bits_site(drops);
     float dk[R][N] = { 0 }, dv[R][N] = { 0 };
+    int slack[R], start, near; /* queries that see any of the keys, and all */
 
     if (at.first >= at.length)
         return;
+    start = near = at.first;
+    if (kind != PLAIN_CAUSAL) {
+        start = (at.first - plain_slack<kind>(sight, at.first)) & ~(PLAIN_TILE - 1);
+        near = plain_last(at) - plain_slack<kind>(sight, plain_last(at)) - 1;
+    }
+    plain_slacks<R, kind>(slack, sight, at.first);
     for (int head = shared_head * group; head < (shared_head + 1) * group; head++) {
         struct plain_rows q = plain_rows_of(at, forward->q, head, size);
         struct plain_rows dout = plain_rows_of(at, op.dout, head, size);
@@ -106,12 +114,12 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
         const float *delta =
             (const float *)op.delta.data + head * op.delta.stride + at.start;
 
-        for (int query = at.first;
-             query < at.length && (unsigned)(query - at.first) < window + PLAIN_TILE - 1;
+        for (int query = start;
+             query < at.length &&
+             (query < at.first || (unsigned)(query - at.first) < window + PLAIN_TILE - 1);
              query += PLAIN_TILE) {
             int lag = query + x - at.first - y;
-            bool masked =
-                query == at.first || (unsigned)(query - at.first + PLAIN_TILE) > window;
+            bool masked = query <= near || plain_leaves(sight, query - at.first);
             uint32_t kept = 0;
             float p[R][4], ds[R][4];
 
@@ -130,7 +138,7 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
 #pragma unroll
                 for (int i = 0; i < R; i++)
                     p[i][j] =
-                        there && (unsigned)(lag + j - i) < window
+                        there && plain_sees(sight, lag + j - i, slack[i])
                             ? plain_weight(p[i][j], forward->scale, forward->softcap,
                                            -slope * (float)(lag + j - i), of_query)
                             : 0;
@@ -138,7 +146,8 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
             plain_share<R>(shared, p);
             if (drops.threshold > 0)
                 plain_drop<R>(shared, kept);
-            plain_along<R, D>(dv, shared, dout, at.first, query, sight, masked, staged);
+            plain_along<R, D>(dv, shared, dout, at.first, query, sight, slack, masked,
+                              staged);
             plain_across<R>(ds, v, at.first, dout, query, staged);
             if (drops.threshold > 0)
                 plain_drop_gradients<R>(ds, kept, drops.factor);
@@ -150,21 +159,21 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
 
 #pragma unroll
                 for (int i = 0; i < R; i++) {
-                    ds[i][j] = there && (unsigned)(lag + j - i) < window
+                    ds[i][j] = there && plain_sees(sight, lag + j - i, slack[i])
                                    ? p[i][j] * (ds[i][j] - of_query)
                                    : 0;
                     if (forward->softcap > 0)
                         ds[i][j] *= plain_slope(p[i][j], forward->softcap, shift);
                 }
             }
-            plain_add<R, D>(dk, ds, q, at.first, query, sight, masked, shared);
+            plain_add<R, D>(dk, ds, q, at.first, query, sight, slack, masked, shared);
         }
     }
     plain_store<R, D>(plain_head_of(op.dk, shared_head, size), at, dk, forward->scale);
     plain_store<R, D>(plain_head_of(op.dv, shared_head, size), at, dv, drops.factor);
 }
 
-template <int R, int D>
+template <int R, int D, enum plain_kind kind>
 __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
     attention_plain_queries(struct op_attention_backward op, unsigned window,
                             struct drops drops)
@@ -185,18 +194,21 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
     const float *lse =
         (const float *)forward->lse.data + head * forward->lse.stride + at.start;
     const float *delta = (const float *)op.delta.data + head * op.delta.stride + at.start;
-    struct plain_visibility sight = { 1, window };
+    struct plain_visibility sight = plain_sight(at, *forward, false, window);
     float dq[R][N] = { 0 };
     uint32_t site = dropout_bits_site(drops);
-    int key = 0;
+    int key = 0, slack[R];
+    struct plain_ends ends;
 
     if (at.first >= at.length)
         return;
     if ((unsigned)at.first >= window)
         key = (at.first - (int)window + 1) & ~(PLAIN_TILE - 1);
-    for (; key <= at.first; key += PLAIN_TILE) {
+    ends = plain_ends_of<kind>(sight, at);
+    plain_slacks<R, kind>(slack, sight, at.first);
+    for (; key < ends.far; key += PLAIN_TILE) {
         int lag = at.first + y - key - x;
-        bool masked = key == at.first || (unsigned)(at.first - key + PLAIN_TILE) > window;
+        bool masked = key + PLAIN_TILE > ends.near || plain_leaves(sight, at.first - key);
         uint32_t kept = 0;
         float p[R][4], ds[R][4];
         float slope = alibi_slope(forward->slopes, forward->heads, (size_t)head);
@@ -219,14 +231,14 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
                 float weight = plain_weight(p[i][j], forward->scale, forward->softcap,
                                             -slope * (float)(lag + i - j), of_row);
 
-                ds[i][j] = there && (unsigned)(lag + i - j) < window
+                ds[i][j] = there && plain_sees(sight, lag + i - j, slack[i])
                                ? weight * (ds[i][j] - change)
                                : 0;
                 if (forward->softcap > 0)
                     ds[i][j] *= plain_slope(weight, forward->softcap, of_row);
             }
         }
-        plain_add<R, D>(dq, ds, k, at.first, key, sight, masked, shared);
+        plain_add<R, D>(dq, ds, k, at.first, key, sight, slack, masked, shared);
     }
     plain_store<R, D>(plain_head_of(op.dq, head, size), at, dq, forward->scale);
 }
@@ -243,8 +255,8 @@ static cudaError_t launch_delta(const struct cuda_launch *to,
 }
 
 /* A thread has R rows in the kernel of keys, S in the kernel of queries. */
-template <int R, int S, int D>
-static cudaError_t launch_size(const struct cuda_launch *to,
+template <int R, int S, int D, enum plain_kind kind>
+static cudaError_t launch_kind(const struct cuda_launch *to,
                                const struct op_attention_backward *op)
 {
     const struct op_attention *forward = &op->forward;
@@ -254,15 +266,23 @@ static cudaError_t launch_size(const struct cuda_launch *to,
 
     if (status == cudaSuccess)
         status =
-            launch(to->stream, attention_plain_keys<R, D>,
+            launch(to->stream, attention_plain_keys<R, D, kind>,
                    dim3(slots * (unsigned)forward->kv_heads, plain_parts<D>(forward)),
                    dim3(PLAIN_ACROSS * PLAIN_TILE / R), PLAIN_SHARED, *op, window, drops);
     if (status == cudaSuccess)
         status =
-            launch(to->stream, attention_plain_queries<S, D>,
+            launch(to->stream, attention_plain_queries<S, D, kind>,
                    dim3(slots * (unsigned)forward->heads, plain_parts<D>(forward)),
                    dim3(PLAIN_ACROSS * PLAIN_TILE / S), PLAIN_SHARED, *op, window, drops);
     return status;
+}
+
+template <int R, int S, int D>
+static cudaError_t launch_size(const struct cuda_launch *to,
+                               const struct op_attention_backward *op)
+{
+    return plain_is_causal(&op->forward) ? launch_kind<R, S, D, PLAIN_CAUSAL>(to, op)
+                                         : launch_kind<R, S, D, PLAIN_REACHES>(to, op);
 }
 
 cudaError_t launch_attention_backward_plain(const struct cuda_launch *to,

@@ -35,6 +35,11 @@ static inline float flash_exponent(float scale, float softcap)
     return (softcap > 0 ? softcap : scale) * FLASH_LOG2E;
 }
 
+/* Dropout, a cap and rows that see rows after them have kernels of their own, because others
+ * have no registers to spare. FLASH_CAPPED: dk and dv only; the other kernels of FLASH_BARE
+ * cap scores, too. */
+enum flash_kind { FLASH_BARE, FLASH_CAPPED, FLASH_DROPS, FLASH_REACHES };
+
 template <typename T>
 __device__ inline void flash_mma(float d[4], const uint32_t a[4], const uint32_t b[2]);
 template <>
@@ -314,6 +319,21 @@ __device__ inline void flash_store(flash_rows<T> to, int first, int end, T *room
 struct flash_position {
     int row, before, left;
 };
+
+/* Return the end of the rows that query `row` sees, and the first row that sees key `row`,
+ * without the window. Rows after the sequence are those of causal attention: no row of the
+ * sequence reaches them. */
+__device__ inline int flash_reach(const int32_t *reach,
+                                  const struct flash_position &place, int row)
+{
+    return reach && row < place.left ? reach[place.row + row] - place.row : row + 1;
+}
+
+__device__ inline int flash_since(const int32_t *since,
+                                  const struct flash_position &place, int row)
+{
+    return since && row < place.left ? since[place.row + row] - place.row : row;
+}
 
 /*
  * Assignment of the tiles of sequences to slots; a slot stands for several blocks, one

@@ -56,10 +56,6 @@ __global__ void __launch_bounds__(FLASH_DELTA_THREADS)
         job.delta[head * job.delta_stride + row] = sum;
 }
 
-/* flash_cap and dropout have separate kernels, because the plain kernel has no registers
- * to spare. */
-enum flash_kind { FLASH_BARE, FLASH_CAPPED, FLASH_DROPS };
-
 /*
  * Compute dk and dv of ROWS keys of one kv head, PART columns of them, for each query
  * head of its group in turn. Rows of the fragments are keys, columns queries.
@@ -72,6 +68,7 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
     typedef flash_backward_room<D, M, WARPS, STEP, held> room;
     constexpr int THREADS = WARPS * WARP, PARTS = D / PART, N = STEP / 8, C = PART / 8;
     constexpr bool capped = kind == FLASH_CAPPED, drops = kind == FLASH_DROPS;
+    const int32_t *since = kind == FLASH_REACHES ? job.since : NULL;
     int part = blockIdx.x % PARTS * PART, kv_head = blockIdx.x / PARTS % job.kv_heads;
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     T *shared = (T *)shared_memory();
@@ -87,10 +84,13 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
         shared + room::own, flash_head(job.k, place.row, kv_head),
         flash_head(job.v, place.row, kv_head), 0, place.left);
     int mine = 16 * M * warp, last = mine + 16 * M - 1;
+    /* of the queries that see any of the warp's keys, and that see all */
+    int far = flash_since(since, place, mine), near = flash_since(since, place, last);
 
     /* Queries that see any of the keys. */
-    const int others = room::rows - 1;
-    int query = 0, end = place.left;
+    const int others = room::rows - 1, first = flash_since(since, place, 0);
+    const int start = -((STEP - 1 - first) / STEP * STEP);
+    int query = start, end = place.left;
 
     if (end - others > job.window)
         end = others + job.window;
@@ -116,9 +116,9 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
 
             ahead = flash_backward_fetch_queries<D, STEP, THREADS>(
                 shared + stage * room::stage, job, place.row, head + turn,
-                turn ? 0 : query + STEP, end);
+                turn ? start : query + STEP, end);
         }
-        if (query + STEP - 1 >= mine && query - last < job.window) {
+        if (query + STEP > far && query - last < job.window) {
             float p[M][N][4], ds[M][N][4];
             uint32_t rounded[M][N][2], kept = 0;
 
@@ -129,9 +129,9 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
             flash_scores(p, own.a, flash_view<T, D>(q_tile, false));
             if (capped)
                 flash_cap(p, job.cap);
-            if (last > query || query + STEP - 1 - mine >= job.window)
-                flash_backward_mask<-1>(p, query + lane % 4 * 2 - (mine + lane / 4),
-                                        job.window);
+            if (near > query || query + STEP - 1 - mine >= job.window)
+                flash_backward_mask<true>(p, since, place, mine + lane / 4,
+                                          query + lane % 4 * 2, job.window);
             flash_backward_weights<D>(p, q_tile, job.scale_log2);
             flash_round<T>(rounded, p);
             if (drops)
@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
         flash_backward_keep<D, STEP>(shared + stage * room::stage, ahead);
         query += STEP;
         if (query >= end) {
-            query = 0;
+            query = start;
             head++;
         }
     }
@@ -170,14 +170,16 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
 }
 
 /* Compute dq of ROWS queries of one head. Rows of the fragments are queries, columns
- * keys. drops: with dropout, and without a cap. */
-template <typename T, bool drops, int D, int M, int WARPS, int STEP, bool held,
+ * keys. */
+template <typename T, enum flash_kind kind, int D, int M, int WARPS, int STEP, bool held,
           int blocks>
 __global__ void __launch_bounds__(WARPS *WARP, blocks)
     flash_backward_queries(const flash_backward_job<T> job)
 {
     typedef flash_backward_room<D, M, WARPS, STEP, held> room;
     constexpr int THREADS = WARPS * WARP, N = STEP / 8, C = D / 8;
+    constexpr bool drops = kind == FLASH_DROPS;
+    const int32_t *reach = kind == FLASH_REACHES ? job.reach : NULL;
     int head = blockIdx.x % job.heads, kv_head = head / job.group;
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     T *shared = (T *)shared_memory();
@@ -194,7 +196,10 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
     int mine = 16 * M * warp, last = mine + 16 * M - 1, stage = 0;
     int back = place.before < job.window ? place.before : job.window - 1;
     int key = -((back + STEP - 1) / STEP * STEP);
-    int end = place.left < room::rows ? place.left : room::rows;
+    int rows = place.left < room::rows ? place.left : room::rows;
+    int end = flash_reach(reach, place, rows - 1);
+    /* of the keys that all of the warp's rows reach, and that any of them does */
+    int near = flash_reach(reach, place, mine), far = flash_reach(reach, place, last);
     flash_rows<const T> k = flash_head(job.k, place.row, kv_head);
     flash_rows<const T> v = flash_head(job.v, place.row, kv_head);
     float lse[M][2], delta[M][2], dq[M][C][4];
@@ -202,7 +207,7 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
 #pragma unroll
     for (int i = 0; i < 2 * M; i++) {
         int row = mine + 16 * (i / 2) + 8 * (i % 2) + lane / 4;
-        bool there = row < end;
+        bool there = row < rows;
 
         /* infinity makes the weights of missing rows 0 */
         lse[i / 2][i % 2] =
@@ -222,7 +227,7 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
         if (key + STEP < end)
             flash_backward_fetch<T, D, STEP, THREADS>(shared + stage * room::stage, k, v,
                                                       key + STEP, end);
-        if (key > last || mine - (key + STEP - 1) >= job.window)
+        if (key >= far || mine - (key + STEP - 1) >= job.window)
             continue;
 
         float p[M][N][4], ds[M][N][4];
@@ -235,10 +240,11 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
                 drops ? 0 : -delta[i / (4 * N)][i / 2 % 2];
         }
         flash_scores(p, own.a, flash_view<T, D>(k_tile, false));
-        if (!drops && job.cap > 0)
+        if (kind == FLASH_BARE && job.cap > 0)
             flash_cap(p, job.cap);
-        if (key + STEP - 1 > mine || last - key >= job.window)
-            flash_backward_mask<1>(p, mine + lane / 4 - (key + lane % 4 * 2), job.window);
+        if (key + STEP > near || last - key >= job.window)
+            flash_backward_mask<false>(p, reach, place, mine + lane / 4,
+                                       key + lane % 4 * 2, job.window);
         flash_scores(ds, own.b, flash_view<T, D>(v_tile, false));
         if (drops)
             flash_drops_gradients(ds, delta, dropout_bits_head_of(job.drops, site, head),
@@ -248,7 +254,7 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
             ds[i / (4 * N)][i / 4 % N][i % 4] *=
                 exp2_fast(fmaf(p[i / (4 * N)][i / 4 % N][i % 4], job.scale_log2,
                                -lse[i / (4 * N)][i / 2 % 2]));
-        if (!drops && job.cap > 0) {
+        if (kind == FLASH_BARE && job.cap > 0) {
 #pragma unroll
             for (int i = 0; i < M * N * 4; i++)
                 ds[i / (4 * N)][i / 4 % N][i % 4] *=
@@ -259,7 +265,7 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
     }
     if (held)
         __syncthreads();
-    flash_store<D>(flash_head(job.dq, place.row, head), mine, end,
+    flash_store<D>(flash_head(job.dq, place.row, head), mine, rows,
                    shared + room::own + 16 * M * warp * room::pitch, dq, job.scale);
 }
 
@@ -296,7 +302,7 @@ static cudaError_t flash_backward_put_keys(const struct cuda_launch *to,
                   dim3(WARPS * WARP), room::all * sizeof(T), job);
 }
 
-template <typename T, bool drops, int D, int M, int WARPS, int STEP, bool held,
+template <typename T, enum flash_kind kind, int D, int M, int WARPS, int STEP, bool held,
           int blocks>
 static cudaError_t flash_backward_put_queries(const struct cuda_launch *to,
                                               const struct op_attention_backward *op)
@@ -306,7 +312,7 @@ static cudaError_t flash_backward_put_queries(const struct cuda_launch *to,
 
     job.order = flash_order_of_queries(to, &op->forward, room::rows, blocks);
     return launch(to->stream,
-                  flash_backward_queries<T, drops, D, M, WARPS, STEP, held, blocks>,
+                  flash_backward_queries<T, kind, D, M, WARPS, STEP, held, blocks>,
                   dim3((unsigned)job.order.slots * (unsigned)job.heads),
                   dim3(WARPS * WARP), room::all * sizeof(T), job);
 }
@@ -320,8 +326,6 @@ static cudaError_t flash_backward_choose_keys(const struct cuda_launch *to,
     const size_t size = op->forward.head_size;
     constexpr bool capped = kind == FLASH_CAPPED;
 
-    if (size <= 32)
-        return flash_backward_put_keys<T, kind, 32, 32, 2, 4, 32, false, 2>(to, op);
     if (size <= 64)
         return flash_backward_put_keys<T, kind, 64, 64, 2, 4, 32, false, 2>(to, op);
     if (size <= 96)
@@ -329,9 +333,21 @@ static cudaError_t flash_backward_choose_keys(const struct cuda_launch *to,
     if (size <= 128) /* with a cap, too few registers are left to hold keys and values */
         return flash_backward_put_keys < T, kind, 128, 128, 1, capped ? 4 : 8,
                capped ? 16 : 32, !capped, 1 > (to, op);
-    if (size <= 192)
-        return flash_backward_put_keys<T, kind, 192, 192, 1, 4, 16, false, 1>(to, op);
     return flash_backward_put_keys<T, kind, 256, 128, 1, 4, 16, false, 1>(to, op);
+}
+
+/* Encoders and Gemma 3 have no heads of 32 or 192 columns. */
+template <typename T, enum flash_kind kind>
+static cudaError_t flash_backward_choose_all_keys(const struct cuda_launch *to,
+                                                  const struct op_attention_backward *op)
+{
+    const size_t size = op->forward.head_size;
+
+    if (size <= 32)
+        return flash_backward_put_keys<T, kind, 32, 32, 2, 4, 32, false, 2>(to, op);
+    if (size > 128 && size <= 192)
+        return flash_backward_put_keys<T, kind, 192, 192, 1, 4, 16, false, 1>(to, op);
+    return flash_backward_choose_keys<T, kind>(to, op);
 }
 
 template <typename T>
@@ -341,32 +357,45 @@ static cudaError_t flash_backward_launch_keys(const struct cuda_launch *to,
     if (op->forward.dropout.p > 0)
         return flash_backward_put_keys<T, FLASH_DROPS, 64, 64, 2, 4, 32, false, 2>(to,
                                                                                    op);
+    if (op->forward.reach)
+        return flash_backward_choose_keys<T, FLASH_REACHES>(to, op);
     if (op->forward.softcap > 0)
-        return flash_backward_choose_keys<T, FLASH_CAPPED>(to, op);
-    return flash_backward_choose_keys<T, FLASH_BARE>(to, op);
+        return flash_backward_choose_all_keys<T, FLASH_CAPPED>(to, op);
+    return flash_backward_choose_all_keys<T, FLASH_BARE>(to, op);
 }
 
-template <typename T>
+template <typename T, enum flash_kind kind>
 static cudaError_t flash_backward_choose_queries(const struct cuda_launch *to,
                                                  const struct op_attention_backward *op)
 {
     const size_t size = op->forward.head_size;
 
-    if (op->forward.dropout.p > 0)
-        return flash_backward_put_queries<T, true, 64, 2, 4, 32, false, 2>(to, op);
-    if (size <= 32)
-        return flash_backward_put_queries<T, false, 32, 2, 4, 64, false, 2>(to, op);
     if (size <= 64)
         return to->shared_max >= (size_t)99 << 10
-                   ? flash_backward_put_queries<T, false, 64, 2, 4, 64, false, 2>(to, op)
-                   : flash_backward_put_queries<T, false, 64, 2, 4, 32, false, 2>(to, op);
+                   ? flash_backward_put_queries<T, kind, 64, 2, 4, 64, false, 2>(to, op)
+                   : flash_backward_put_queries<T, kind, 64, 2, 4, 32, false, 2>(to, op);
     if (size <= 96)
-        return flash_backward_put_queries<T, false, 96, 1, 8, 32, true, 1>(to, op);
+        return flash_backward_put_queries<T, kind, 96, 1, 8, 32, true, 1>(to, op);
     if (size <= 128)
-        return flash_backward_put_queries<T, false, 128, 1, 8, 32, true, 1>(to, op);
-    if (size <= 192)
-        return flash_backward_put_queries<T, false, 192, 1, 4, 16, false, 1>(to, op);
-    return flash_backward_put_queries<T, false, 256, 1, 4, 16, false, 1>(to, op);
+        return flash_backward_put_queries<T, kind, 128, 1, 8, 32, true, 1>(to, op);
+    return flash_backward_put_queries<T, kind, 256, 1, 4, 16, false, 1>(to, op);
+}
+
+template <typename T>
+static cudaError_t flash_backward_launch_queries(const struct cuda_launch *to,
+                                                 const struct op_attention_backward *op)
+{
+    const size_t size = op->forward.head_size;
+
+    if (op->forward.reach)
+        return flash_backward_choose_queries<T, FLASH_REACHES>(to, op);
+    if (op->forward.dropout.p > 0)
+        return flash_backward_put_queries<T, FLASH_DROPS, 64, 2, 4, 32, false, 2>(to, op);
+    if (size <= 32)
+        return flash_backward_put_queries<T, FLASH_BARE, 32, 2, 4, 64, false, 2>(to, op);
+    if (size > 128 && size <= 192)
+        return flash_backward_put_queries<T, FLASH_BARE, 192, 1, 4, 16, false, 1>(to, op);
+    return flash_backward_choose_queries<T, FLASH_BARE>(to, op);
 }
 
 cudaError_t launch_flash_delta(const struct cuda_launch *to,
@@ -385,7 +414,7 @@ static cudaError_t flash_backward_launch(const struct cuda_launch *to,
     if (status == cudaSuccess)
         status = flash_backward_launch_keys<T>(to, op);
     if (status == cudaSuccess)
-        status = flash_backward_choose_queries<T>(to, op);
+        status = flash_backward_launch_queries<T>(to, op);
     return status;
 }
 

@@ -14,6 +14,7 @@
 template <typename T> struct flash_backward_job {
     flash_rows<const T> q, k, v, out, dout;
     flash_rows<T> dq, dk, dv;
+    const int32_t *reach, *since;
     const float *lse;
     float *delta;
     int64_t lse_stride, delta_stride; /* from head to head */
@@ -41,6 +42,8 @@ flash_backward_describe(const struct op_attention_backward *op)
     job.dq = flash_rows_of<T>(op->dq, forward->head_size);
     job.dk = flash_rows_of<T>(op->dk, forward->head_size);
     job.dv = flash_rows_of<T>(op->dv, forward->head_size);
+    job.reach = forward->reach;
+    job.since = forward->since;
     job.lse = (const float *)forward->lse.data;
     job.delta = (float *)op->delta.data;
     job.lse_stride = (int64_t)forward->lse.stride;
@@ -60,23 +63,28 @@ flash_backward_describe(const struct op_attention_backward *op)
     return job;
 }
 
-/* Set scores of pairs that do not see each other to -inf. back: distance from the lane's
- * first key to its first query; own: 1 where the rows are queries, -1 where they are
- * keys. */
-template <int own, int M, int N>
-__device__ inline void flash_backward_mask(float (&s)[M][N][4], int back, int window)
+/* Set scores of pairs that do not see each other to -inf. row: the lane's first row of the
+ * block, other: its first one of the other side; edges: reach where the rows are queries,
+ * since where they are keys. */
+template <bool keys, int M, int N>
+__device__ inline void flash_backward_mask(float (&s)[M][N][4], const int32_t *edges,
+                                           const struct flash_position &place, int row,
+                                           int other, int window)
 {
 #pragma unroll
-    for (int m = 0; m < M; m++)
-#pragma unroll
-        for (int n = 0; n < N; n++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                int here = back + own * (16 * m + 8 * (i / 2) - (8 * n + i % 2));
+    for (int i = 0; i < 2 * M; i++) {
+        int own = row + 8 * i;
+        int edge = keys ? flash_since(edges, place, own) : flash_reach(edges, place, own);
 
-                if (here < 0 || here >= window)
-                    s[m][n][i] = -INFINITY;
-            }
+#pragma unroll
+        for (int n = 0; n < 2 * N; n++) {
+            int here = other + 8 * (n / 2) + n % 2;
+
+            if (keys ? here < edge || here - own >= window
+                     : here >= edge || own - here >= window)
+                s[i / 2][n / 2][i % 2 * 2 + n % 2] = -INFINITY;
+        }
+    }
 }
 
 /* Start copying the two tiles of STEP rows that a step uses. There are two stages: one is

@@ -26,6 +26,7 @@
 template <typename T> struct flash_forward_job {
     flash_rows<const T> q, k, v;
     flash_rows<T> out;
+    const int32_t *reach;
     float *lse;
     int rows, heads, group, window;
     struct flash_order order;
@@ -37,20 +38,22 @@ template <typename T> struct flash_forward_job {
 /* Set scores of keys that a query does not see to -inf. row: the lane's first query; key:
  * its first key. */
 template <int M, int N>
-__device__ inline void flash_forward_mask(float (&s)[M][N][4], int row, int key,
-                                          int window)
+__device__ inline void flash_forward_mask(float (&s)[M][N][4], const int32_t *reach,
+                                          const struct flash_position &place, int row,
+                                          int key, int window)
 {
 #pragma unroll
-    for (int m = 0; m < M; m++)
-#pragma unroll
-        for (int n = 0; n < N; n++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                int back = row + 16 * m + 8 * (i / 2) - (key + 8 * n + i % 2);
+    for (int i = 0; i < 2 * M; i++) {
+        int query = row + 8 * i, end = flash_reach(reach, place, query);
 
-                if (back < 0 || back >= window)
-                    s[m][n][i] = -INFINITY;
-            }
+#pragma unroll
+        for (int n = 0; n < 2 * N; n++) {
+            int here = key + 8 * (n / 2) + n % 2;
+
+            if (here >= end || query - here >= window)
+                s[i / 2][n / 2][i % 2 * 2 + n % 2] = -INFINITY;
+        }
+    }
 }
 
 /* A lane's share of the softmax of rows g and g + 8 of each fragment. */
@@ -127,14 +130,15 @@ __device__ inline void flash_forward_close(float (&factor)[M][2], float *lse, in
         }
 }
 
-/* drops: with dropout, and without a cap. */
-template <typename T, bool drops, int D, int M, int WARPS, int KEYS, bool held,
+template <typename T, enum flash_kind kind, int D, int M, int WARPS, int KEYS, bool held,
           int blocks>
 __global__ void __launch_bounds__(WARPS *WARP, blocks)
     flash_forward(const flash_forward_job<T> job)
 {
     constexpr int ROWS = 16 * M * WARPS, THREADS = WARPS * WARP;
     constexpr int pitch = flash_tile<D>::pitch;
+    constexpr bool drops = kind == FLASH_DROPS;
+    const int32_t *reach = kind == FLASH_REACHES ? job.reach : NULL;
     int head = blockIdx.x % job.heads, kv_head = head / job.group;
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     T *q_tile = (T *)shared_memory(), *k_tile = q_tile + ROWS * pitch,
@@ -150,13 +154,16 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
 
     /* Keys that any of the rows sees, and the warp's own rows. */
     int back = place.before < job.window ? place.before : job.window - 1;
+    int rows = place.left < ROWS ? place.left : ROWS;
     int key = -((back + KEYS - 1) / KEYS * KEYS),
-        end = place.left < ROWS ? place.left : ROWS;
+        end = flash_reach(reach, place, rows - 1);
     int mine = 16 * M * warp, last = mine + 16 * M - 1;
+    /* of the keys that all of the warp's rows reach, and that any of them does */
+    int near = flash_reach(reach, place, mine), far = flash_reach(reach, place, last);
 
     static_assert(ROWS % KEYS == 0, "tiles of keys begin with the first of a sequence");
     static_assert(!drops || KEYS % 32 == 0, "tiles have all keys of a block of bits");
-    flash_load<D, ROWS, THREADS>(q_tile, flash_head(job.q, place.row, head), 0, end);
+    flash_load<D, ROWS, THREADS>(q_tile, flash_head(job.q, place.row, head), 0, rows);
     copies_close();
     flash_load<D, KEYS, THREADS>(k_tile, k, key, end);
     copies_close();
@@ -177,7 +184,7 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
         softmax.sum[i / 2][i % 2] = 0;
     }
     for (; key < end; key += KEYS) {
-        bool seen = key <= last && mine - (key + KEYS - 1) < job.window;
+        bool seen = key < far && mine - (key + KEYS - 1) < job.window;
         uint32_t weights[M][KEYS / 8][2];
 
         copies_wait<0>();
@@ -189,10 +196,11 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
 
             flash_zero(s);
             flash_scores(s, left, keys);
-            if (!drops && job.cap > 0)
+            if (kind == FLASH_BARE && job.cap > 0)
                 flash_cap(s, job.cap);
-            if (key + KEYS - 1 > mine || last - key >= job.window)
-                flash_forward_mask(s, mine + lane / 4, key + lane % 4 * 2, job.window);
+            if (key + KEYS > near || last - key >= job.window)
+                flash_forward_mask(s, reach, place, mine + lane / 4, key + lane % 4 * 2,
+                                   job.window);
             flash_forward_weigh<T>(weights, sum, softmax, s, job.scale);
             if (drops)
                 flash_drops_weights(weights, dropout_bits_head_of(job.drops, site, head),
@@ -210,13 +218,13 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
     float factor[M][2];
 
     flash_forward_close(factor, job.lse + (int64_t)head * job.rows + place.row,
-                        mine + lane / 4, end, softmax, job.scale,
+                        mine + lane / 4, rows, softmax, job.scale,
                         drops ? job.drops.factor : 1);
-    flash_store<D>(flash_head(job.out, place.row, head), mine, end,
+    flash_store<D>(flash_head(job.out, place.row, head), mine, rows,
                    q_tile + 16 * M * warp * pitch, sum, factor);
 }
 
-template <typename T, bool drops, int D, int M, int WARPS, int KEYS, bool held,
+template <typename T, enum flash_kind kind, int D, int M, int WARPS, int KEYS, bool held,
           int blocks>
 static cudaError_t flash_forward_put(const struct cuda_launch *to,
                                      const struct op_attention *op)
@@ -228,6 +236,7 @@ static cudaError_t flash_forward_put(const struct cuda_launch *to,
     job.k = flash_rows_of<const T>(op->k, op->head_size);
     job.v = flash_rows_of<const T>(op->v, op->head_size);
     job.out = flash_rows_of<T>(op->out, op->head_size);
+    job.reach = op->reach;
     job.lse = (float *)op->lse.data;
     job.rows = (int)op->lse.stride;
     job.heads = (int)op->heads;
@@ -237,7 +246,7 @@ static cudaError_t flash_forward_put(const struct cuda_launch *to,
     job.scale = flash_exponent(op->scale, op->softcap);
     job.cap = flash_cap_factor(op->scale, op->softcap);
     job.drops = dropout_bits_of(&op->dropout);
-    return launch(to->stream, flash_forward<T, drops, D, M, WARPS, KEYS, held, blocks>,
+    return launch(to->stream, flash_forward<T, kind, D, M, WARPS, KEYS, held, blocks>,
                   dim3((unsigned)job.order.slots * (unsigned)op->heads),
                   dim3(WARPS * WARP),
                   (rows + 2 * KEYS) * flash_tile<D>::pitch * sizeof(T), job);
@@ -248,33 +257,46 @@ static cudaError_t flash_forward_put(const struct cuda_launch *to,
  * warp has 32 queries (M 2), a fragment of keys serves two matmuls, but only GPUs like
  * the A100 have tensor cores fast enough for that to matter.
  */
-template <typename T>
+template <typename T, enum flash_kind kind>
 static cudaError_t flash_forward_choose(const struct cuda_launch *to,
                                         const struct op_attention *op)
 {
     bool large = to->shared_max >= (size_t)160 << 10;
 
-    if (op->dropout.p > 0)
-        return flash_forward_put<T, true, 64, 2, 4, 64, false, 2>(to, op);
-    if (op->head_size <= 32)
-        return flash_forward_put<T, false, 32, 2, 4, 64, false, 3>(to, op);
     if (op->head_size <= 64)
-        return flash_forward_put<T, false, 64, 2, 4, 64, false, 2>(to, op);
+        return flash_forward_put<T, kind, 64, 2, 4, 64, false, 2>(to, op);
     if (op->head_size <= 96)
-        return flash_forward_put<T, false, 96, 2, 4, 64, false, 2>(to, op);
+        return flash_forward_put<T, kind, 96, 2, 4, 64, false, 2>(to, op);
     if (op->head_size <= 128)
-        return large ? flash_forward_put<T, false, 128, 2, 4, 64, false, 2>(to, op)
-                     : flash_forward_put<T, false, 128, 1, 8, 32, true, 1>(to, op);
-    if (op->head_size <= 192)
-        return large ? flash_forward_put<T, false, 192, 1, 8, 64, false, 1>(to, op)
-                     : flash_forward_put<T, false, 192, 1, 4, 32, false, 1>(to, op);
-    return large ? flash_forward_put<T, false, 256, 1, 8, 64, false, 1>(to, op)
-                 : flash_forward_put<T, false, 256, 1, 4, 16, false, 1>(to, op);
+        return large ? flash_forward_put<T, kind, 128, 2, 4, 64, false, 2>(to, op)
+                     : flash_forward_put<T, kind, 128, 1, 8, 32, true, 1>(to, op);
+    return large ? flash_forward_put<T, kind, 256, 1, 8, 64, false, 1>(to, op)
+                 : flash_forward_put<T, kind, 256, 1, 4, 16, false, 1>(to, op);
+}
+
+/* Encoders and Gemma 3 have no heads of 32 or 192 columns; if others do, the next larger
+ * tiles serve. */
+template <typename T>
+static cudaError_t flash_forward_launch(const struct cuda_launch *to,
+                                        const struct op_attention *op)
+{
+    bool large = to->shared_max >= (size_t)160 << 10;
+
+    if (op->reach)
+        return flash_forward_choose<T, FLASH_REACHES>(to, op);
+    if (op->dropout.p > 0)
+        return flash_forward_put<T, FLASH_DROPS, 64, 2, 4, 64, false, 2>(to, op);
+    if (op->head_size <= 32)
+        return flash_forward_put<T, FLASH_BARE, 32, 2, 4, 64, false, 3>(to, op);
+    if (op->head_size > 128 && op->head_size <= 192)
+        return large ? flash_forward_put<T, FLASH_BARE, 192, 1, 8, 64, false, 1>(to, op)
+                     : flash_forward_put<T, FLASH_BARE, 192, 1, 4, 32, false, 1>(to, op);
+    return flash_forward_choose<T, FLASH_BARE>(to, op);
 }
 
 cudaError_t launch_flash_forward(const struct cuda_launch *to,
                                  const struct op_attention *op)
 {
-    return op->q.format == FORMAT_FP16 ? flash_forward_choose<fp16>(to, op)
-                                       : flash_forward_choose<bf16>(to, op);
+    return op->q.format == FORMAT_FP16 ? flash_forward_launch<fp16>(to, op)
+                                       : flash_forward_launch<bf16>(to, op);
 }

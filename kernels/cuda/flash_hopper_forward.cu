@@ -228,8 +228,9 @@ static cudaError_t hopper_forward_choose(const struct cuda_launch *to,
 
 bool flash_hopper_fits(const struct cuda_launch *to, const struct op_attention *op)
 {
-    return FLASH_HOPPER && to->capability == 90 && op->window == 0 && op->softcap <= 0 &&
-           op->dropout.p <= 0 && (op->head_size == 64 || op->head_size == 128);
+    return FLASH_HOPPER && to->capability == 90 && !op->reach &&
+           op->window == 0 && op->softcap <= 0 && op->dropout.p <= 0 &&
+           (op->head_size == 64 || op->head_size == 128);
 }
 
 cudaError_t launch_flash_hopper_forward(const struct cuda_launch *to,

@@ -18,12 +18,15 @@ echo "# architectures: $archs; --with-cuda-archs selects them"
 # that of CUDA 12 spills a few words more.  For 9.0, only warps that copy spill: they leave the registers
 # to those that multiply.  The others use all registers that their blocks leave them, and spill a few
 # words; blocks with fewer threads would hide less of the latency of memory.  The backward pass of a
-# scan keeps its part of the state in registers.
+# scan keeps its part of the state in registers, and plain attention two sums of 64 elements for each
+# key of 256 columns.
 release=$(sed -n 's/.* release \([0-9]*\)\..*/\1/p' "$top"/kernels/cuda/*.ptx | sort -u)
 spills='128 ^sm_90a .*flash_hopper_(forward|keys|queries)
 112 ^sm_75 .*flash_(forward|backward)
 16 ^sm_.* .*flash_(forward|backward)
+64 ^sm_.* .*flash_forward.*flash_kind3ELi128
 64 ^sm_.* .*scan_backward
+128 ^sm_.* .*attention_plain_keysILi4ELi256E
 32 ^sm_.* .*grouped_kernel
 16 ^sm_.* .*(grouped_plain|delta_chunks|headlayer_forward|preference_pair|elementwise_kernel.*(dora_scale|swiglu_backward|nf4|integer)_cells)'
 [ "$release" = 12 ] && spills="$spills

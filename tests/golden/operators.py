@@ -152,30 +152,47 @@ def swiglu():
         case.keep(out=out, dgate=gate.grad, dup=up.grad)
 
 
-def sees(offsets, window):
-    """Return an (N, N) mask: whether row i attends to row j.  Sequences do not see each other."""
+def sees(offsets, window, joined=()):
+    """Return an (N, N) mask: whether row i attends to row j.  Sequences do not see each other.  The
+    rows first .. end - 1 of a pair in joined do, whatever their order, as the rows of an image in
+    Gemma 3 (create_masks_for_vision_model of transformers/models/gemma3/modeling_gemma3.py)."""
     rows = offsets[-1]
     at = torch.arange(rows)
     run = torch.bucketize(at, torch.tensor(offsets[1:]), right=True)
     near = (at[:, None] - at < window) if window else torch.ones(rows, rows, dtype=torch.bool)
-    return (run[:, None] == run) & (at[:, None] >= at) & near
+    block = torch.full((rows,), -1)
+    for number, (first, end) in enumerate(joined):
+        block[first:end] = number
+    before = (at[:, None] >= at) | ((block[:, None] == block) & (block >= 0))
+    return (run[:, None] == run) & before & near
 
 
-def attention():
-    for offsets, heads, kv, size, window in [
+def attention(cases=None):
+    for offsets, heads, kv, size, window, *joined in cases or [
             ([0, 1], 1, 1, 8, 0), ([0, 3], 2, 1, 16, 0), ([0, 17], 2, 2, 64, 0),
             ([0, 257], 4, 2, 16, 0), ([0, 257], 3, 1, 20, 0), ([0, 1, 18, 20, 257], 4, 2, 8, 0),
             ([0, 64, 128, 129], 2, 1, 80, 0), ([0, 257], 2, 1, 8, 3), ([0, 10, 257], 2, 2, 8, 40)]:
         rows = offsets[-1]
-        case = Case("attention", offsets=offsets, heads=heads, kv_heads=kv, window=window)
+        case = Case("attention", offsets=offsets, heads=heads, kv_heads=kv, window=window,
+                    **({"joined": joined[0]} if joined else {}))
         q = case.take("q", rows, heads * size)
         k, v = case.take("k", rows, kv * size), case.take("v", rows, kv * size)
         split = lambda x, n: x.view(rows, n, size).transpose(0, 1)[None]
         out = F.scaled_dot_product_attention(split(q, heads), split(k, kv), split(v, kv),
-                                             attn_mask=sees(offsets, window), enable_gqa=True)
+                                             attn_mask=sees(offsets, window, *joined),
+                                             enable_gqa=True)
         out = out[0].transpose(0, 1).reshape(rows, -1)
         out.backward(case.take("dout", rows, heads * size).detach())
         case.keep(out=out, dq=q.grad, dk=k.grad, dv=v.grad)
+
+
+def joined_attention():
+    """An encoder, of a sound, of two images, and in windows; then images in a text."""
+    attention([([0, 131], 2, 2, 64, 0, [[0, 131]]),
+               ([0, 60, 140], 1, 1, 72, 0, [[0, 60], [60, 140]]),
+               ([0, 16, 80, 144, 160], 2, 2, 80, 0, [[0, 16], [16, 80], [80, 144], [144, 160]]),
+               ([0, 40, 200], 4, 2, 16, 0, [[5, 30], [50, 120], [120, 190]]),
+               ([0, 40, 200], 4, 2, 16, 33, [[5, 30], [50, 120], [130, 190]])])
 
 
 def embedding():
@@ -419,7 +436,7 @@ def main():
     for make in (linear, rmsnorm, layernorm, rope, swiglu, attention, embedding, classifier,
                  activation, gates, partial_rope, headnorm, gemma_norm, scaled_embedding,
                  capped_attention, capped_classifier, conv, decay, delta, scan, gated_conv,
-                 quick_gelu):
+                 quick_gelu, joined_attention):
         make()
     text = json.dumps({"torch": torch.__version__, "cases": CASES})
     sys.stdout.write(text.replace('{"op"', '\n{"op"').replace("}, ", "},\n") + "\n")

@@ -109,6 +109,7 @@ void reference_swiglu(const struct reference_swiglu *r);
 struct reference_attention {
     size_t rows, sequences, heads, kv_heads, head_size, window;
     const int32_t *offsets;
+    const int32_t *reach; /* or NULL: causal */
     double scale, softcap;
     double slopes_most, slopes_factor; /* of linear biases; factor 0: none */
     /* dropout: weights whose bits are below the threshold are dropped */

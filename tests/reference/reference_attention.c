@@ -1,5 +1,4 @@
-/* tests/reference/reference_attention.c - causal attention and its gradients in
- * double. */
+/* tests/reference/reference_attention.c - attention and its gradients in double. */
 #include "config.h"
 
 #include "tests/reference/reference.h"
@@ -7,10 +6,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* One query of one head: the rows first .. row of its sequence that it sees, and the
+/* One query of one head: the rows first .. end - 1 of its sequence that it sees, and the
  * offsets of its vectors. */
 struct query {
-    size_t run, first, row, head, kv_head; /* run: the first row of its sequence */
+    size_t run, first, end, row, head, kv_head; /* run: the first row of its sequence */
 };
 
 static const double *vector(const double *x, size_t row, size_t heads, size_t head,
@@ -76,11 +75,11 @@ static void forward(const struct reference_attention *r, struct query at)
     double *out = r->out + (at.row * r->heads + at.head) * r->head_size;
     double max = -INFINITY, sum = 0;
 
-    for (size_t key = at.first; key <= at.row; key++)
+    for (size_t key = at.first; key < at.end; key++)
         max = fmax(max, score(r, at, key));
     for (size_t d = 0; d < r->head_size; d++)
         out[d] = 0;
-    for (size_t key = at.first; key <= at.row; key++) {
+    for (size_t key = at.first; key < at.end; key++) {
         double e = exp(score(r, at, key) - max), keep = kept(r, at, key);
 
         sum += e;
@@ -135,7 +134,7 @@ static void backward(const struct reference_attention *r, struct query at)
     const double *dout = vector(r->dout, at.row, r->heads, at.head, r->head_size);
     size_t q = (at.row * r->heads + at.head) * r->head_size;
 
-    for (size_t key = at.first; key <= at.row; key++) {
+    for (size_t key = at.first; key < at.end; key++) {
         size_t k = (key * r->kv_heads + at.kv_head) * r->head_size;
         struct slope slope = slope_of(r, at, key);
 
@@ -162,6 +161,7 @@ static void each_query(const struct reference_attention *r,
                     .run = begin,
                     .first = r->window && row - begin >= r->window ? row + 1 - r->window
                                                                    : begin,
+                    .end = r->reach ? (size_t)r->reach[row] : row + 1,
                     .row = row,
                     .head = head,
                     .kv_head = head / (r->heads / r->kv_heads),

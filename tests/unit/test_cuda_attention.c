@@ -76,6 +76,8 @@ static void test_cuda_attention_uses_our_kernels_for_other_cases(void **state)
         { .shape = { FORMAT_BF16, 2, 1, 64, 0, 0, { 0, 70 } },
           .besides = { .slopes = { 8, 1 } } },
         { .shape = { FORMAT_BF16, 2, 1, 64, 0, 0, { 0, 70 } },
+          .besides = { .joined = true } },
+        { .shape = { FORMAT_BF16, 2, 1, 64, 0, 0, { 0, 70 } },
           .besides = { .shift = 1 } },
         { .shape = { FORMAT_FP16, 2, 1, 64, 0, 0, { 0, 70 } },
           .besides = { .capability = 75 } },

@@ -145,9 +145,9 @@ static void test_cuda_attention_gradients_are_ours(void **state)
 
 static void test_cuda_attention_gradients_are_ours_in_other_cases(void **state)
 {
-    static const struct besides cases[] = { { .softcap = 20 },
-                                            { .p = 0.25f },
-                                            { .slopes = { 8, 1 } } };
+    static const struct besides cases[] = {
+        { .softcap = 20 }, { .p = 0.25f }, { .slopes = { 8, 1 } }, { .joined = true }
+    };
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(cases); i++) {

@@ -16,23 +16,25 @@ struct shape {
     bool known; /* the longest sequence */
     size_t window;
     float softcap, p;
+    bool joined;        /* the rows of a sequence see each other */
     int32_t offsets[8]; /* up to the last nonzero one */
 };
 
 /* Tiles of all positions relative to a sequence's end, and more of them than blocks. */
 static const struct shape shapes[] = {
-    { FORMAT_BF16, 2, 1, 64, true, 0, 0, 0, { 0, 50, 133, 134, 460 } },
-    { FORMAT_BF16, 2, 1, 128, false, 0, 0, 0, { 0, 1, 66, 66, 324 } },
-    { FORMAT_FP16, 2, 2, 64, false, 0, 0, 0, { 0, 192, 321 } },
-    { FORMAT_FP16, 2, 1, 128, true, 0, 0, 0, { 0, 0, 129, 257 } },
+    { FORMAT_BF16, 2, 1, 64, true, 0, 0, 0, false, { 0, 50, 133, 134, 460 } },
+    { FORMAT_BF16, 2, 1, 128, false, 0, 0, 0, false, { 0, 1, 66, 66, 324 } },
+    { FORMAT_FP16, 2, 2, 64, false, 0, 0, 0, false, { 0, 192, 321 } },
+    { FORMAT_FP16, 2, 1, 128, true, 0, 0, 0, false, { 0, 0, 129, 257 } },
 };
 
 /* For the kernels of all cards. */
 static const struct shape others[] = {
-    { FORMAT_BF16, 2, 1, 64, true, 33, 0, 0, { 0, 70, 140 } },
-    { FORMAT_BF16, 2, 1, 64, true, 0, 20, 0, { 0, 140 } },
-    { FORMAT_FP16, 2, 1, 64, true, 0, 0, 0.25f, { 0, 140 } },
-    { FORMAT_BF16, 2, 1, 96, true, 0, 0, 0, { 0, 140 } },
+    { FORMAT_BF16, 2, 1, 64, true, 33, 0, 0, false, { 0, 70, 140 } },
+    { FORMAT_BF16, 2, 1, 64, true, 0, 20, 0, false, { 0, 140 } },
+    { FORMAT_FP16, 2, 1, 64, true, 0, 0, 0.25f, false, { 0, 140 } },
+    { FORMAT_BF16, 2, 1, 96, true, 0, 0, 0, false, { 0, 140 } },
+    { FORMAT_BF16, 2, 1, 128, true, 0, 0, 0, true, { 0, 70, 140 } },
 };
 
 struct result {
@@ -44,6 +46,7 @@ static struct op_attention make(struct backend *be, const struct shape *shape)
 {
     size_t runs = TS_COUNT(shape->offsets) - 1, longest = 0, rows, q, kv;
     int32_t *offsets = unit_cuda_block(be, sizeof(shape->offsets));
+    struct op_attention op;
     struct tensor qkv;
 
     while (shape->offsets[runs] == 0)
@@ -56,7 +59,7 @@ static struct op_attention make(struct backend *be, const struct shape *shape)
     kv = shape->kv_heads * shape->head_size;
     be->ops->upload(be, offsets, shape->offsets, sizeof(shape->offsets));
     qkv = unit_cuda_matrix(be, shape->format, rows, q + 2 * kv, q + 2 * kv + 8, 3);
-    return (struct op_attention) {
+    op = (struct op_attention) {
         .out = unit_cuda_matrix(be, shape->format, rows, q, q + 8, 4),
         .lse = unit_cuda_matrix(be, FORMAT_FP32, shape->heads, rows, rows + 3, 5),
         .q = tensor_columns(qkv, 0, q),
@@ -73,6 +76,9 @@ static struct op_attention make(struct backend *be, const struct shape *shape)
         .softcap = shape->softcap,
         .dropout = { .p = shape->p, .stream = 7, .seed = 9 },
     };
+    if (shape->joined)
+        unit_cuda_join(be, &op, shape->offsets);
+    return op;
 }
 
 static struct backend *open_card(int capability)

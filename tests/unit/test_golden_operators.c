@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "base/size.h"
+#include "kernels/reach.h"
 #include "tests/reference/operand.h"
 #include "tests/unit/unit.h"
 #include "train/model/shapes.h"
@@ -326,6 +327,27 @@ static void run_activation_case(struct golden_case *c)
     machine_run(c->be, run_activation_backward, &back);
 }
 
+/* Let the rows of each block of the setting see each other, if the case has it. */
+static void join_rows(struct golden_case *c, struct op_attention *op)
+{
+    const json_t *blocks = json_object_get(json_object_get(c->row, "settings"), "joined");
+    int32_t *reach = c->ids + TOKENS_MOST, *since = c->ids + RUNS_MOST + 1;
+
+    if (!blocks)
+        return;
+    assert_true(op->sequences <= RUNS_MOST && op->q.rows < TOKENS_MOST - RUNS_MOST);
+    reach_causal(reach, op->q.rows);
+    for (size_t i = 0; i < json_array_size(blocks); i++) {
+        const json_t *block = json_array_get(blocks, i);
+
+        reach_join(reach, (size_t)json_integer_value(json_array_get(block, 0)),
+                   (size_t)json_integer_value(json_array_get(block, 1)));
+    }
+    reach_since(since, reach, op->q.rows);
+    op->reach = reach;
+    op->since = since;
+}
+
 static struct op_attention attention_of(struct golden_case *c)
 {
     const json_t *offsets =
@@ -349,6 +371,7 @@ static struct op_attention attention_of(struct golden_case *c)
     op.scale = (float)(1 / sqrt((double)op.head_size));
     for (size_t i = 0; i <= op.sequences; i++)
         c->ids[i] = (int32_t)json_integer_value(json_array_get(offsets, i));
+    join_rows(c, &op);
     return op;
 }
 

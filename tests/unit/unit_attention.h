@@ -7,6 +7,7 @@
 
 #include "base/size.h"
 #include "kernels/dropout.h"
+#include "kernels/reach.h"
 #include "tests/reference/operand.h"
 #include "tests/reference/reference.h"
 #include "tests/unit/unit.h"
@@ -24,6 +25,7 @@ struct shape {
 struct attention_case {
     struct operand q, k, v, out, lse, dout, dq, dk, dv, delta;
     int32_t *offsets;
+    int32_t *reach, *since; /* NULL: causal */
     uint64_t *draw;
     double *real[7]; /* out, lse, dq, dk, dv, sizes of dq and dk */
     struct op_attention op;
@@ -49,16 +51,61 @@ static inline size_t longest_of(const struct shape *shape)
     return (size_t)longest;
 }
 
+/* The rows that a row sees: those before it, given by NULL or by `reach`; all of its
+ * sequence; or those before it and those of its block. */
+enum sight { SIGHT_BEFORE, SIGHT_BEFORE_GIVEN, SIGHT_ALL, SIGHT_BLOCKS };
+
 /* Options of attention besides its shape. */
 struct extra {
     double softcap;
     float p; /* dropout probability */
     struct attention_slopes slopes;
+    enum sight sight;
 };
 
 static const struct attention_dropout dropped = { .stream = 7,
                                                   .seed = 0x123456789abcdefu };
 enum { DRAW = 41 };
+
+/* Join the rows of blocks of up to 90 rows, after 0 to 15 others each. */
+static inline void make_blocks(int32_t *reach, size_t first, size_t end)
+{
+    uint32_t draw = (uint32_t)(end * 40503u + 1);
+
+    while (first < end) {
+        size_t block;
+
+        draw = draw * 1664525u + 1013904223u;
+        first += draw >> 28;
+        block = (draw >> 16 & 0xff) % 90 + 1;
+        if (first + block > end)
+            break;
+        reach_join(reach, first, first + block);
+        first += block;
+    }
+}
+
+static inline void make_sight(struct attention_case *c, const struct shape *shape,
+                              enum sight sight)
+{
+    size_t rows = (size_t)shape->offsets[runs_of(shape)];
+
+    c->reach = c->since = NULL;
+    if (sight == SIGHT_BEFORE)
+        return;
+    c->reach = machines_memory(rows * sizeof(*c->reach));
+    c->since = machines_memory(rows * sizeof(*c->since));
+    reach_causal(c->reach, rows);
+    for (size_t i = 0; i < runs_of(shape); i++) {
+        size_t first = (size_t)shape->offsets[i], end = (size_t)shape->offsets[i + 1];
+
+        if (sight == SIGHT_ALL)
+            reach_join(c->reach, first, end);
+        else if (sight == SIGHT_BLOCKS)
+            make_blocks(c->reach, first, end);
+    }
+    reach_since(c->since, c->reach, rows);
+}
 
 static inline void make_reference(struct attention_case *c, const struct shape *shape,
                                   struct extra extra)
@@ -76,6 +123,7 @@ static inline void make_reference(struct attention_case *c, const struct shape *
         .head_size = shape->head_size,
         .window = shape->window,
         .offsets = shape->offsets,
+        .reach = c->reach,
         .scale = 1 / sqrt((double)shape->head_size),
         .softcap = extra.softcap,
         .slopes_most = (double)extra.slopes.most,
@@ -120,6 +168,7 @@ static inline void case_open_with(struct attention_case *c, const struct shape *
     memcpy(c->offsets, shape->offsets, sizeof(shape->offsets));
     c->draw = machines_memory(sizeof(*c->draw));
     *c->draw = DRAW;
+    make_sight(c, shape, extra.sight);
     make_reference(c, shape, extra);
     c->op = (struct op_attention) {
         .out = c->out.tensor,
@@ -128,6 +177,8 @@ static inline void case_open_with(struct attention_case *c, const struct shape *
         .k = c->k.tensor,
         .v = c->v.tensor,
         .offsets = c->offsets,
+        .reach = c->reach,
+        .since = c->since,
         .sequences = c->reference.sequences,
         .longest = longest_of(shape),
         .heads = shape->heads,
@@ -158,6 +209,8 @@ static inline void case_close(struct attention_case *c)
     for (size_t i = 0; i < TS_COUNT(c->real); i++)
         free(c->real[i]);
     machines_memory_free(c->offsets);
+    machines_memory_free(c->reach);
+    machines_memory_free(c->since);
     machines_memory_free(c->draw);
 }
 

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/cuda_backend.h"
 
+#include "kernels/reach.h"
 #include "tests/emulation/emulation.h"
 #include "tests/unit/unit.h"
 
@@ -112,6 +113,24 @@ static inline float *unit_cuda_read(struct backend *be, struct tensor tensor)
     format_convert(values, FORMAT_FP32, raw, tensor.format, numbers);
     free(raw);
     return values;
+}
+
+/* Let the rows of each sequence see each other; offsets are those of the operation, in the
+ * host's memory. */
+static inline void unit_cuda_join(struct backend *be, struct op_attention *op,
+                                  const int32_t *offsets)
+{
+    size_t rows = op->q.rows, bytes = rows * sizeof(int32_t);
+    int32_t *reach = calloc(2 * rows, sizeof(*reach)), *since = reach + rows;
+    int32_t *there = unit_cuda_block(be, 2 * bytes);
+
+    for (size_t i = 0; i < op->sequences; i++)
+        reach_join(reach, (size_t)offsets[i], (size_t)offsets[i + 1]);
+    reach_since(since, reach, rows);
+    be->ops->upload(be, there, reach, 2 * bytes);
+    op->reach = there;
+    op->since = there + rows;
+    free(reach);
 }
 
 #endif

@@ -31,6 +31,7 @@ struct besides {
     size_t shift;   /* q begins this many elements after an aligned address */
     int capability; /* 90 by default */
     struct attention_slopes slopes;
+    bool joined; /* the rows of a sequence see each other */
 };
 
 struct result {
@@ -56,10 +57,11 @@ static inline struct op_attention make(struct backend *be, const struct shape *s
     size_t stride = q + 2 * kv + 16; /* adjacent, as in a model, and separate */
     size_t bytes = (runs + 1) * sizeof(int32_t);
     int32_t *offsets = unit_cuda_block(be, bytes);
+    struct op_attention op;
     struct tensor qkv = unit_cuda_matrix(be, shape->format, rows, stride - 8, stride, 3);
 
     be->ops->upload(be, offsets, shape->offsets, bytes);
-    return (struct op_attention) {
+    op = (struct op_attention) {
         .out = unit_cuda_matrix(be, shape->format, rows, q, q + 8, 4),
         .lse = unit_cuda_matrix(be, FORMAT_FP32, shape->heads, rows, rows + 3, 5),
         .q = tensor_columns(qkv, besides.shift, q),
@@ -77,6 +79,9 @@ static inline struct op_attention make(struct backend *be, const struct shape *s
         .slopes = besides.slopes,
         .dropout = { .p = besides.p, .stream = 7, .seed = 9 },
     };
+    if (besides.joined)
+        unit_cuda_join(be, &op, shape->offsets);
+    return op;
 }
 
 static inline struct backend *open_card(struct besides besides, bool cudnn)
