@@ -41,6 +41,13 @@ struct attention_dropout {
  *   since (N) int32, also there: the first row n with reach[n] > k, for each row k, of which
  *   the backward pass reads one per tile or key.  NULL without reach.  kernels/reach.h makes
  *   both
+ *   key_offsets (sequences + 1) int32 from 0 to M > 0, for cross-attention, in which k and v
+ *   (M, K*D) have rows of their own: each row of sequence s sees the rows key_offsets[s] ..
+ *   key_offsets[s + 1] - 1 of k, or those of them before reach[n], which is a row of k then:
+ *   key_offsets[s] <= reach[n] <= key_offsets[s + 1], and reach does not decrease within a
+ *   sequence; since (M): the first row n of the sequence with reach[n] > k, or its end.  A
+ *   row that sees no key has out 0 and lse -inf and takes no part in the gradients.  Not with
+ *   a window or slopes.  NULL: k and v have the rows of q
  * If q is 16-bit, a backend may round the weights (and their gradients) to its format
  * before it multiplies them by v (q, k), as FlashAttention does; the sum that divides
  * them is that of the fp32 weights.  A NaN or inf in v may then also reach rows of its
@@ -49,9 +56,9 @@ struct attention_dropout {
  */
 struct op_attention {
     struct tensor out, lse, q, k, v;
-    const int32_t *offsets, *reach, *since;
+    const int32_t *offsets, *key_offsets, *reach, *since;
     size_t sequences, heads, kv_heads, head_size, window;
-    size_t longest; /* upper bound of the rows of a sequence; 0: unknown */
+    size_t longest; /* upper bound of the rows of q of a sequence; 0: unknown */
     float scale, softcap;
     struct attention_slopes slopes;
     struct attention_dropout dropout;

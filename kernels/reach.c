@@ -37,3 +37,36 @@ bool reach_holds(const int32_t *reach, const int32_t *offsets, size_t sequences)
                 return false;
     return true;
 }
+
+void reach_since_keys(int32_t *since, const int32_t *reach, const int32_t *offsets,
+                      const int32_t *key_offsets, size_t sequences)
+{
+    for (size_t s = 0; s < sequences; s++) {
+        int32_t row = offsets[s];
+
+        for (int32_t k = key_offsets[s]; k < key_offsets[s + 1]; k++) {
+            while (row < offsets[s + 1] && reach[row] <= k)
+                row++;
+            since[k] = row;
+        }
+    }
+}
+
+bool reach_keys_hold(const int32_t *reach, const int32_t *offsets,
+                     const int32_t *key_offsets, size_t sequences)
+{
+    if (offsets[0] != 0 || key_offsets[0] != 0)
+        return false;
+    for (size_t s = 0; s < sequences; s++) {
+        int32_t least = key_offsets[s];
+
+        if (offsets[s + 1] < offsets[s] || key_offsets[s + 1] < least)
+            return false;
+        for (int32_t n = offsets[s]; reach && n < offsets[s + 1]; n++) {
+            if (reach[n] < least || reach[n] > key_offsets[s + 1])
+                return false;
+            least = reach[n];
+        }
+    }
+    return true;
+}

@@ -26,4 +26,17 @@ void reach_since(int32_t *since, const int32_t *reach, size_t rows);
  * none reaches less than the row before it.  offsets (sequences + 1), from 0. */
 bool reach_holds(const int32_t *reach, const int32_t *offsets, size_t sequences);
 
+/*
+ * The same two for cross-attention, in which a sequence has rows and keys, and reach counts
+ * keys (key_offsets of kernels/ops_attention.h): since[k] = the first row n of the sequence
+ * of key k with reach[n] > k, or the end of its rows.
+ */
+void reach_since_keys(int32_t *since, const int32_t *reach, const int32_t *offsets,
+                      const int32_t *key_offsets, size_t sequences);
+
+/* Return whether both offsets begin with 0 and do not decrease, and each row reaches a key of
+ * its sequence, or none, and not less than the row before it.  reach: or NULL. */
+bool reach_keys_hold(const int32_t *reach, const int32_t *offsets,
+                     const int32_t *key_offsets, size_t sequences);
+
 #endif

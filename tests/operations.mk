@@ -42,6 +42,16 @@ EXTRA_PROGRAMS += %D%/unit/test_emulated_attention_limits %D%/unit/test_races_at
 %C%_unit_test_races_attention_limits_CPPFLAGS = $(AM_CPPFLAGS) -DUNIT_RACES
 %C%_unit_test_races_attention_limits_LDADD = %D%/emulation/races.o $(LDADD)
 
+# attention_keys
+unit_tests += %D%/unit/test_cpu_attention_keys
+emulated_operations += %D%/unit/test_emulated_attention_keys
+races_tests += %D%/unit/test_races_attention_keys
+EXTRA_PROGRAMS += %D%/unit/test_emulated_attention_keys %D%/unit/test_races_attention_keys
+%C%_unit_test_emulated_attention_keys_SOURCES = %D%/unit/test_cpu_attention_keys.c
+%C%_unit_test_emulated_attention_keys_LDADD = %D%/emulation/emulated.o $(LDADD)
+%C%_unit_test_races_attention_keys_SOURCES = %D%/unit/test_cpu_attention_keys.c
+%C%_unit_test_races_attention_keys_LDADD = %D%/emulation/races.o $(LDADD)
+
 # attention_reach
 unit_tests += %D%/unit/test_cpu_attention_reach
 emulated_operations += %D%/unit/test_emulated_attention_reach

@@ -197,7 +197,7 @@ static void attention_tile(struct attention *a, size_t key, size_t rows)
     attention_load_tile(a, key, rows);
     if (drops)
         attention_draw(&a->kept, a->op, a->head, a->part.first,
-                       a->part.last - a->part.first, key - a->part.run_first, rows);
+                       a->part.last - a->part.first, key - a->part.other_first, rows);
     for (size_t i = 0; i < rows; i += band)
         attention_scores(a, i, size_min(band, rows - i),
                          attention_skip(a->reach, key + i));
@@ -220,6 +220,15 @@ static void attention_tile(struct attention *a, size_t key, size_t rows)
                           attention_skip(a->reach, key + i));
 }
 
+/* Return the queries of vector v that see a key: all of them, if keys are rows of their
+ * own sequence. */
+static ivec attention_seeing(const struct attention *a, size_t v)
+{
+    if (!a->op->key_offsets)
+        return ~(ivec) {};
+    return attention_reach_get(a->reach + v * LANES) > (int32_t)a->part.other_first;
+}
+
 static void attention_finish(struct attention *a, struct attention_source into)
 {
     const struct op_attention *op = a->op;
@@ -228,11 +237,12 @@ static void attention_finish(struct attention *a, struct attention_source into)
 
     for (size_t v = 0; v < a->vecs; v++) {
         vec factor = kept / a->sum[v];
+        ivec sees = attention_seeing(a, v);
 
         for (size_t i = 0; i < a->shape.size; i++) {
             float *at = a->out + i * ATTENTION_ROWS + v * LANES;
 
-            vec_put(at, vec_get(at) * factor);
+            vec_put(at, vec_select(sees, vec_get(at) * factor, (vec) {}));
         }
         for (size_t i = 0; i < vec_count(v * LANES, into.rows); i++)
             lse[v * LANES + i] = a->max[v][i] + logf(a->sum[v][i]);
@@ -253,11 +263,11 @@ static void attention_part(struct attention *a)
 {
     const struct op_attention *op = a->op;
     size_t first = a->part.first, rows = a->part.last - first;
-    size_t end = attention_reach(op, a->part.last - 1);
+    size_t end = attention_reach(op, a->part.last - 1, a->part.other_last);
     struct attention_source queries = { op->q, first, rows, a->head };
 
     a->vecs = size_divide_up(rows, LANES);
-    attention_reaches(op, first, rows, a->reach);
+    attention_reaches(op, first, rows, a->part.other_last, a->reach);
     attention_load(a->rows, a->shape, queries);
     tile_transpose(a->queries, ATTENTION_ROWS, a->rows, a->shape.width, ATTENTION_ROWS,
                    size_divide_up(a->shape.depth, 4) * 4);
@@ -266,9 +276,13 @@ static void attention_part(struct attention *a)
         a->max[v] = vec_all(-INFINITY);
         a->sum[v] = (vec) {};
     }
-    attention_keys(a, attention_begin(op, a->part, first), first);
-    attention_keys(a, first, a->part.last);
-    attention_keys(a, a->part.last, end);
+    if (op->key_offsets) {
+        attention_keys(a, a->part.other_first, end);
+    } else {
+        attention_keys(a, attention_begin(op, a->part, first), first);
+        attention_keys(a, first, a->part.last);
+        attention_keys(a, a->part.last, end);
+    }
     queries.x = op->out;
     attention_finish(a, queries);
 }
@@ -276,7 +290,7 @@ static void attention_part(struct attention *a)
 static void attention_task(void *context, size_t task, struct pool_worker *worker)
 {
     const struct op_attention *op = context;
-    struct attention_work work = attention_work_of(op, task, op->heads, true);
+    struct attention_work work = attention_work_of(op, op->q.rows, task, op->heads, true);
     size_t end = size_min((work.block + 1) * ATTENTION_ROWS, op->q.rows);
     struct attention a = { .op = op,
                            .head = work.head,
@@ -284,7 +298,7 @@ static void attention_task(void *context, size_t task, struct pool_worker *worke
 
     attention_scratch(&a, worker);
     for (size_t row = work.block * ATTENTION_ROWS; row < end; row = a.part.last) {
-        a.part = attention_part_at(op, row, end);
+        a.part = attention_part_at(op, false, row, end);
         attention_part(&a);
     }
 }
@@ -293,6 +307,13 @@ void CPU_OP(attention)(struct backend *be, const struct op_attention *op)
 {
     assert(op->head_size <= ATTENTION_MOST);
     assert((size_t)op->offsets[op->sequences] == op->q.rows);
-    assert(!op->reach || reach_holds(op->reach, op->offsets, op->sequences));
-    cpu_backend_run(be, attention_blocks(op) * op->heads, attention_task, (void *)op);
+    if (op->key_offsets) {
+        assert(op->window == 0 && op->slopes.factor <= 0);
+        assert((size_t)op->key_offsets[op->sequences] == op->k.rows);
+        assert(reach_keys_hold(op->reach, op->offsets, op->key_offsets, op->sequences));
+    } else {
+        assert(!op->reach || reach_holds(op->reach, op->offsets, op->sequences));
+    }
+    cpu_backend_run(be, attention_blocks(op->q.rows) * op->heads, attention_task,
+                    (void *)op);
 }

@@ -22,32 +22,38 @@ enum {
     ATTENTION_MOST = HEAD_SIZE_MAX
 };
 
-/* Rows of one sequence, at most one tile. */
+/* Rows of one sequence, queries or keys, at most one tile. */
 struct attention_part {
     size_t first, last;
-    size_t run_first, run_last; /* the sequence that contains them */
+    size_t run_first, run_last;     /* the sequence that contains them */
+    size_t other_first, other_last; /* its keys or queries, whichever the part has not */
 };
 
-/* Return the part that begins with `row` in the block of ATTENTION_ROWS rows that ends
- * before `end`. */
+/* Return the part that begins with `row` in the block of ATTENTION_ROWS queries, or keys,
+ * that ends before `end`. */
 static inline struct attention_part attention_part_at(const struct op_attention *op,
-                                                      size_t row, size_t end)
+                                                      bool keys, size_t row, size_t end)
 {
+    const int32_t *of_keys = op->key_offsets ? op->key_offsets : op->offsets;
+    const int32_t *own = keys ? of_keys : op->offsets;
+    const int32_t *other = keys ? op->offsets : of_keys;
     size_t low = 0, high = op->sequences;
 
     while (high - low > 1) {
         size_t middle = low + (high - low) / 2;
 
-        if ((size_t)op->offsets[middle] <= row)
+        if ((size_t)own[middle] <= row)
             low = middle;
         else
             high = middle;
     }
     return (struct attention_part) {
         .first = row,
-        .last = size_min((size_t)op->offsets[low + 1], end),
-        .run_first = (size_t)op->offsets[low],
-        .run_last = (size_t)op->offsets[low + 1],
+        .last = size_min((size_t)own[low + 1], end),
+        .run_first = (size_t)own[low],
+        .run_last = (size_t)own[low + 1],
+        .other_first = (size_t)other[low],
+        .other_last = (size_t)other[low + 1],
     };
 }
 
@@ -91,18 +97,20 @@ static inline size_t attention_begin(const struct op_attention *op,
     return row - op->window + 1;
 }
 
-/* Return the row after the last one that `row` sees. */
-static inline size_t attention_reach(const struct op_attention *op, size_t row)
+/* Return the row after the last one that `row` sees; `end`: of the keys of its sequence. */
+static inline size_t attention_reach(const struct op_attention *op, size_t row,
+                                     size_t end)
 {
-    return op->reach ? (size_t)op->reach[row] : row + 1;
+    return op->reach ? (size_t)op->reach[row] : op->key_offsets ? end : row + 1;
 }
 
 /* The same for `rows` rows from `first` on, padded with that of the last. */
 static inline void attention_reaches(const struct op_attention *op, size_t first,
-                                     size_t rows, int32_t reach[ATTENTION_ROWS])
+                                     size_t rows, size_t end,
+                                     int32_t reach[ATTENTION_ROWS])
 {
     for (size_t i = 0; i < ATTENTION_ROWS; i++)
-        reach[i] = (int32_t)attention_reach(op, first + size_min(i, rows - 1));
+        reach[i] = (int32_t)attention_reach(op, first + size_min(i, rows - 1), end);
 }
 
 /* Return the first vector of queries of which one reaches `key`, given their reaches. */
@@ -328,9 +336,10 @@ CPU_INLINE void attention_drop(float *at, size_t first, size_t end, size_t v,
     }
 }
 
-static inline size_t attention_blocks(const struct op_attention *op)
+/* `rows`: of the queries or keys */
+static inline size_t attention_blocks(size_t rows)
 {
-    return size_divide_up(op->q.rows, ATTENTION_ROWS);
+    return size_divide_up(rows, ATTENTION_ROWS);
 }
 
 /* A block of rows of one head. */
@@ -340,18 +349,18 @@ struct attention_work {
 
 /*
  * Return the work of a task. Causal attention: the blocks with the most work first, for all
- * heads, so that threads end at the same time. With reach, blocks have about the same work:
- * if sequences are long, all blocks of a head follow each other, and its rows stay in the
- * cache; if they are short, so do all heads of a block. last_first: later blocks have more
- * work.
+ * heads, so that threads end at the same time. With reach or other keys, blocks have about
+ * the same work: if sequences are long, all blocks of a head follow each other, and its rows
+ * stay in the cache; if they are short, so do all heads of a block. last_first: later blocks
+ * have more work.
  */
 static inline struct attention_work attention_work_of(const struct op_attention *op,
-                                                      size_t task, size_t heads,
-                                                      bool last_first)
+                                                      size_t rows, size_t task,
+                                                      size_t heads, bool last_first)
 {
-    size_t blocks = attention_blocks(op);
+    size_t blocks = attention_blocks(rows);
 
-    if (op->reach && op->q.rows > 4 * ATTENTION_ROWS * op->sequences)
+    if ((op->reach || op->key_offsets) && rows > 4 * ATTENTION_ROWS * op->sequences)
         return (struct attention_work) { task % blocks, task / blocks };
     return (struct attention_work) { last_first ? blocks - 1 - task / heads
                                                 : task / heads,

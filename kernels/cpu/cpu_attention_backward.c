@@ -52,8 +52,10 @@ static void gradient_scratch(struct gradient *g, struct pool_worker *worker)
     g->ds = pool_scratch(worker, square);
 }
 
-/* Load lse and delta of some queries, padded with 0, and what they reach. */
-static void gradient_queries(struct gradient *g, size_t head, size_t first, size_t rows)
+/* Load lse and delta of some queries, padded with 0, and what they reach; `end`: of the keys
+ * of their sequence. */
+static void gradient_queries(struct gradient *g, size_t head, size_t first, size_t rows,
+                             size_t end)
 {
     const float *lse = (float *)cpu_row(g->op->forward.lse, head) + first;
     const float *delta = (float *)cpu_row(g->op->delta, head) + first;
@@ -62,7 +64,7 @@ static void gradient_queries(struct gradient *g, size_t head, size_t first, size
     memset(g->delta, 0, sizeof(g->delta));
     memcpy(g->lse, lse, rows * sizeof(*lse));
     memcpy(g->delta, delta, rows * sizeof(*delta));
-    attention_reaches(&g->op->forward, first, rows, g->reach);
+    attention_reaches(&g->op->forward, first, rows, end, g->reach);
 }
 
 /* Copy a tile and transpose it, for the fixed side. */
@@ -246,7 +248,7 @@ static void gradient_keys_tile(struct gradient *g, size_t head, size_t query, si
     gradient_load(
         g, forward->q, g->op->dout,
         (struct attention_source) { .first = query, .rows = rows, .head = head }, true);
-    gradient_queries(g, head, query, rows);
+    gradient_queries(g, head, query, rows, g->part.run_last);
     partly = (size_t)g->reach[0] < g->part.last;
     step = partly ? ATTENTION_BAND : rows;
     g->slope = alibi_slope(forward->slopes, forward->heads, head) / forward->scale;
@@ -280,14 +282,16 @@ static size_t gradient_since(const struct gradient *g)
 {
     const struct op_attention *forward = &g->op->forward;
 
-    return forward->reach ? (size_t)forward->since[g->part.first] : g->part.first;
+    if (forward->reach)
+        return (size_t)forward->since[g->part.first];
+    return forward->key_offsets ? g->part.other_first : g->part.first;
 }
 
 static void gradient_keys_part(struct gradient *g)
 {
     const struct op_attention *forward = &g->op->forward;
     size_t group = forward->heads / forward->kv_heads;
-    size_t keys = g->part.last - g->part.first, end = g->part.run_last;
+    size_t keys = g->part.last - g->part.first, end = g->part.other_last;
     size_t first = gradient_since(g);
 
     if (forward->window)
@@ -297,9 +301,13 @@ static void gradient_keys_part(struct gradient *g)
     memset(g->sum_left, 0, ATTENTION_ROWS * g->shape.width * sizeof(float));
     memset(g->sum_right, 0, ATTENTION_ROWS * g->shape.width * sizeof(float));
     for (size_t head = g->head * group; head < (g->head + 1) * group; head++) {
-        gradient_keys_tiles(g, head, first, g->part.first);
-        gradient_keys_tiles(g, head, g->part.first, g->part.last);
-        gradient_keys_tiles(g, head, g->part.last, end);
+        if (forward->key_offsets) {
+            gradient_keys_tiles(g, head, first, end);
+        } else {
+            gradient_keys_tiles(g, head, first, g->part.first);
+            gradient_keys_tiles(g, head, g->part.first, g->part.last);
+            gradient_keys_tiles(g, head, g->part.last, end);
+        }
     }
     attention_store((struct attention_source) { g->op->dk, g->part.first, keys, g->head },
                     g->shape, g->sum_left, forward->scale);
@@ -312,15 +320,15 @@ static void gradient_keys_task(void *context, size_t task, struct pool_worker *w
     const struct op_attention_backward *op = context;
     const struct op_attention *forward = &op->forward;
     struct attention_work work =
-        attention_work_of(forward, task, forward->kv_heads, false);
-    size_t end = size_min((work.block + 1) * ATTENTION_ROWS, forward->q.rows);
+        attention_work_of(forward, forward->k.rows, task, forward->kv_heads, false);
+    size_t end = size_min((work.block + 1) * ATTENTION_ROWS, forward->k.rows);
     struct gradient g = { .op = op,
                           .head = work.head,
                           .shape = attention_shape_of(forward, op->dout.format) };
 
     gradient_scratch(&g, worker);
     for (size_t row = work.block * ATTENTION_ROWS; row < end; row = g.part.last) {
-        g.part = attention_part_at(forward, row, end);
+        g.part = attention_part_at(forward, true, row, end);
         gradient_keys_part(&g);
     }
 }
@@ -367,7 +375,7 @@ static void gradient_queries_tile(struct gradient *g, size_t key, size_t rows)
                   false);
     if (forward->dropout.p > 0)
         attention_draw(&g->kept, forward, g->head, g->part.first,
-                       g->part.last - g->part.first, key - g->part.run_first, rows);
+                       g->part.last - g->part.first, key - g->part.other_first, rows);
     for (size_t i = 0; i < rows; i += step) {
         size_t skip = attention_skip(g->reach, key + i);
 
@@ -392,16 +400,20 @@ static void gradient_queries_part(struct gradient *g)
 {
     const struct op_attention *forward = &g->op->forward;
     size_t queries = g->part.last - g->part.first;
-    size_t end = attention_reach(forward, g->part.last - 1);
+    size_t end = attention_reach(forward, g->part.last - 1, g->part.other_last);
 
     gradient_fix(g, g->left, forward->q, g->head);
     gradient_fix(g, g->right, g->op->dout, g->head);
-    gradient_queries(g, g->head, g->part.first, queries);
+    gradient_queries(g, g->head, g->part.first, queries, g->part.other_last);
     memset(g->sum_left, 0, ATTENTION_ROWS * g->shape.width * sizeof(float));
-    gradient_queries_tiles(g, attention_begin(forward, g->part, g->part.first),
-                           g->part.first);
-    gradient_queries_tiles(g, g->part.first, g->part.last);
-    gradient_queries_tiles(g, g->part.last, end);
+    if (forward->key_offsets) {
+        gradient_queries_tiles(g, g->part.other_first, end);
+    } else {
+        gradient_queries_tiles(g, attention_begin(forward, g->part, g->part.first),
+                               g->part.first);
+        gradient_queries_tiles(g, g->part.first, g->part.last);
+        gradient_queries_tiles(g, g->part.last, end);
+    }
     tile_transpose(g->rows_left, g->shape.width, g->sum_left, ATTENTION_ROWS,
                    g->shape.width, ATTENTION_ROWS);
     attention_store(
@@ -414,7 +426,7 @@ static void gradient_queries_task(void *context, size_t task, struct pool_worker
     const struct op_attention_backward *op = context;
     const struct op_attention *forward = &op->forward;
     struct attention_work work =
-        attention_work_of(forward, task, forward->heads, true);
+        attention_work_of(forward, forward->q.rows, task, forward->heads, true);
     size_t end = size_min((work.block + 1) * ATTENTION_ROWS, forward->q.rows);
     struct gradient g = { .op = op,
                           .head = work.head,
@@ -422,7 +434,7 @@ static void gradient_queries_task(void *context, size_t task, struct pool_worker
 
     gradient_scratch(&g, worker);
     for (size_t row = work.block * ATTENTION_ROWS; row < end; row = g.part.last) {
-        g.part = attention_part_at(forward, row, end);
+        g.part = attention_part_at(forward, false, row, end);
         gradient_queries_part(&g);
     }
 }
@@ -459,8 +471,8 @@ void CPU_OP(attention_backward)(struct backend *be,
     assert(!forward->reach || forward->since);
     cpu_backend_run(be, size_divide_up(op->dout.rows, cpu_task_rows(op->dout.cols)),
                     gradient_delta_task, (void *)op);
-    cpu_backend_run(be, attention_blocks(forward) * forward->kv_heads, gradient_keys_task,
-                    (void *)op);
-    cpu_backend_run(be, attention_blocks(forward) * forward->heads, gradient_queries_task,
-                    (void *)op);
+    cpu_backend_run(be, attention_blocks(forward->k.rows) * forward->kv_heads,
+                    gradient_keys_task, (void *)op);
+    cpu_backend_run(be, attention_blocks(forward->q.rows) * forward->heads,
+                    gradient_queries_task, (void *)op);
 }

@@ -27,20 +27,29 @@ static bool attention_reach_fits(const struct op_attention *op)
     return !op->reach || (op->dropout.p <= 0 && op->softcap <= 0);
 }
 
+/* Kernels for keys of other rows exist for heads of up to 128 columns, which the models with
+ * cross-attention have, and not for much shorter ones. */
+static bool attention_crosses_fit(const struct op_attention *op)
+{
+    return !op->key_offsets || (op->head_size > 64 && op->head_size <= 128 &&
+                                op->dropout.p <= 0 && op->softcap <= 0);
+}
+
 static bool attention_fits(const struct cuda_launch *to, const struct op_attention *op)
 {
     const enum format format = op->q.format;
     bool tensor_cores = (format == FORMAT_FP16 && to->capability >= 75) ||
                         (format == FORMAT_BF16 && to->capability >= 80);
     /* Blocks have 64 rows of a sequence or more and use one dimension of the grid. */
-    bool countable =
-        op->q.rows <= INT_MAX && (op->q.rows / 64 + op->sequences) * op->heads <= INT_MAX;
+    bool countable = op->q.rows <= INT_MAX && op->k.rows <= INT_MAX &&
+                     (op->q.rows / 64 + op->sequences) * op->heads <= INT_MAX &&
+                     (op->k.rows / 64 + op->sequences) * op->kv_heads <= INT_MAX;
 
     return tensor_cores && countable && attention_drops_fit(op) &&
-           attention_reach_fits(op) && op->slopes.factor <= 0 && op->head_size % 8 == 0 &&
-           op->head_size <= 256 && op->scale > 0 && attention_in_pieces(op->q) &&
-           attention_in_pieces(op->k) && attention_in_pieces(op->v) &&
-           attention_in_pieces(op->out);
+           attention_reach_fits(op) && attention_crosses_fit(op) &&
+           op->slopes.factor <= 0 && op->head_size % 8 == 0 && op->head_size <= 256 &&
+           op->scale > 0 && attention_in_pieces(op->q) && attention_in_pieces(op->k) &&
+           attention_in_pieces(op->v) && attention_in_pieces(op->out);
 }
 
 bool launch_attention_on_warpgroups(const struct cuda_launch *to,

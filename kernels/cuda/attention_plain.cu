@@ -75,12 +75,12 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R,
           *staged = weights + PLAIN_TILE * PLAIN_TILE;
     int heads = (int)op.heads, head = (int)(blockIdx.x % heads);
     int shared_head = head / (heads / (int)op.kv_heads), size = (int)op.head_size;
-    struct plain_tile at = plain_find(op.offsets, (int)op.sequences,
-                                      (int)((gridDim.x - 1 - blockIdx.x) / heads));
+    struct plain_tile at =
+        plain_find<kind>(op, false, (int)((gridDim.x - 1 - blockIdx.x) / heads));
     int y = threadIdx.x / PLAIN_ACROSS * R, x = threadIdx.x % PLAIN_ACROSS;
     struct plain_rows q = plain_rows_of(at, op.q, head, size);
-    struct plain_rows k = plain_rows_of(at, op.k, shared_head, size);
-    struct plain_rows v = plain_rows_of(at, op.v, shared_head, size);
+    struct plain_rows k = plain_others_of(at, op.k, shared_head, size);
+    struct plain_rows v = plain_others_of(at, op.v, shared_head, size);
     struct plain_head out = plain_head_of(op.out, head, size);
     struct plain_visibility sight = plain_sight(at, op, false, window);
     struct plain_softmax<R> soft;
@@ -122,8 +122,9 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R,
 #pragma unroll
     for (int i = 0; i < R; i++) {
         float total = lanes_sum<PLAIN_ACROSS>(soft.total[i]);
-        float divisor = total / drops.factor;
         int row = at.first + y + i;
+        bool sees = kind == PLAIN_CAUSAL || row + 1 + slack[i] > 0;
+        float divisor = sees ? total / drops.factor : 1;
 
         if (row >= at.length)
             continue;
@@ -144,8 +145,10 @@ template <int R, int D, enum plain_kind kind>
 static cudaError_t launch_kind(const struct cuda_launch *to,
                                const struct op_attention *op)
 {
+    unsigned slots = plain_slots(op, op->q.rows);
+
     return launch(to->stream, attention_plain<R, D, kind>,
-                  dim3(plain_slots(op) * (unsigned)op->heads, plain_parts<D>(op)),
+                  dim3(slots * (unsigned)op->heads, plain_parts<D>(op)),
                   dim3(PLAIN_ACROSS * PLAIN_TILE / R), PLAIN_SHARED, *op,
                   plain_window(op), dropout_bits_of(&op->dropout));
 }

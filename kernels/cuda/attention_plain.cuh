@@ -34,8 +34,8 @@ enum {
     PLAIN_SHARED = (PLAIN_TILE * PLAIN_TILE + PLAIN_STAGED) * (int)sizeof(float)
 };
 
-/* Rows that reach others than those before them have kernels of their own: causal ones
- * have no registers to spare. */
+/* Rows that reach others than those before them, or keys of other rows, have kernels of their
+ * own: causal ones have no registers to spare. */
 enum plain_kind { PLAIN_CAUSAL, PLAIN_REACHES };
 
 /* One head of a matrix. aligned: four adjacent elements are one access. */
@@ -251,27 +251,31 @@ __device__ inline void plain_share(float *shared, const float weights[R][4])
 }
 
 /*
- * Visibility between the rows and the others of a tile, counted from the first of their
+ * Visibility between the rows and the others of a tile, each counted from the first of its
  * sequence. A row has a slack: the number of rows after itself that it sees as a query, or
- * that see it as a key from before it; 0 in causal attention. Row r and other o see each
- * other where -slack(r) <= sign (r - o) < window.
+ * that see it as a key from before it; 0 in causal attention, below 0 if keys are fewer. Row
+ * r and other o see each other where -slack(r) <= sign (r - o) < window.
  */
 struct plain_visibility {
     int sign; /* 1: rows are queries; -1: rows are keys */
     unsigned window;
-    const int32_t *edges; /* of the sequence's rows: reach or since; NULL: causal */
-    int start, length;    /* of the sequence */
+    const int32_t *edges; /* of the sequence's rows: reach or since; NULL: */
+    int edge;             /* that of all rows; -1: causal */
+    int start, length;    /* of the others; of the rows */
 };
 
 /* Return the slack of a row of the sequence. */
 template <enum plain_kind kind>
 __device__ inline int plain_slack(const struct plain_visibility &sight, int row)
 {
-    int edge;
+    int edge = sight.edge;
 
-    if (kind == PLAIN_CAUSAL || row >= sight.length || !sight.edges)
+    if (kind == PLAIN_CAUSAL || row >= sight.length)
         return 0;
-    edge = sight.edges[row] - sight.start;
+    if (sight.edges)
+        edge = sight.edges[row] - sight.start;
+    else if (edge < 0)
+        return 0;
     return sight.sign > 0 ? edge - 1 - row : row - edge;
 }
 
@@ -451,19 +455,25 @@ __device__ inline float plain_slope(float weight, float cap, float lse)
 
 /* A tile of a sequence. */
 struct plain_tile {
-    int first, length; /* first row of the tile in the sequence; rows of the sequence */
-    size_t start;      /* first row of the sequence */
+    int first, length;   /* first row of the tile in the sequence; rows of the sequence */
+    size_t start;        /* first row of the sequence */
+    int others;          /* its keys or queries, whichever are not the tile's, */
+    size_t others_start; /* from this row on */
 };
 
 /*
- * Return the tile of a slot. Sequence s has the slots offsets[s] / 64 + s .. offsets[s +
- * 1] / 64 + s, at least as many as it has tiles; there are N / 64 + sequences slots in
- * total. first >= length: the slot has no tile.
+ * Return the tile of a slot; keys: of keys. Sequence s has the slots offsets[s] / 64 + s ..
+ * offsets[s + 1] / 64 + s, at least as many as it has tiles; there are N / 64 + sequences
+ * slots in total. first >= length: the slot has no tile.
  */
-__device__ inline struct plain_tile plain_find(const int32_t *offsets, int sequences,
+template <enum plain_kind kind>
+__device__ inline struct plain_tile plain_find(const struct op_attention &op, bool keys,
                                                int slot)
 {
-    int low = 0, high = sequences - 1;
+    bool crosses = kind != PLAIN_CAUSAL && op.key_offsets;
+    const int32_t *offsets = crosses && keys ? op.key_offsets : op.offsets;
+    const int32_t *others = crosses && !keys ? op.key_offsets : op.offsets;
+    int low = 0, high = (int)op.sequences - 1;
 
     while (low < high) {
         int middle = (low + high + 1) / 2;
@@ -474,16 +484,30 @@ __device__ inline struct plain_tile plain_find(const int32_t *offsets, int seque
             high = middle - 1;
     }
     return { (slot - offsets[low] / PLAIN_TILE - low) * PLAIN_TILE,
-             offsets[low + 1] - offsets[low], (size_t)offsets[low] };
+             offsets[low + 1] - offsets[low], (size_t)offsets[low],
+             others[low + 1] - others[low], (size_t)others[low] };
+}
+
+/* Return the rows of the sequence from `start` on. */
+__device__ inline struct plain_rows
+plain_rows_from(size_t start, int end, struct tensor x, int head, int columns)
+{
+    struct plain_head of = plain_head_of(x, head, columns);
+
+    of.data += start * x.stride * (x.format == FORMAT_FP32 ? 4 : 2);
+    return { of, end };
 }
 
 __device__ inline struct plain_rows plain_rows_of(const struct plain_tile &at,
                                                   struct tensor x, int head, int columns)
 {
-    struct plain_head of = plain_head_of(x, head, columns);
+    return plain_rows_from(at.start, at.length, x, head, columns);
+}
 
-    of.data += at.start * x.stride * (x.format == FORMAT_FP32 ? 4 : 2);
-    return { of, at.length };
+__device__ inline struct plain_rows
+plain_others_of(const struct plain_tile &at, struct tensor x, int head, int columns)
+{
+    return plain_rows_from(at.others_start, at.others, x, head, columns);
 }
 
 /* keys: the tile's rows are keys. */
@@ -496,7 +520,8 @@ __device__ inline struct plain_visibility plain_sight(const struct plain_tile &a
     return { keys ? -1 : 1,
              window,
              edges ? edges + at.start : edges,
-             (int)at.start,
+             op.key_offsets ? keys ? 0 : at.others : -1,
+             (int)at.others_start,
              at.length };
 }
 
@@ -519,14 +544,15 @@ __device__ inline int plain_last(const struct plain_tile &at)
     return last < at.length ? last : at.length - 1;
 }
 
-static inline unsigned plain_slots(const struct op_attention *op)
+/* rows: of the queries or keys */
+static inline unsigned plain_slots(const struct op_attention *op, size_t rows)
 {
-    return (unsigned)(op->q.rows / PLAIN_TILE + op->sequences);
+    return (unsigned)(rows / PLAIN_TILE + op->sequences);
 }
 
 static inline bool plain_is_causal(const struct op_attention *op)
 {
-    return !op->reach;
+    return !op->reach && !op->key_offsets;
 }
 
 /* Return how many blocks share the sums of a head. */

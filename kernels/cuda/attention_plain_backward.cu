@@ -88,8 +88,8 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
     int shared_heads = (int)forward->kv_heads,
         shared_head = (int)(blockIdx.x % shared_heads);
     int group = (int)forward->heads / shared_heads, size = (int)forward->head_size;
-    struct plain_tile at = plain_find(forward->offsets, (int)forward->sequences,
-                                      (int)(blockIdx.x / shared_heads));
+    struct plain_tile at =
+        plain_find<kind>(*forward, true, (int)(blockIdx.x / shared_heads));
     int y = threadIdx.x / PLAIN_ACROSS * R, x = threadIdx.x % PLAIN_ACROSS * 4;
     struct plain_rows k = plain_rows_of(at, forward->k, shared_head, size);
     struct plain_rows v = plain_rows_of(at, forward->v, shared_head, size);
@@ -107,15 +107,15 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
     }
     plain_slacks<R, kind>(slack, sight, at.first);
     for (int head = shared_head * group; head < (shared_head + 1) * group; head++) {
-        struct plain_rows q = plain_rows_of(at, forward->q, head, size);
-        struct plain_rows dout = plain_rows_of(at, op.dout, head, size);
-        const float *lse =
-            (const float *)forward->lse.data + head * forward->lse.stride + at.start;
+        struct plain_rows q = plain_others_of(at, forward->q, head, size);
+        struct plain_rows dout = plain_others_of(at, op.dout, head, size);
+        const float *lse = (const float *)forward->lse.data + head * forward->lse.stride +
+                           at.others_start;
         const float *delta =
-            (const float *)op.delta.data + head * op.delta.stride + at.start;
+            (const float *)op.delta.data + head * op.delta.stride + at.others_start;
 
         for (int query = start;
-             query < at.length &&
+             query < at.others &&
              (query < at.first || (unsigned)(query - at.first) < window + PLAIN_TILE - 1);
              query += PLAIN_TILE) {
             int lag = query + x - at.first - y;
@@ -128,11 +128,11 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
             if (drops.threshold > 0)
                 kept =
                     plain_kept<R, true>(shared, dropout_bits_head_of(drops, site, head),
-                                        (int)at.start + query, at.first);
+                                        (int)at.others_start + query, at.first);
             plain_across<R>(p, k, at.first, q, query, staged);
 #pragma unroll
             for (int j = 0; j < 4; j++) {
-                bool there = query + x + j < at.length;
+                bool there = query + x + j < at.others;
                 float of_query = there ? lse[query + x + j] : 0;
 
 #pragma unroll
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
                 plain_drop_gradients<R>(ds, kept, drops.factor);
 #pragma unroll
             for (int j = 0; j < 4; j++) {
-                bool there = query + x + j < at.length;
+                bool there = query + x + j < at.others;
                 float of_query = there ? delta[query + x + j] : 0;
                 float shift = there ? lse[query + x + j] : 0;
 
@@ -184,12 +184,12 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R, 1)
     int heads = (int)forward->heads, head = (int)(blockIdx.x % heads);
     int shared_head = head / (heads / (int)forward->kv_heads),
         size = (int)forward->head_size;
-    struct plain_tile at = plain_find(forward->offsets, (int)forward->sequences,
-                                      (int)((gridDim.x - 1 - blockIdx.x) / heads));
+    struct plain_tile at =
+        plain_find<kind>(*forward, false, (int)((gridDim.x - 1 - blockIdx.x) / heads));
     int y = threadIdx.x / PLAIN_ACROSS * R, x = threadIdx.x % PLAIN_ACROSS * 4;
     struct plain_rows q = plain_rows_of(at, forward->q, head, size);
-    struct plain_rows k = plain_rows_of(at, forward->k, shared_head, size);
-    struct plain_rows v = plain_rows_of(at, forward->v, shared_head, size);
+    struct plain_rows k = plain_others_of(at, forward->k, shared_head, size);
+    struct plain_rows v = plain_others_of(at, forward->v, shared_head, size);
     struct plain_rows dout = plain_rows_of(at, op.dout, head, size);
     const float *lse =
         (const float *)forward->lse.data + head * forward->lse.stride + at.start;
@@ -260,19 +260,21 @@ static cudaError_t launch_kind(const struct cuda_launch *to,
                                const struct op_attention_backward *op)
 {
     const struct op_attention *forward = &op->forward;
-    unsigned slots = plain_slots(forward), window = plain_window(forward);
+    unsigned keys = plain_slots(forward, forward->k.rows) * (unsigned)forward->kv_heads;
+    unsigned queries = plain_slots(forward, forward->q.rows) * (unsigned)forward->heads;
+    unsigned window = plain_window(forward);
     struct drops drops = dropout_bits_of(&forward->dropout);
     cudaError_t status = launch_delta(to, op);
 
     if (status == cudaSuccess)
         status =
             launch(to->stream, attention_plain_keys<R, D, kind>,
-                   dim3(slots * (unsigned)forward->kv_heads, plain_parts<D>(forward)),
+                   dim3(keys, plain_parts<D>(forward)),
                    dim3(PLAIN_ACROSS * PLAIN_TILE / R), PLAIN_SHARED, *op, window, drops);
     if (status == cudaSuccess)
         status =
             launch(to->stream, attention_plain_queries<S, D, kind>,
-                   dim3(slots * (unsigned)forward->heads, plain_parts<D>(forward)),
+                   dim3(queries, plain_parts<D>(forward)),
                    dim3(PLAIN_ACROSS * PLAIN_TILE / S), PLAIN_SHARED, *op, window, drops);
     return status;
 }

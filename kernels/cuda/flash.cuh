@@ -35,10 +35,10 @@ static inline float flash_exponent(float scale, float softcap)
     return (softcap > 0 ? softcap : scale) * FLASH_LOG2E;
 }
 
-/* Dropout, a cap and rows that see rows after them have kernels of their own, because others
- * have no registers to spare. FLASH_CAPPED: dk and dv only; the other kernels of FLASH_BARE
- * cap scores, too. */
-enum flash_kind { FLASH_BARE, FLASH_CAPPED, FLASH_DROPS, FLASH_REACHES };
+/* Dropout, a cap, rows that see rows after them and rows that see keys of other rows have
+ * kernels of their own, because others have no registers to spare. FLASH_CAPPED: dk and dv
+ * only; the other kernels of FLASH_BARE cap scores, too. */
+enum flash_kind { FLASH_BARE, FLASH_CAPPED, FLASH_DROPS, FLASH_REACHES, FLASH_CROSSES };
 
 template <typename T>
 __device__ inline void flash_mma(float d[4], const uint32_t a[4], const uint32_t b[2]);
@@ -320,19 +320,53 @@ struct flash_position {
     int row, before, left;
 };
 
-/* Return the end of the rows that query `row` sees, and the first row that sees key `row`,
- * without the window. Rows after the sequence are those of causal attention: no row of the
- * sequence reaches them. */
-__device__ inline int flash_reach(const int32_t *reach,
-                                  const struct flash_position &place, int row)
+/* Rows of the other side are counted from row `origin` of their matrix: the same row, or,
+ * where keys are of other rows, the first of the sequence, which has `others` of them
+ * (else -1). */
+struct flash_place : flash_position {
+    int origin, others;
+};
+
+/* Set origin and others. own, other: the offsets of the rows of both sides where keys are of
+ * other rows, else NULL. */
+__device__ inline void flash_face(struct flash_place *place, const int32_t *own,
+                                  const int32_t *other, int sequences)
 {
-    return reach && row < place.left ? reach[place.row + row] - place.row : row + 1;
+    int low = 0;
+
+    place->origin = place->row;
+    place->others = -1;
+    if (!own)
+        return;
+    while (sequences - low > 1) {
+        int middle = low + (sequences - low) / 2;
+
+        if (own[middle] <= place->row)
+            low = middle;
+        else
+            sequences = middle;
+    }
+    place->origin = other[low];
+    place->others = other[low + 1] - place->origin;
 }
 
-__device__ inline int flash_since(const int32_t *since,
-                                  const struct flash_position &place, int row)
+/* Return the end of the rows that query `row` sees, and the first row that sees key `row`,
+ * without the window. Rows after the sequence are those of causal attention: no row of the
+ * sequence reaches them. Among other keys they see all, and no query sees them. */
+__device__ inline int flash_reach(const int32_t *reach, const struct flash_place &place,
+                                  int row)
 {
-    return since && row < place.left ? since[place.row + row] - place.row : row;
+    if (reach && row < place.left)
+        return reach[place.row + row] - place.origin;
+    return place.others < 0 ? row + 1 : place.others;
+}
+
+__device__ inline int flash_since(const int32_t *since, const struct flash_place &place,
+                                  int row)
+{
+    if (since && row < place.left)
+        return since[place.row + row] - place.origin;
+    return place.others < 0 ? row : since ? place.others : 0;
 }
 
 /*
@@ -372,6 +406,14 @@ static inline struct flash_order flash_order_of(const struct op_attention *op,
     order.tiles = (int)tiles;
     order.section = (int)((op->sequences + sections - 1) / sections);
     return order;
+}
+
+/* Order tiles of keys that are of other rows, by sequence: all have as much work. */
+static inline struct flash_order flash_order_of_keys(const struct op_attention *op,
+                                                     size_t rows)
+{
+    return { op->key_offsets, (int)op->sequences,
+             (int)(op->k.rows / rows + op->sequences), 0, 0 };
 }
 
 /* Order tiles of queries for at least `blocks` blocks per multiprocessor. One tile of

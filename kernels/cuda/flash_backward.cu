@@ -68,17 +68,20 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
     typedef flash_backward_room<D, M, WARPS, STEP, held> room;
     constexpr int THREADS = WARPS * WARP, PARTS = D / PART, N = STEP / 8, C = PART / 8;
     constexpr bool capped = kind == FLASH_CAPPED, drops = kind == FLASH_DROPS;
-    const int32_t *since = kind == FLASH_REACHES ? job.since : NULL;
+    constexpr bool crosses = kind == FLASH_CROSSES;
+    const int32_t *since = crosses || kind == FLASH_REACHES ? job.since : NULL;
     int part = blockIdx.x % PARTS * PART, kv_head = blockIdx.x / PARTS % job.kv_heads;
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     T *shared = (T *)shared_memory();
-    struct flash_position place;
+    struct flash_place place;
     uint32_t site = drops ? dropout_bits_site(job.drops) : 0;
 
     static_assert(!drops || (M == 2 && N == 4), "a warp has 32 keys, a step 32 queries");
     if (!flash_find<room::rows, true>(&place, job.order,
                                       (int)(blockIdx.x / (PARTS * job.kv_heads))))
         return;
+    flash_face(&place, crosses ? job.key_offsets : NULL, job.offsets,
+               job.order.sequences);
 
     flash_backward_own<T, D, M, WARPS, held> own(
         shared + room::own, flash_head(job.k, place.row, kv_head),
@@ -89,8 +92,8 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
 
     /* Queries that see any of the keys. */
     const int others = room::rows - 1, first = flash_since(since, place, 0);
-    const int start = -((STEP - 1 - first) / STEP * STEP);
-    int query = start, end = place.left;
+    const int start = crosses ? first / STEP * STEP : -((STEP - 1 - first) / STEP * STEP);
+    int query = start, end = crosses ? place.others : place.left;
 
     if (end - others > job.window)
         end = others + job.window;
@@ -98,8 +101,8 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
     int head = kv_head * job.group, last_head = head + job.group - 1, stage = 0;
     float dk[M][C][4], dv[M][C][4], ahead;
 
-    ahead = flash_backward_fetch_queries<D, STEP, THREADS>(shared, job, place.row, head,
-                                                           query, end);
+    ahead = flash_backward_fetch_queries<D, STEP, THREADS, crosses>(
+        shared, job, place.origin, head, query, end);
     flash_backward_keep<D, STEP>(shared, ahead);
     flash_zero(dk);
     flash_zero(dv);
@@ -114,8 +117,8 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
         if (more) {
             bool turn = query + STEP >= end;
 
-            ahead = flash_backward_fetch_queries<D, STEP, THREADS>(
-                shared + stage * room::stage, job, place.row, head + turn,
+            ahead = flash_backward_fetch_queries<D, STEP, THREADS, crosses>(
+                shared + stage * room::stage, job, place.origin, head + turn,
                 turn ? start : query + STEP, end);
         }
         if (query + STEP > far && query - last < job.window) {
@@ -178,30 +181,32 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
 {
     typedef flash_backward_room<D, M, WARPS, STEP, held> room;
     constexpr int THREADS = WARPS * WARP, N = STEP / 8, C = D / 8;
-    constexpr bool drops = kind == FLASH_DROPS;
-    const int32_t *reach = kind == FLASH_REACHES ? job.reach : NULL;
+    constexpr bool drops = kind == FLASH_DROPS, crosses = kind == FLASH_CROSSES;
+    const int32_t *reach = crosses || kind == FLASH_REACHES ? job.reach : NULL;
     int head = blockIdx.x % job.heads, kv_head = head / job.group;
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     T *shared = (T *)shared_memory();
-    struct flash_position place;
+    struct flash_place place;
     uint32_t site = drops ? dropout_bits_site(job.drops) : 0;
 
     static_assert(!drops || STEP % 32 == 0, "steps have all keys of a block of bits");
     if (!flash_find<room::rows, false>(&place, job.order, (int)(blockIdx.x / job.heads)))
         return;
+    flash_face(&place, crosses ? job.offsets : NULL, job.key_offsets,
+               job.order.sequences);
 
     flash_backward_own<T, D, M, WARPS, held> own(
         shared + room::own, flash_head(job.q, place.row, head),
         flash_head(job.dout, place.row, head), 0, place.left);
     int mine = 16 * M * warp, last = mine + 16 * M - 1, stage = 0;
-    int back = place.before < job.window ? place.before : job.window - 1;
+    int back = crosses ? 0 : place.before < job.window ? place.before : job.window - 1;
     int key = -((back + STEP - 1) / STEP * STEP);
     int rows = place.left < room::rows ? place.left : room::rows;
     int end = flash_reach(reach, place, rows - 1);
     /* of the keys that all of the warp's rows reach, and that any of them does */
     int near = flash_reach(reach, place, mine), far = flash_reach(reach, place, last);
-    flash_rows<const T> k = flash_head(job.k, place.row, kv_head);
-    flash_rows<const T> v = flash_head(job.v, place.row, kv_head);
+    flash_rows<const T> k = flash_head(job.k, place.origin, kv_head);
+    flash_rows<const T> v = flash_head(job.v, place.origin, kv_head);
     float lse[M][2], delta[M][2], dq[M][C][4];
 
 #pragma unroll
@@ -213,6 +218,8 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
         lse[i / 2][i % 2] =
             there ? job.lse[head * job.lse_stride + place.row + row] * FLASH_LOG2E
                   : INFINITY;
+        if (crosses)
+            lse[i / 2][i % 2] = flash_backward_lse(lse[i / 2][i % 2]);
         delta[i / 2][i % 2] =
             there ? job.delta[head * job.delta_stride + place.row + row] : 0;
     }
@@ -263,7 +270,9 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
         flash_round<T>(rounded, ds);
         flash_add(dq, rounded, flash_view<T, D>(k_tile, true));
     }
-    if (held)
+    if (crosses) /* without keys, the copies have not been waited for */
+        copies_wait<0>();
+    if (held || crosses)
         __syncthreads();
     flash_store<D>(flash_head(job.dq, place.row, head), mine, rows,
                    shared + room::own + 16 * M * warp * room::pitch, dq, job.scale);
@@ -296,6 +305,8 @@ static cudaError_t flash_backward_put_keys(const struct cuda_launch *to,
 
     /* a slot without rows costs little compared with the heads of a group */
     job.order = flash_order_of(&op->forward, room::rows, 0, 4 + 2 * (size_t)job.group);
+    if (kind == FLASH_CROSSES)
+        job.order = flash_order_of_keys(&op->forward, room::rows);
     return launch(to->stream,
                   flash_backward_keys<T, kind, D, PART, M, WARPS, STEP, held, blocks>,
                   dim3((unsigned)job.order.slots * (unsigned)job.kv_heads * (D / PART)),
@@ -357,6 +368,9 @@ static cudaError_t flash_backward_launch_keys(const struct cuda_launch *to,
     if (op->forward.dropout.p > 0)
         return flash_backward_put_keys<T, FLASH_DROPS, 64, 64, 2, 4, 32, false, 2>(to,
                                                                                    op);
+    if (op->forward.key_offsets)
+        return flash_backward_put_keys<T, FLASH_CROSSES, 128, 128, 1, 8, 32, true, 1>(to,
+                                                                                      op);
     if (op->forward.reach)
         return flash_backward_choose_keys<T, FLASH_REACHES>(to, op);
     if (op->forward.softcap > 0)
@@ -387,6 +401,9 @@ static cudaError_t flash_backward_launch_queries(const struct cuda_launch *to,
 {
     const size_t size = op->forward.head_size;
 
+    if (op->forward.key_offsets)
+        return flash_backward_put_queries<T, FLASH_CROSSES, 128, 1, 8, 32, true, 1>(to,
+                                                                                    op);
     if (op->forward.reach)
         return flash_backward_choose_queries<T, FLASH_REACHES>(to, op);
     if (op->forward.dropout.p > 0)

@@ -14,7 +14,7 @@
 template <typename T> struct flash_backward_job {
     flash_rows<const T> q, k, v, out, dout;
     flash_rows<T> dq, dk, dv;
-    const int32_t *reach, *since;
+    const int32_t *reach, *since, *offsets, *key_offsets;
     const float *lse;
     float *delta;
     int64_t lse_stride, delta_stride; /* from head to head */
@@ -44,6 +44,8 @@ flash_backward_describe(const struct op_attention_backward *op)
     job.dv = flash_rows_of<T>(op->dv, forward->head_size);
     job.reach = forward->reach;
     job.since = forward->since;
+    job.offsets = forward->offsets;
+    job.key_offsets = forward->key_offsets;
     job.lse = (const float *)forward->lse.data;
     job.delta = (float *)op->delta.data;
     job.lse_stride = (int64_t)forward->lse.stride;
@@ -68,7 +70,7 @@ flash_backward_describe(const struct op_attention_backward *op)
  * since where they are keys. */
 template <bool keys, int M, int N>
 __device__ inline void flash_backward_mask(float (&s)[M][N][4], const int32_t *edges,
-                                           const struct flash_position &place, int row,
+                                           const struct flash_place &place, int row,
                                            int other, int window)
 {
 #pragma unroll
@@ -147,10 +149,17 @@ __device__ inline float2 *flash_backward_behind(T *tile, int row)
     return (float2 *)(tile + row * flash_tile<D>::pitch + D);
 }
 
+/* The weights of a row that sees no key are 0: instead of -inf its lse is inf, as that of
+ * rows past the end. */
+__device__ inline float flash_backward_lse(float lse)
+{
+    return lse == -INFINITY ? INFINITY : lse;
+}
+
 /* Start copying a step of queries of one head. The caller passes the result to
  * flash_backward_keep later: each of two adjacent threads has one value of the same
  * query. */
-template <int D, int STEP, int THREADS, typename T>
+template <int D, int STEP, int THREADS, bool crosses, typename T>
 __device__ inline float
 flash_backward_fetch_queries(T *stage, const flash_backward_job<T> &job, int begin,
                              int head, int first, int end)
@@ -165,7 +174,8 @@ flash_backward_fetch_queries(T *stage, const flash_backward_job<T> &job, int beg
                                               flash_head(job.dout, begin, head), first,
                                               end);
     if (threadIdx.x < 2 * STEP && row < end)
-        return from[begin + row];
+        return crosses && !delta ? flash_backward_lse(from[begin + row])
+                                 : from[begin + row];
     return delta ? 0 : INFINITY; /* makes its weights 0 */
 }
 

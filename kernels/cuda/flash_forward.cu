@@ -26,7 +26,7 @@
 template <typename T> struct flash_forward_job {
     flash_rows<const T> q, k, v;
     flash_rows<T> out;
-    const int32_t *reach;
+    const int32_t *reach, *key_offsets;
     float *lse;
     int rows, heads, group, window;
     struct flash_order order;
@@ -39,7 +39,7 @@ template <typename T> struct flash_forward_job {
  * its first key. */
 template <int M, int N>
 __device__ inline void flash_forward_mask(float (&s)[M][N][4], const int32_t *reach,
-                                          const struct flash_position &place, int row,
+                                          const struct flash_place &place, int row,
                                           int key, int window)
 {
 #pragma unroll
@@ -108,6 +108,17 @@ flash_forward_weigh(uint32_t (&weights)[M][N][2], float (&out)[M][C][4],
         }
 }
 
+/* Set the factors of rows that see no key to 0. */
+template <int M>
+__device__ inline void flash_forward_blind(float (&factor)[M][2], const int32_t *reach,
+                                           const struct flash_place &place, int row)
+{
+#pragma unroll
+    for (int i = 0; i < 2 * M; i++)
+        if (flash_reach(reach, place, row + 8 * i) <= 0)
+            factor[i / 2][i % 2] = 0;
+}
+
 /* Compute the factors that turn the sums into out, given the sums' own factor `of_sums`,
  * and write the rows' lse (one lane of four writes). */
 template <int M>
@@ -137,23 +148,25 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
 {
     constexpr int ROWS = 16 * M * WARPS, THREADS = WARPS * WARP;
     constexpr int pitch = flash_tile<D>::pitch;
-    constexpr bool drops = kind == FLASH_DROPS;
-    const int32_t *reach = kind == FLASH_REACHES ? job.reach : NULL;
+    constexpr bool drops = kind == FLASH_DROPS, crosses = kind == FLASH_CROSSES;
+    const int32_t *reach = crosses || kind == FLASH_REACHES ? job.reach : NULL;
     int head = blockIdx.x % job.heads, kv_head = head / job.group;
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     T *q_tile = (T *)shared_memory(), *k_tile = q_tile + ROWS * pitch,
       *v_tile = k_tile + KEYS * pitch;
-    struct flash_position place;
+    struct flash_place place;
     uint32_t site = drops ? dropout_bits_site(job.drops) : 0;
 
     if (!flash_find<ROWS, false>(&place, job.order, (int)(blockIdx.x / job.heads)))
         return;
+    flash_face(&place, crosses ? job.order.offsets : NULL, job.key_offsets,
+               job.order.sequences);
 
-    flash_rows<const T> k = flash_head(job.k, place.row, kv_head);
-    flash_rows<const T> v = flash_head(job.v, place.row, kv_head);
+    flash_rows<const T> k = flash_head(job.k, place.origin, kv_head);
+    flash_rows<const T> v = flash_head(job.v, place.origin, kv_head);
 
     /* Keys that any of the rows sees, and the warp's own rows. */
-    int back = place.before < job.window ? place.before : job.window - 1;
+    int back = crosses ? 0 : place.before < job.window ? place.before : job.window - 1;
     int rows = place.left < ROWS ? place.left : ROWS;
     int key = -((back + KEYS - 1) / KEYS * KEYS),
         end = flash_reach(reach, place, rows - 1);
@@ -217,9 +230,15 @@ __global__ void __launch_bounds__(WARPS *WARP, blocks)
 
     float factor[M][2];
 
+    if (crosses) { /* without keys, the copies have not been waited for */
+        copies_wait<0>();
+        __syncthreads();
+    }
     flash_forward_close(factor, job.lse + (int64_t)head * job.rows + place.row,
                         mine + lane / 4, rows, softmax, job.scale,
                         drops ? job.drops.factor : 1);
+    if (crosses)
+        flash_forward_blind(factor, reach, place, mine + lane / 4);
     flash_store<D>(flash_head(job.out, place.row, head), mine, rows,
                    q_tile + 16 * M * warp * pitch, sum, factor);
 }
@@ -237,6 +256,7 @@ static cudaError_t flash_forward_put(const struct cuda_launch *to,
     job.v = flash_rows_of<const T>(op->v, op->head_size);
     job.out = flash_rows_of<T>(op->out, op->head_size);
     job.reach = op->reach;
+    job.key_offsets = op->key_offsets;
     job.lse = (float *)op->lse.data;
     job.rows = (int)op->lse.stride;
     job.heads = (int)op->heads;
@@ -282,6 +302,10 @@ static cudaError_t flash_forward_launch(const struct cuda_launch *to,
 {
     bool large = to->shared_max >= (size_t)160 << 10;
 
+    if (op->key_offsets)
+        return large
+                   ? flash_forward_put<T, FLASH_CROSSES, 128, 2, 4, 64, false, 2>(to, op)
+                   : flash_forward_put<T, FLASH_CROSSES, 128, 1, 8, 32, true, 1>(to, op);
     if (op->reach)
         return flash_forward_choose<T, FLASH_REACHES>(to, op);
     if (op->dropout.p > 0)

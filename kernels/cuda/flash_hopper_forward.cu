@@ -228,7 +228,7 @@ static cudaError_t hopper_forward_choose(const struct cuda_launch *to,
 
 bool flash_hopper_fits(const struct cuda_launch *to, const struct op_attention *op)
 {
-    return FLASH_HOPPER && to->capability == 90 && !op->reach &&
+    return FLASH_HOPPER && to->capability == 90 && !op->reach && !op->key_offsets &&
            op->window == 0 && op->softcap <= 0 && op->dropout.p <= 0 &&
            (op->head_size == 64 || op->head_size == 128);
 }

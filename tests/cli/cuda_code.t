@@ -24,7 +24,8 @@ release=$(sed -n 's/.* release \([0-9]*\)\..*/\1/p' "$top"/kernels/cuda/*.ptx | 
 spills='128 ^sm_90a .*flash_hopper_(forward|keys|queries)
 112 ^sm_75 .*flash_(forward|backward)
 16 ^sm_.* .*flash_(forward|backward)
-64 ^sm_.* .*flash_forward.*flash_kind3ELi128
+64 ^sm_.* .*flash_forward.*flash_kind[34]ELi128
+64 ^sm_.* .*flash_backward_keys.*flash_kind4ELi128
 64 ^sm_.* .*scan_backward
 128 ^sm_.* .*attention_plain_keysILi4ELi256E
 32 ^sm_.* .*grouped_kernel

@@ -109,7 +109,9 @@ void reference_swiglu(const struct reference_swiglu *r);
 struct reference_attention {
     size_t rows, sequences, heads, kv_heads, head_size, window;
     const int32_t *offsets;
-    const int32_t *reach; /* or NULL: causal */
+    const int32_t *reach;       /* or NULL: causal, with key_offsets all keys */
+    size_t keys;                /* rows of k and v, with key_offsets */
+    const int32_t *key_offsets; /* or NULL: those of the queries */
     double scale, softcap;
     double slopes_most, slopes_factor; /* of linear biases; factor 0: none */
     /* dropout: weights whose bits are below the threshold are dropped */

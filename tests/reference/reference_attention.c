@@ -9,7 +9,7 @@
 /* One query of one head: the rows first .. end - 1 of its sequence that it sees, and the
  * offsets of its vectors. */
 struct query {
-    size_t run, first, end, row, head, kv_head; /* run: the first row of its sequence */
+    size_t run, first, end, row, head, kv_head; /* run: the first key of its sequence */
 };
 
 static const double *vector(const double *x, size_t row, size_t heads, size_t head,
@@ -87,7 +87,7 @@ static void forward(const struct reference_attention *r, struct query at)
             out[d] +=
                 keep * e * vector(r->v, key, r->kv_heads, at.kv_head, r->head_size)[d];
     }
-    for (size_t d = 0; d < r->head_size; d++)
+    for (size_t d = 0; d < r->head_size && at.end > at.first; d++)
         out[d] /= sum;
     r->lse[at.head * r->rows + at.row] = max + log(sum);
 }
@@ -156,12 +156,14 @@ static void each_query(const struct reference_attention *r,
     for (size_t s = 0; s < r->sequences; s++)
         for (size_t row = (size_t)r->offsets[s]; row < (size_t)r->offsets[s + 1]; row++)
             for (size_t head = 0; head < r->heads; head++) {
-                size_t begin = (size_t)r->offsets[s];
+                const int32_t *keys = r->key_offsets ? r->key_offsets : r->offsets;
+                size_t begin = (size_t)keys[s];
+                size_t last = r->key_offsets ? (size_t)keys[s + 1] : row + 1;
                 struct query at = {
                     .run = begin,
                     .first = r->window && row - begin >= r->window ? row + 1 - r->window
                                                                    : begin,
-                    .end = r->reach ? (size_t)r->reach[row] : row + 1,
+                    .end = r->reach ? (size_t)r->reach[row] : last,
                     .row = row,
                     .head = head,
                     .kv_head = head / (r->heads / r->kv_heads),
@@ -178,9 +180,11 @@ void reference_attention(const struct reference_attention *r)
 
 void reference_attention_backward(const struct reference_attention *r)
 {
+    size_t keys = r->key_offsets ? r->keys : r->rows;
+
     for (size_t i = 0; i < r->rows * r->heads * r->head_size; i++)
         r->dq[i] = 0;
-    for (size_t i = 0; i < r->rows * r->kv_heads * r->head_size; i++)
+    for (size_t i = 0; i < keys * r->kv_heads * r->head_size; i++)
         r->dk[i] = r->dv[i] = 0;
     each_query(r, backward);
 }

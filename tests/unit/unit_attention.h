@@ -24,8 +24,8 @@ struct shape {
 /* Everything one case needs, for the operation and for the reference. */
 struct attention_case {
     struct operand q, k, v, out, lse, dout, dq, dk, dv, delta;
-    int32_t *offsets;
-    int32_t *reach, *since; /* NULL: causal */
+    int32_t *offsets, *key_offsets; /* key_offsets: or NULL */
+    int32_t *reach, *since;         /* NULL: causal */
     uint64_t *draw;
     double *real[7]; /* out, lse, dq, dk, dv, sizes of dq and dk */
     struct op_attention op;
@@ -52,7 +52,8 @@ static inline size_t longest_of(const struct shape *shape)
 }
 
 /* The rows that a row sees: those before it, given by NULL or by `reach`; all of its
- * sequence; or those before it and those of its block. */
+ * sequence; or those before it and those of its block.  Of other keys: all for
+ * SIGHT_BEFORE, else from none to all, more and more. */
 enum sight { SIGHT_BEFORE, SIGHT_BEFORE_GIVEN, SIGHT_ALL, SIGHT_BLOCKS };
 
 /* Options of attention besides its shape. */
@@ -61,6 +62,7 @@ struct extra {
     float p; /* dropout probability */
     struct attention_slopes slopes;
     enum sight sight;
+    const int32_t *keys; /* offsets, as many as those of the shape; NULL: its own rows */
 };
 
 static const struct attention_dropout dropped = { .stream = 7,
@@ -85,16 +87,44 @@ static inline void make_blocks(int32_t *reach, size_t first, size_t end)
     }
 }
 
+/* The rows of each sequence reach more and more of its keys; the first quarter sees none, and
+ * the last may not see all. */
+static inline void make_reach_of_keys(int32_t *reach, const struct shape *shape,
+                                      const int32_t *keys)
+{
+    uint32_t draw = 12345;
+
+    for (size_t i = 0; i < runs_of(shape); i++) {
+        int32_t rows = shape->offsets[i + 1] - shape->offsets[i], at = keys[i];
+
+        for (int32_t row = shape->offsets[i]; row < shape->offsets[i + 1]; row++) {
+            draw = draw * 1664525u + 1013904223u;
+            if (draw >> 28 < 5 && row - shape->offsets[i] >= rows / 4)
+                at += (int32_t)((draw >> 8 & 0xff) * 10 *
+                                (uint32_t)(keys[i + 1] - keys[i]) / 256 / (uint32_t)rows);
+            if (at > keys[i + 1])
+                at = keys[i + 1];
+            reach[row] = at;
+        }
+    }
+}
+
 static inline void make_sight(struct attention_case *c, const struct shape *shape,
-                              enum sight sight)
+                              const struct extra *extra)
 {
     size_t rows = (size_t)shape->offsets[runs_of(shape)];
+    enum sight sight = extra->sight;
 
     c->reach = c->since = NULL;
     if (sight == SIGHT_BEFORE)
         return;
     c->reach = machines_memory(rows * sizeof(*c->reach));
-    c->since = machines_memory(rows * sizeof(*c->since));
+    c->since = machines_memory(c->k.tensor.rows * sizeof(*c->since));
+    if (extra->keys) {
+        make_reach_of_keys(c->reach, shape, extra->keys);
+        reach_since_keys(c->since, c->reach, shape->offsets, extra->keys, runs_of(shape));
+        return;
+    }
     reach_causal(c->reach, rows);
     for (size_t i = 0; i < runs_of(shape); i++) {
         size_t first = (size_t)shape->offsets[i], end = (size_t)shape->offsets[i + 1];
@@ -111,10 +141,10 @@ static inline void make_reference(struct attention_case *c, const struct shape *
                                   struct extra extra)
 {
     size_t runs = runs_of(shape), rows = (size_t)shape->offsets[runs];
-    size_t queries = rows * shape->heads * shape->head_size;
+    size_t queries = rows * shape->heads * (shape->head_size + 1);
 
     for (size_t i = 0; i < TS_COUNT(c->real); i++)
-        c->real[i] = calloc(queries + rows * shape->heads, sizeof(double));
+        c->real[i] = calloc(queries + c->k.numbers, sizeof(double));
     c->reference = (struct reference_attention) {
         .rows = rows,
         .sequences = runs,
@@ -124,6 +154,8 @@ static inline void make_reference(struct attention_case *c, const struct shape *
         .window = shape->window,
         .offsets = shape->offsets,
         .reach = c->reach,
+        .keys = c->k.tensor.rows,
+        .key_offsets = extra.keys,
         .scale = 1 / sqrt((double)shape->head_size),
         .softcap = extra.softcap,
         .slopes_most = (double)extra.slopes.most,
@@ -149,26 +181,32 @@ static inline void make_reference(struct attention_case *c, const struct shape *
 static inline void case_open_with(struct attention_case *c, const struct shape *shape,
                                   struct extra extra)
 {
-    size_t rows = (size_t)shape->offsets[runs_of(shape)];
+    size_t runs = runs_of(shape), rows = (size_t)shape->offsets[runs];
+    size_t keys = extra.keys ? (size_t)extra.keys[runs] : rows;
     size_t wide = shape->heads * shape->head_size,
            narrow = shape->kv_heads * shape->head_size;
     enum format format = shape->format;
 
     c->q = operand_random(format, rows, wide, 2, 1);
-    c->k = operand_random(format, rows, narrow, 2, 2);
-    c->v = operand_random(format, rows, narrow, 1, 3);
+    c->k = operand_random(format, keys, narrow, 2, 2);
+    c->v = operand_random(format, keys, narrow, 1, 3);
     c->dout = operand_random(format, rows, wide, 1, 4);
     c->out = operand_filled(format, rows, wide, 7);
     c->lse = operand_filled(FORMAT_FP32, shape->heads, rows, 7);
     c->dq = operand_filled(format, rows, wide, 7);
-    c->dk = operand_filled(format, rows, narrow, 7);
-    c->dv = operand_filled(format, rows, narrow, 7);
+    c->dk = operand_filled(format, keys, narrow, 7);
+    c->dv = operand_filled(format, keys, narrow, 7);
     c->delta = operand_filled(FORMAT_FP32, shape->heads, rows, 7);
     c->offsets = machines_memory(sizeof(shape->offsets));
     memcpy(c->offsets, shape->offsets, sizeof(shape->offsets));
+    c->key_offsets = NULL;
+    if (extra.keys) {
+        c->key_offsets = machines_memory((runs + 1) * sizeof(*c->key_offsets));
+        memcpy(c->key_offsets, extra.keys, (runs + 1) * sizeof(*c->key_offsets));
+    }
     c->draw = machines_memory(sizeof(*c->draw));
     *c->draw = DRAW;
-    make_sight(c, shape, extra.sight);
+    make_sight(c, shape, &extra);
     make_reference(c, shape, extra);
     c->op = (struct op_attention) {
         .out = c->out.tensor,
@@ -177,6 +215,7 @@ static inline void case_open_with(struct attention_case *c, const struct shape *
         .k = c->k.tensor,
         .v = c->v.tensor,
         .offsets = c->offsets,
+        .key_offsets = c->key_offsets,
         .reach = c->reach,
         .since = c->since,
         .sequences = c->reference.sequences,
@@ -209,6 +248,7 @@ static inline void case_close(struct attention_case *c)
     for (size_t i = 0; i < TS_COUNT(c->real); i++)
         free(c->real[i]);
     machines_memory_free(c->offsets);
+    machines_memory_free(c->key_offsets);
     machines_memory_free(c->reach);
     machines_memory_free(c->since);
     machines_memory_free(c->draw);
