@@ -23,6 +23,17 @@ struct attention_dropout {
     const uint64_t *draw;
 };
 
+/*
+ * A learned bias of the scaled scores by distance: values[h * 2 * most + d + most] for head h
+ * and d = key - query, or the nearer of -most and most - 1 if d is outside these.
+ *   values (H, 2 * most) fp32, in the backend's memory; NULL: no bias
+ * Raffel et al., "Exploring the Limits of Transfer Learning", 2020, without its buckets.
+ */
+struct attention_distances {
+    const float *values;
+    size_t most; /* from 1 to 2^20 */
+};
+
 /* Largest head size, D, that attention supports. */
 #define HEAD_SIZE_MAX 512
 
@@ -34,6 +45,7 @@ struct attention_dropout {
  *   softcap c > 0: c tanh(s / c) in place of each scaled score s (Gemma Team, "Gemma 2",
  *   2024)
  *   slopes: a bias of the scaled scores (kernels/ops_alibi.h)
+ *   distances: the same, learned; not with slopes, a softcap or a backward pass
  *   lse (H, N) fp32 = log sum exp of these scores, kept for the backward pass
  *   dropout: of the softmax, before it is multiplied by v
  *   reach (N) int32, in the backend's memory: rows of the batch, as in offsets.  n < reach[n]
@@ -47,7 +59,7 @@ struct attention_dropout {
  *   key_offsets[s] <= reach[n] <= key_offsets[s + 1], and reach does not decrease within a
  *   sequence; since (M): the first row n of the sequence with reach[n] > k, or its end.  A
  *   row that sees no key has out 0 and lse -inf and takes no part in the gradients.  Not with
- *   a window or slopes.  NULL: k and v have the rows of q
+ *   a window, slopes or distances.  NULL: k and v have the rows of q
  * If q is 16-bit, a backend may round the weights (and their gradients) to its format
  * before it multiplies them by v (q, k), as FlashAttention does; the sum that divides
  * them is that of the fp32 weights.  A NaN or inf in v may then also reach rows of its
@@ -61,6 +73,7 @@ struct op_attention {
     size_t longest; /* upper bound of the rows of q of a sequence; 0: unknown */
     float scale, softcap;
     struct attention_slopes slopes;
+    struct attention_distances distances;
     struct attention_dropout dropout;
 };
 

@@ -69,6 +69,27 @@ static void attention_lean(struct attention *a, size_t v, size_t key, size_t row
     }
 }
 
+/* The same for a learned bias. */
+static void attention_lean_learned(struct attention *a, size_t v, size_t key, size_t rows)
+{
+    const struct attention_distances *by = &a->op->distances;
+    const int64_t most = (int64_t)by->most;
+    const float *values = by->values + (a->head * 2 + 1) * by->most;
+    const int64_t query = (int64_t)(a->part.first + v * LANES);
+
+    for (size_t i = 0; i < rows; i++) {
+        float *at = a->scores + i * ATTENTION_ROWS + v * LANES;
+        vec bias = {};
+
+        for (int64_t l = 0; l < LANES; l++) {
+            const int64_t d = (int64_t)(key + i) - query - l;
+
+            bias[l] = values[d < -most ? -most : d >= most ? most - 1 : d];
+        }
+        vec_put(at, vec_get(at) + bias / a->op->scale);
+    }
+}
+
 /* Mask the keys key .. key + rows that the queries of vector v do not see. */
 static void attention_mask(struct attention *a, size_t v, size_t key, size_t rows)
 {
@@ -208,6 +229,8 @@ static void attention_tile(struct attention *a, size_t key, size_t rows)
             attention_cap(a, v, made);
         if (a->op->slopes.factor > 0)
             attention_lean(a, v, key, made);
+        if (a->op->distances.values)
+            attention_lean_learned(a, v, key, made);
         if (partly || (window && key + window < a->part.last))
             attention_mask(a, v, key, made);
         attention_softmax(a, v, made);
@@ -308,7 +331,7 @@ void CPU_OP(attention)(struct backend *be, const struct op_attention *op)
     assert(op->head_size <= ATTENTION_MOST);
     assert((size_t)op->offsets[op->sequences] == op->q.rows);
     if (op->key_offsets) {
-        assert(op->window == 0 && op->slopes.factor <= 0);
+        assert(op->window == 0 && op->slopes.factor <= 0 && !op->distances.values);
         assert((size_t)op->key_offsets[op->sequences] == op->k.rows);
         assert(reach_keys_hold(op->reach, op->offsets, op->key_offsets, op->sequences));
     } else {

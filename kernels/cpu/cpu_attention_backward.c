@@ -469,6 +469,7 @@ void CPU_OP(attention_backward)(struct backend *be,
     const struct op_attention *forward = &op->forward;
 
     assert(!forward->reach || forward->since);
+    assert(!forward->distances.values);
     cpu_backend_run(be, size_divide_up(op->dout.rows, cpu_task_rows(op->dout.cols)),
                     gradient_delta_task, (void *)op);
     cpu_backend_run(be, attention_blocks(forward->k.rows) * forward->kv_heads,

@@ -2,8 +2,8 @@
  * kernels/cuda/attention.cu - selects the kernels of attention: tensor cores
  * (flash_forward.cu, flash_backward.cu; on capability 9.0 flash_hopper_forward.cu and
  * flash_hopper_backward.cu for what they cover) if format, GPU, head size, dropout and
- * alignment allow it, else the plain ones (attention_plain.cu), which alone have linear
- * biases. All drop the same weights.
+ * alignment allow it, else the plain ones (attention_plain.cu), which alone have biases.
+ * All drop the same weights.
  */
 #include "kernels/cuda/flash_launch.h"
 
@@ -47,9 +47,10 @@ static bool attention_fits(const struct cuda_launch *to, const struct op_attenti
 
     return tensor_cores && countable && attention_drops_fit(op) &&
            attention_reach_fits(op) && attention_crosses_fit(op) &&
-           op->slopes.factor <= 0 && op->head_size % 8 == 0 && op->head_size <= 256 &&
-           op->scale > 0 && attention_in_pieces(op->q) && attention_in_pieces(op->k) &&
-           attention_in_pieces(op->v) && attention_in_pieces(op->out);
+           op->slopes.factor <= 0 && !op->distances.values && op->head_size % 8 == 0 &&
+           op->head_size <= 256 && op->scale > 0 && attention_in_pieces(op->q) &&
+           attention_in_pieces(op->k) && attention_in_pieces(op->v) &&
+           attention_in_pieces(op->out);
 }
 
 bool launch_attention_on_warpgroups(const struct cuda_launch *to,

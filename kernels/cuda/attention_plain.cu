@@ -28,12 +28,24 @@ template <int R> struct plain_softmax {
     float most[R], total[R]; /* largest score so far; this thread's part of the sum */
 };
 
+/* The learned bias of a head; the kernels without one do not use it. */
+struct plain_distances {
+    const float *values; /* that of distance 0 */
+    int most;
+};
+
+__device__ static inline struct plain_distances
+plain_distances_of(const struct attention_distances &by, int head)
+{
+    return { by.values + (size_t)(2 * head + 1) * by.most, (int)by.most };
+}
+
 /* Turn scores into weights of the online softmax and rescale the sums so far. */
-template <int R, int N>
-__device__ inline void plain_soften(struct plain_softmax<R> &soft, float scores[R][4],
-                                    float sums[R][N], float scale, float cap, float slope,
-                                    int lag, const struct plain_visibility &sight,
-                                    const int slack[R])
+template <int R, int N, enum plain_kind kind>
+__device__ inline void
+plain_soften(struct plain_softmax<R> &soft, float scores[R][4], float sums[R][N],
+             float scale, float cap, float slope, const struct plain_distances &learned,
+             int lag, const struct plain_visibility &sight, const int slack[R])
 {
 #pragma unroll
     for (int i = 0; i < R; i++) {
@@ -46,6 +58,10 @@ __device__ inline void plain_soften(struct plain_softmax<R> &soft, float scores[
                 scores[i][j] = plain_capped(scores[i][j], cap);
             if (slope > 0)
                 scores[i][j] -= slope * (float)(lag + i - j);
+            if (kind == PLAIN_LEARNED)
+                scores[i][j] +=
+                    learned
+                        .values[max(-learned.most, min(learned.most - 1, j - i - lag))];
             scores[i][j] =
                 plain_sees(sight, lag + i - j, slack[i]) ? scores[i][j] : -INFINITY;
             most = fmaxf(most, scores[i][j]);
@@ -109,9 +125,10 @@ __global__ void __launch_bounds__(PLAIN_ACROSS *PLAIN_TILE / R,
             kept = plain_kept<R, false>(weights, dropout_bits_head_of(drops, site, head),
                                         (int)at.start + at.first, key);
         plain_across<R>(scores, q, at.first, k, key, staged);
-        plain_soften<R, N>(soft, scores, sums, op.scale, op.softcap,
-                           alibi_slope(op.slopes, op.heads, (size_t)head),
-                           lag + y - 4 * x, sight, slack);
+        plain_soften<R, N, kind>(soft, scores, sums, op.scale, op.softcap,
+                                 alibi_slope(op.slopes, op.heads, (size_t)head),
+                                 plain_distances_of(op.distances, head), lag + y - 4 * x,
+                                 sight, slack);
         plain_share<R>(weights, scores);
         if (drops.threshold > 0)
             plain_drop<R>(weights, kept);
@@ -157,6 +174,8 @@ template <int R, int D>
 static cudaError_t launch_size(const struct cuda_launch *to,
                                const struct op_attention *op)
 {
+    if (op->distances.values)
+        return launch_kind<R, D, PLAIN_LEARNED>(to, op);
     return plain_is_causal(op) ? launch_kind<R, D, PLAIN_CAUSAL>(to, op)
                                : launch_kind<R, D, PLAIN_REACHES>(to, op);
 }

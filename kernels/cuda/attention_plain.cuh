@@ -35,8 +35,9 @@ enum {
 };
 
 /* Rows that reach others than those before them, or keys of other rows, have kernels of their
- * own: causal ones have no registers to spare. */
-enum plain_kind { PLAIN_CAUSAL, PLAIN_REACHES };
+ * own: causal ones have no registers to spare.  So have those with a learned bias, whatever
+ * they reach. */
+enum plain_kind { PLAIN_CAUSAL, PLAIN_REACHES, PLAIN_LEARNED };
 
 /* One head of a matrix. aligned: four adjacent elements are one access. */
 struct plain_head {

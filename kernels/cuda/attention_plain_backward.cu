@@ -292,6 +292,8 @@ cudaError_t launch_attention_backward_plain(const struct cuda_launch *to,
 {
     size_t size = op->forward.head_size;
 
+    if (op->forward.distances.values)
+        return cudaErrorNotSupported;
     return size <= 64              ? launch_size<8, 8, 64>(to, op)
            : size <= 128           ? launch_size<4, 8, 128>(to, op)
            : size <= HEAD_SIZE_MAX ? launch_size<4, 4, 256>(to, op)

@@ -239,7 +239,7 @@ static bool fits(const struct cuda_backend *cuda, const struct op_attention *op)
 
     return packs && (format == FORMAT_FP16 || format == FORMAT_BF16) && !op->reach &&
            !op->key_offsets && op->dropout.p <= 0 && op->softcap <= 0 &&
-           op->slopes.factor <= 0 && op->head_size % 8 == 0 &&
+           op->slopes.factor <= 0 && !op->distances.values && op->head_size % 8 == 0 &&
            op->head_size <= LONGEST_HEAD && op->sequences > 0 && is_dense(op) &&
            in_pieces(op->q) && in_pieces(op->k) && in_pieces(op->v) && in_pieces(op->out);
 }

@@ -114,6 +114,9 @@ struct reference_attention {
     const int32_t *key_offsets; /* or NULL: those of the queries */
     double scale, softcap;
     double slopes_most, slopes_factor; /* of linear biases; factor 0: none */
+    const float
+        *distances; /* learned biases by distance (kernels/ops_attention.h); or NULL */
+    size_t distances_most;
     /* dropout: weights whose bits are below the threshold are dropped */
     uint32_t threshold;
     struct random_head bits; /* of head 0 */

@@ -54,6 +54,15 @@ static double score(const struct reference_attention *r, struct query at, size_t
     if (r->slopes_factor > 0)
         s += r->slopes_factor * slope_of_head(r->heads, at.head, r->slopes_most) *
              ((double)key - (double)at.row);
+    if (r->distances) {
+        const long most = (long)r->distances_most;
+        const long d = (long)key - (long)at.row;
+
+        s += (double)r->distances[(long)at.head * 2 * most + most +
+                                  (d < -most   ? -most
+                                   : d >= most ? most - 1
+                                               : d)];
+    }
     return r->softcap > 0 ? r->softcap * tanh(s / r->softcap) : s;
 }
 

@@ -85,6 +85,25 @@ static void test_attention_reaches_with_other_options(void **state)
     with_others(*state, try_backward);
 }
 
+/* Distances that are all different, and those past the ends, of which the last value is used;
+ * in shapes that tensor cores would compute without a bias, too. */
+static void test_attention_adds_learned_biases(void **state)
+{
+    static const struct shape some[] = {
+        { FORMAT_FP32, 2, 1, 16, 0, { 0, 17, 150 } },
+        { FORMAT_FP32, 3, 3, 80, 0, { 0, 70 } },
+        { FORMAT_FP16, 2, 2, 64, 0, { 0, 70, 203 } },
+        { FORMAT_BF16, 2, 2, 128, 70, { 0, 199 } },
+    };
+    static const size_t most[] = { 1, 20, 500 };
+
+    for (size_t i = 0; i < TS_COUNT(some); i++)
+        for (size_t k = 0; k < TS_COUNT(most); k++)
+            try_forward(*state, &some[i],
+                        (struct extra) { .distances = most[k],
+                                         .sight = k == 2 ? SIGHT_BEFORE : SIGHT_ALL });
+}
+
 /* Causal attention has the same bits whether reach is given or not.  A GPU has more kernels
  * for 16 bits without it. */
 static void try_given(struct machines *machines, const struct shape *shape)
@@ -187,6 +206,7 @@ int main(void)
         cmocka_unit_test(test_attention_reaches_later_rows),
         cmocka_unit_test(test_attention_backward_reaches_later_rows),
         cmocka_unit_test(test_attention_reaches_with_other_options),
+        cmocka_unit_test(test_attention_adds_learned_biases),
         cmocka_unit_test(test_attention_is_causal_if_rows_reach_themselves),
         cmocka_unit_test(test_attention_keeps_to_its_sequence),
     };

@@ -27,7 +27,8 @@ struct attention_case {
     int32_t *offsets, *key_offsets; /* key_offsets: or NULL */
     int32_t *reach, *since;         /* NULL: causal */
     uint64_t *draw;
-    double *real[7]; /* out, lse, dq, dk, dv, sizes of dq and dk */
+    float *distances; /* NULL: none */
+    double *real[7];  /* out, lse, dq, dk, dv, sizes of dq and dk */
     struct op_attention op;
     struct reference_attention reference;
 };
@@ -61,6 +62,7 @@ struct extra {
     double softcap;
     float p; /* dropout probability */
     struct attention_slopes slopes;
+    size_t distances; /* of the learned bias; 0: none */
     enum sight sight;
     const int32_t *keys; /* offsets, as many as those of the shape; NULL: its own rows */
 };
@@ -160,6 +162,8 @@ static inline void make_reference(struct attention_case *c, const struct shape *
         .softcap = extra.softcap,
         .slopes_most = (double)extra.slopes.most,
         .slopes_factor = (double)extra.slopes.factor,
+        .distances = c->distances,
+        .distances_most = extra.distances,
         .threshold = dropout_threshold(extra.p),
         .bits = { .seed = dropped.seed, .draw = DRAW, .stream = dropped.stream },
         .q = c->q.real,
@@ -175,7 +179,19 @@ static inline void make_reference(struct attention_case *c, const struct shape *
         .size_dk = c->real[6],
     };
     reference_attention(&c->reference);
-    reference_attention_backward(&c->reference);
+    if (!c->distances)
+        reference_attention_backward(&c->reference);
+}
+
+static inline void make_distances(struct attention_case *c, const struct shape *shape,
+                                  size_t most)
+{
+    c->distances = NULL;
+    if (most == 0)
+        return;
+    c->distances = machines_memory(2 * most * shape->heads * sizeof(*c->distances));
+    for (size_t i = 0; i < 2 * most * shape->heads; i++)
+        c->distances[i] = (float)(i * 40503u % 257) / 64 - 2;
 }
 
 static inline void case_open_with(struct attention_case *c, const struct shape *shape,
@@ -207,6 +223,7 @@ static inline void case_open_with(struct attention_case *c, const struct shape *
     c->draw = machines_memory(sizeof(*c->draw));
     *c->draw = DRAW;
     make_sight(c, shape, &extra);
+    make_distances(c, shape, extra.distances);
     make_reference(c, shape, extra);
     c->op = (struct op_attention) {
         .out = c->out.tensor,
@@ -227,6 +244,7 @@ static inline void case_open_with(struct attention_case *c, const struct shape *
         .scale = (float)c->reference.scale,
         .softcap = (float)extra.softcap,
         .slopes = extra.slopes,
+        .distances = { c->distances, extra.distances },
         .dropout = dropped,
     };
     c->op.dropout.p = extra.p;
@@ -252,6 +270,7 @@ static inline void case_close(struct attention_case *c)
     machines_memory_free(c->reach);
     machines_memory_free(c->since);
     machines_memory_free(c->draw);
+    machines_memory_free(c->distances);
 }
 
 /* Return the operands of the backward pass. */
