@@ -14,6 +14,8 @@ onednn() {
 needed='gcc g++ libc6-dev make autoconf automake pkg-config libyaml-dev libjansson-dev libpcre2-dev
         libutf8proc-dev nettle-dev zlib1g-dev libsnappy-dev libzstd-dev liblz4-dev
         libcmocka-dev jq'
+# Decoders of sound and images; a build without one refuses such files.
+decoders='libsndfile1-dev libjpeg-dev libpng-dev libwebp-dev'
 # The parser of Python scripts comes from Python's package index, through pip.
 scripts='python3 python3-venv'
 # Independent readers of YAML, schemas, pages and completions, and the formatter; tests that lack
@@ -60,14 +62,14 @@ install() { # PACKAGES
 }
 
 if ! command -v apt-get >/dev/null; then
-    echo "install-deps: apt-get not found; the Debian packages are:" $needed libdnnl2 $scripts $optional >&2
+    echo "install-deps: apt-get not found; the Debian packages are:" $needed $decoders libdnnl2 $scripts $optional >&2
     exit 0
 fi
 absent=$(missing $needed)
 [ -z "$absent" ] || install $absent
 # Install these one at a time, so that an unavailable package does not block the others.  oneDNN is
 # loaded at run time and speeds up training on a CPU.
-for package in $(onednn) $scripts $optional; do
+for package in $decoders $(onednn) $scripts $optional; do
     absent=$(missing $package)
     [ -z "$absent" ] || install $absent || echo "install-deps: continuing without $absent" >&2
 done

@@ -32,7 +32,7 @@ EXTRA_DIST += %D%/results/spool.md
 EXTRA_DIST += %D%/results/training-cpu.md
 CLEANFILES += $(EXTRA_PROGRAMS)
 
-BENCH_LIBS = $(LAYERS) $(LIBRARY_LIBS) $(CUDA_LIBS)
+BENCH_LIBS = $(LAYERS) $(LIBRARY_LIBS) $(MEDIA_LIBS) $(CUDA_LIBS)
 bench_bench_check_SOURCES = %D%/bench_check.c
 bench_bench_check_LDADD = $(BENCH_LIBS)
 bench_bench_cuda_attention_SOURCES = %D%/bench_cuda_attention.c %D%/target.c %D%/target.h

@@ -10,6 +10,27 @@ on Debian: apt-get install $3])])
     AC_SUBST([LIBRARY_LIBS])
 ])
 
+dnl TS_MEDIA(VARIABLE, MODULE, DEBIAN-PACKAGE, WHAT)
+dnl Use a decoder if it is found; --without-VARIABLE, in lower case, leaves it out.  WHAT says what it reads.
+dnl Programs that decode link MEDIA_LIBS.
+AC_DEFUN([TS_MEDIA], [
+    AC_ARG_WITH(m4_tolower([$1]),
+        [AS_HELP_STRING([--without-]m4_tolower([$1]), [read no $4 (default: read it if $2 is found)])],
+        [ts_media=$withval], [ts_media=auto])
+    have_$1=no
+    AS_IF([test "$ts_media" != no], [PKG_CHECK_MODULES([$1], [$2], [have_$1=yes], [:])])
+    AS_IF([test "$ts_media" = yes && test "$have_$1" = no],
+          [AC_MSG_ERROR([$2 is missing: ${$1_PKG_ERRORS}
+on Debian: apt-get install $3])])
+    AS_IF([test "$have_$1" = yes],
+          [AC_DEFINE([HAVE_$1], [1], [Define if this decoder is found.])
+           decoders="$decoders m4_tolower([$1])"
+           LIBRARY_CFLAGS="$LIBRARY_CFLAGS ${$1_CFLAGS}"
+           MEDIA_LIBS="$MEDIA_LIBS ${$1_LIBS}"])
+    AM_CONDITIONAL([HAVE_$1], [test "$have_$1" = yes])
+    AC_SUBST([MEDIA_LIBS])
+])
+
 dnl TS_TRY_CFLAGS(FLAGS, IF-ACCEPTED, IF-NOT)
 dnl Try to compile with FLAGS.
 AC_DEFUN([TS_TRY_CFLAGS], [

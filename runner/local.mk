@@ -189,4 +189,4 @@ trainspool_SOURCES = %D%/main.c
 trainspool_LDADD = $(LAYERS) $(LIBRARY_LIBS)
 
 trainspool_train_SOURCES = %D%/train_main.c
-trainspool_train_LDADD = $(LAYERS) $(LIBRARY_LIBS) $(CUDA_LIBS)
+trainspool_train_LDADD = $(LAYERS) $(LIBRARY_LIBS) $(MEDIA_LIBS) $(CUDA_LIBS)

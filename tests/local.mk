@@ -796,7 +796,7 @@ check-programs: $(check_PROGRAMS) $(check_DATA)
 # main() for fuzz targets, linked only if the program has no other; make fuzz uses libFuzzer's
 REPLAY = libreplay.a
 
-LDADD = $(REPLAY) $(REFERENCE) $(LAYERS) $(CMOCKA_LIBS) $(LIBRARY_LIBS) $(CUDA_LIBS)
+LDADD = $(REPLAY) $(REFERENCE) $(LAYERS) $(CMOCKA_LIBS) $(LIBRARY_LIBS) $(MEDIA_LIBS) $(CUDA_LIBS)
 
 TEST_EXTENSIONS = .t
 LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
@@ -823,7 +823,7 @@ fuzz:
 	@$(MAKE) -C fuzz-build -f '$(abs_top_srcdir)/%D%/fuzz/fuzz.mk' \
 	    top_srcdir='$(abs_top_srcdir)' top_builddir='$(abs_top_builddir)' \
 	    SOURCES='$(FUZZED)' TARGETS='$(FUZZ)' SECONDS='$(SECONDS)' \
-	    CPPFLAGS='$(LIBRARY_CFLAGS)' LIBS='$(GRAMMAR_OBJECTS:%=$(abs_top_builddir)/%) $(LIBRARY_LIBS) $(LIBS)'
+	    CPPFLAGS='$(LIBRARY_CFLAGS)' LIBS='$(GRAMMAR_OBJECTS:%=$(abs_top_builddir)/%) $(LIBRARY_LIBS) $(MEDIA_LIBS) $(LIBS)'
 
 # Break one formula at a time and check that a test fails, in mutate-build/.  No other target runs
 # this.  MUTATE=rope selects mutations that contain the word; see mutate.py.
