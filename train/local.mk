@@ -63,12 +63,12 @@ libtrain_a_SOURCES += %D%/dataset/dataset_feedback.c %D%/dataset/dataset_feedbac
 libtrain_a_SOURCES += %D%/dataset/dataset_fetch.c %D%/dataset/dataset_fetch.h
 libtrain_a_SOURCES += %D%/dataset/dataset_info.c %D%/dataset/dataset_info.h
 libtrain_a_SOURCES += %D%/dataset/dataset_key.c %D%/dataset/dataset_key.h
+libtrain_a_SOURCES += %D%/dataset/dataset_kind.c %D%/dataset/dataset_kind.h
 libtrain_a_SOURCES += %D%/dataset/dataset_messages.c
 libtrain_a_SOURCES += %D%/dataset/dataset_mix.c %D%/dataset/dataset_mix.h
 libtrain_a_SOURCES += %D%/dataset/dataset_pack.c %D%/dataset/dataset_pack.h
 libtrain_a_SOURCES += %D%/dataset/dataset_pair.c %D%/dataset/dataset_pair.h
 libtrain_a_SOURCES += %D%/dataset/dataset_question.c
-libtrain_a_SOURCES += %D%/dataset/dataset_kind.c %D%/dataset/dataset_kind.h
 libtrain_a_SOURCES += %D%/dataset/dataset_reader.c %D%/dataset/dataset_reader.h
 libtrain_a_SOURCES += %D%/dataset/dataset_record.c %D%/dataset/dataset_record.h %D%/dataset/dataset_record_internal.h
 libtrain_a_SOURCES += %D%/dataset/dataset_record_feedback.c
@@ -128,6 +128,13 @@ libtrain_a_SOURCES += %D%/jinja/jinja_run.c %D%/jinja/jinja_run.h %D%/jinja/jinj
 libtrain_a_SOURCES += %D%/jinja/jinja_string.c %D%/jinja/jinja_string.h
 libtrain_a_SOURCES += %D%/jinja/jinja_text.c %D%/jinja/jinja_text.h
 libtrain_a_SOURCES += %D%/jinja/jinja_value.c %D%/jinja/jinja_value.h
+
+libtrain_a_SOURCES += %D%/media/audio.h
+if HAVE_SNDFILE
+libtrain_a_SOURCES += %D%/media/audio_sndfile.c
+else
+libtrain_a_SOURCES += %D%/media/audio_none.c
+endif
 
 libtrain_a_SOURCES += %D%/model/adapter_check.c %D%/model/adapter_check.h
 libtrain_a_SOURCES += %D%/model/adapter_methods.c %D%/model/adapter_methods.h
