@@ -194,6 +194,7 @@ unit_tests += %D%/unit/test_quantized_config
 unit_tests += %D%/unit/test_eval_prompts
 unit_tests += %D%/unit/test_rope
 unit_tests += %D%/unit/test_audio
+unit_tests += %D%/unit/test_resample
 unit_tests += %D%/unit/test_safetensors
 unit_tests += %D%/unit/test_torch_weights
 unit_tests += %D%/unit/test_sampler
@@ -388,6 +389,7 @@ EXTRA_DIST += %D%/golden/jinja.json %D%/golden/jinja.py
 EXTRA_DIST += %D%/golden/dora.json %D%/golden/dora.py
 EXTRA_DIST += %D%/golden/oft.json %D%/golden/oft.py
 EXTRA_DIST += %D%/golden/sounds.json %D%/golden/sounds.py %D%/golden/sounds
+EXTRA_DIST += %D%/golden/resample.json %D%/golden/resample.py
 EXTRA_DIST += %D%/golden/lora.json %D%/golden/lora.py
 EXTRA_DIST += %D%/golden/multimodal.json %D%/golden/multimodal.py
 EXTRA_DIST += %D%/golden/pairs.json %D%/golden/pairs.py
@@ -586,6 +588,7 @@ EXTRA_DIST += %D%/unit/unit_torch.h
 EXTRA_DIST += %D%/unit/unit_torch_memory.h
 EXTRA_DIST += %D%/unit/unit_trials.h
 EXTRA_DIST += %D%/unit/unit_dataset.h %D%/unit/unit_tokenizer.h
+EXTRA_DIST += %D%/unit/unit_sound.h
 EXTRA_DIST += %D%/unit/unit_leaks.h
 
 if HAVE_CUDA
