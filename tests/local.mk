@@ -194,6 +194,7 @@ unit_tests += %D%/unit/test_quantized_config
 unit_tests += %D%/unit/test_eval_prompts
 unit_tests += %D%/unit/test_rope
 unit_tests += %D%/unit/test_audio
+unit_tests += %D%/unit/test_fourier
 unit_tests += %D%/unit/test_resample
 unit_tests += %D%/unit/test_safetensors
 unit_tests += %D%/unit/test_torch_weights

@@ -135,6 +135,7 @@ libtrain_a_SOURCES += %D%/media/audio_sndfile.c
 else
 libtrain_a_SOURCES += %D%/media/audio_none.c
 endif
+libtrain_a_SOURCES += %D%/media/fourier.c %D%/media/fourier.h
 libtrain_a_SOURCES += %D%/media/resample.c %D%/media/resample.h
 
 libtrain_a_SOURCES += %D%/model/adapter_check.c %D%/model/adapter_check.h
