@@ -197,6 +197,7 @@ unit_tests += %D%/unit/test_audio
 unit_tests += %D%/unit/test_fourier
 unit_tests += %D%/unit/test_log_mel
 unit_tests += %D%/unit/test_mel_settings
+unit_tests += %D%/unit/test_mel_sound
 unit_tests += %D%/unit/test_resample
 unit_tests += %D%/unit/test_safetensors
 unit_tests += %D%/unit/test_torch_weights

@@ -138,6 +138,7 @@ endif
 libtrain_a_SOURCES += %D%/media/fourier.c %D%/media/fourier.h
 libtrain_a_SOURCES += %D%/media/log_mel.c %D%/media/log_mel.h
 libtrain_a_SOURCES += %D%/media/mel_settings.c %D%/media/mel_settings.h
+libtrain_a_SOURCES += %D%/media/mel_sound.c %D%/media/mel_sound.h
 libtrain_a_SOURCES += %D%/media/resample.c %D%/media/resample.h
 
 libtrain_a_SOURCES += %D%/model/adapter_check.c %D%/model/adapter_check.h
