@@ -158,6 +158,7 @@ unit_tests += %D%/unit/test_manifest
 unit_tests += %D%/unit/test_methods
 unit_tests += %D%/unit/test_stage_choice
 unit_tests += %D%/unit/test_metrics
+unit_tests += %D%/unit/test_image_resize
 unit_tests += %D%/unit/test_model
 unit_tests += %D%/unit/test_model_bin
 unit_tests += %D%/unit/test_model_config
@@ -390,6 +391,7 @@ EXTRA_DIST += %D%/golden/chat.json %D%/golden/chat.py
 EXTRA_DIST += %D%/golden/conversations.json %D%/golden/conversations.py
 EXTRA_DIST += %D%/golden/curve.json %D%/golden/curve.py
 EXTRA_DIST += %D%/golden/optimizer_curve.json %D%/golden/optimizer_curve.py
+EXTRA_DIST += %D%/golden/image_resize.json %D%/golden/image_resize.py
 EXTRA_DIST += %D%/golden/jinja.json %D%/golden/jinja.py
 EXTRA_DIST += %D%/golden/dora.json %D%/golden/dora.py
 EXTRA_DIST += %D%/golden/oft.json %D%/golden/oft.py
@@ -594,7 +596,7 @@ EXTRA_DIST += %D%/unit/unit_torch.h
 EXTRA_DIST += %D%/unit/unit_torch_memory.h
 EXTRA_DIST += %D%/unit/unit_trials.h
 EXTRA_DIST += %D%/unit/unit_dataset.h %D%/unit/unit_tokenizer.h
-EXTRA_DIST += %D%/unit/unit_sound.h
+EXTRA_DIST += %D%/unit/unit_image.h %D%/unit/unit_sound.h
 EXTRA_DIST += %D%/unit/unit_leaks.h
 
 if HAVE_CUDA
@@ -828,7 +830,7 @@ AM_TESTS_ENVIRONMENT = \
 SECONDS = 60
 FUZZ = $(fuzz_tests:%D%/fuzz/fuzz_%=%)
 FUZZED = $(libbase_a_SOURCES) $(libprecision_a_SOURCES) $(libtrain_a_SOURCES) \
-	$(libpatcher_a_SOURCES) $(librunner_a_SOURCES)
+	$(libpatcher_a_SOURCES) $(librunner_a_SOURCES) kernels/cpu/cpu_isa.c
 fuzz:
 	@command -v clang >/dev/null || { echo 'make fuzz: cannot find clang'; exit 1; }
 	@$(MKDIR_P) fuzz-build

@@ -136,6 +136,10 @@ else
 libtrain_a_SOURCES += %D%/media/audio_none.c
 endif
 libtrain_a_SOURCES += %D%/media/fourier.c %D%/media/fourier.h
+libtrain_a_SOURCES += %D%/media/image.h %D%/media/image_mode.c
+libtrain_a_SOURCES += %D%/media/image_pass.c %D%/media/image_pass.h
+libtrain_a_SOURCES += %D%/media/image_resize.c %D%/media/image_resize.h
+libtrain_a_SOURCES += %D%/media/image_weights.c %D%/media/image_weights.h
 libtrain_a_SOURCES += %D%/media/log_mel.c %D%/media/log_mel.h
 libtrain_a_SOURCES += %D%/media/mel_settings.c %D%/media/mel_settings.h
 libtrain_a_SOURCES += %D%/media/mel_sound.c %D%/media/mel_sound.h
