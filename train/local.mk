@@ -137,6 +137,17 @@ libtrain_a_SOURCES += %D%/media/audio_none.c
 endif
 libtrain_a_SOURCES += %D%/media/fourier.c %D%/media/fourier.h
 libtrain_a_SOURCES += %D%/media/image.h %D%/media/image_mode.c
+libtrain_a_SOURCES += %D%/media/image_file.c %D%/media/image_file.h
+libtrain_a_SOURCES += %D%/media/image_format.h %D%/media/image_header.c
+if HAVE_JPEG
+libtrain_a_SOURCES += %D%/media/image_jpeg.c
+endif
+if HAVE_PNG
+libtrain_a_SOURCES += %D%/media/image_png.c
+endif
+if HAVE_WEBP
+libtrain_a_SOURCES += %D%/media/image_webp.c
+endif
 libtrain_a_SOURCES += %D%/media/image_pass.c %D%/media/image_pass.h
 libtrain_a_SOURCES += %D%/media/image_resize.c %D%/media/image_resize.h
 libtrain_a_SOURCES += %D%/media/image_weights.c %D%/media/image_weights.h
