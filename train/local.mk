@@ -149,10 +149,16 @@ if HAVE_WEBP
 libtrain_a_SOURCES += %D%/media/image_webp.c
 endif
 libtrain_a_SOURCES += %D%/media/image_pass.c %D%/media/image_pass.h
+libtrain_a_SOURCES += %D%/media/image_prepare.c %D%/media/image_prepare.h
+libtrain_a_SOURCES += %D%/media/image_processor.c %D%/media/image_processor.h
 libtrain_a_SOURCES += %D%/media/image_resize.c %D%/media/image_resize.h
+libtrain_a_SOURCES += %D%/media/image_settings.c %D%/media/image_settings.h
+libtrain_a_SOURCES += %D%/media/image_source.c %D%/media/image_source.h
+libtrain_a_SOURCES += %D%/media/image_tiles.c %D%/media/image_tiles.h
 libtrain_a_SOURCES += %D%/media/image_weights.c %D%/media/image_weights.h
 libtrain_a_SOURCES += %D%/media/log_mel.c %D%/media/log_mel.h
 libtrain_a_SOURCES += %D%/media/mel_settings.c %D%/media/mel_settings.h
+libtrain_a_SOURCES += %D%/media/patches.c %D%/media/patches.h
 libtrain_a_SOURCES += %D%/media/mel_sound.c %D%/media/mel_sound.h
 libtrain_a_SOURCES += %D%/media/resample.c %D%/media/resample.h
 
