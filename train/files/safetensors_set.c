@@ -18,7 +18,8 @@
 #include "base/size.h"
 #include "train/files/safetensors_internal.h"
 
-#define INDEX_MAX  ((size_t)64 << 20)
+/* Of rows of features, with one entry or several for each of a million images. */
+#define INDEX_MAX  ((size_t)1 << 30)
 #define SHARDS_MAX 16384
 
 struct stored_tensor *safetensors_add(struct safetensors *set)
