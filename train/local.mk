@@ -135,6 +135,7 @@ libtrain_a_SOURCES += %D%/media/audio_sndfile.c
 else
 libtrain_a_SOURCES += %D%/media/audio_none.c
 endif
+libtrain_a_SOURCES += %D%/media/features.c %D%/media/features.h
 libtrain_a_SOURCES += %D%/media/fourier.c %D%/media/fourier.h
 libtrain_a_SOURCES += %D%/media/image.h %D%/media/image_mode.c
 libtrain_a_SOURCES += %D%/media/image_file.c %D%/media/image_file.h
