@@ -158,10 +158,12 @@ libtrain_a_SOURCES += %D%/media/image_source.c %D%/media/image_source.h
 libtrain_a_SOURCES += %D%/media/image_tiles.c %D%/media/image_tiles.h
 libtrain_a_SOURCES += %D%/media/image_weights.c %D%/media/image_weights.h
 libtrain_a_SOURCES += %D%/media/log_mel.c %D%/media/log_mel.h
+libtrain_a_SOURCES += %D%/media/media_kind.h
 libtrain_a_SOURCES += %D%/media/mel_settings.c %D%/media/mel_settings.h
 libtrain_a_SOURCES += %D%/media/patches.c %D%/media/patches.h
 libtrain_a_SOURCES += %D%/media/mel_sound.c %D%/media/mel_sound.h
 libtrain_a_SOURCES += %D%/media/resample.c %D%/media/resample.h
+libtrain_a_SOURCES += %D%/media/media_input.c %D%/media/media_input.h
 
 libtrain_a_SOURCES += %D%/model/adapter_check.c %D%/model/adapter_check.h
 libtrain_a_SOURCES += %D%/model/adapter_methods.c %D%/model/adapter_methods.h
