@@ -10,6 +10,7 @@ status is 77 if pyarrow is not installed.  The same seed gives the same tables.
 """
 import argparse
 import collections
+import base64
 import datetime
 import decimal
 import json
@@ -132,7 +133,7 @@ def plain(value, kind):
         try:
             return value.decode()
         except UnicodeDecodeError:
-            return {"binary_bytes": len(value)}
+            return {"binary_bytes": len(value), "base64": base64.b64encode(value).decode()}
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return float(value) if isinstance(value, int) and value >= 2**63 else value

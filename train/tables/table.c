@@ -14,6 +14,7 @@
 #include <zlib.h>
 
 #include "base/arena.h"
+#include "base/base64.h"
 #include "base/size.h"
 #include "train/tables/table_internal.h"
 
@@ -184,6 +185,18 @@ bool table_next(struct table *table, struct text *row, uint32_t *position,
     return table->format->next(table->state, row, position, err);
 }
 
+/* Bytes that would make the row too long are left out. */
+static void add_binary(struct text *out, const char *data, size_t len)
+{
+    text_addf(out, "{\"binary_bytes\": %zu", len);
+    if (out->len < out->max && len / 3 * 4 + 64 < out->max - out->len) {
+        text_adds(out, ", \"base64\": \"");
+        base64_encode(data, len, out);
+        text_addc(out, '"');
+    }
+    text_addc(out, '}');
+}
+
 void table_add_string(struct text *out, const char *data, size_t len)
 {
     static const char digits[] = "0123456789abcdef";
@@ -194,7 +207,7 @@ void table_add_string(struct text *out, const char *data, size_t len)
         return;
     }
     if (!text_is_utf8(data, len, &bad)) {
-        text_addf(out, "{\"binary_bytes\": %zu}", len);
+        add_binary(out, data, len);
         return;
     }
     text_addc(out, '"');

@@ -28,7 +28,8 @@ void table_close(struct table *table); /* NULL is allowed */
 /*
  * Replace *row by the next row, an object with a member per column in the order of the
  * file.  A missing value is null, a decimal fraction a string, a date or time the integer
- * that the file stores; bytes that are not UTF-8 are {"binary_bytes": N}.
+ * that the file stores; bytes that are not UTF-8 are {"binary_bytes": N, "base64": "..."},
+ * the latter unless they would make the row too long.
  * *position is the line of a CSV file, else the number of the row, from 1.  Return false
  * at the end, and on an error; *err is then set.
  */

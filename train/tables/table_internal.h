@@ -45,7 +45,7 @@ static inline uint64_t table_uint(const uint8_t *data, size_t bytes)
     return value;
 }
 
-/* Append a JSON string, or {"binary_bytes": N} for bytes that are not UTF-8. */
+/* Append a JSON string, or an object for bytes that are not UTF-8. */
 void table_add_string(struct text *out, const char *data, size_t len);
 /* Append `"name": ` of member `index` of an object, with a comma before it. */
 void table_add_name(struct text *out, size_t index, const char *name, size_t len);
