@@ -123,6 +123,7 @@ enum when { WHEN_NO, WHEN_STEPS, WHEN_EPOCH, WHEN_BEST };
 struct generation {
     bool on;            /* the run generates: lay out a cache for keys and values */
     bool alone;         /* train no weight and keep nothing for a backward pass */
+    bool projects;      /* alone: its rows of features are those of the encoder */
     int64_t slots;      /* sequences generated at once */
     int64_t prompt_max; /* tokens of the longest prompt; 0: unknown, use cutoff_len */
     int64_t max_new_tokens;
@@ -210,6 +211,10 @@ struct plan {
     int64_t freeze_trainable_layers;
     bool use_llama_pro; /* these are spread evenly, and include the last */
     const char *freeze_trainable_modules;
+    /* of a model that reads images or sound: what is not trained */
+    bool freeze_vision_tower, freeze_multi_modal_projector, freeze_language_model;
+    bool
+        train_cross_attention; /* of the text model these layers, although it is frozen */
     int64_t lora_rank;
     double lora_alpha; /* 0: 2 * rank */
     double lora_dropout;
@@ -246,6 +251,10 @@ struct plan {
     const char *dataset, *eval_dataset; /* comma-separated; NULL: none */
     const char *dataset_dir;
     const char *template_name; /* NULL: from the model, or "default" */
+    const char *media_dir;     /* of images and sounds */
+    const char *features;      /* file of rows in their place; NULL: none */
+    int64_t image_max_pixels, image_min_pixels, audio_sampling_rate;
+    bool crop_to_patches; /* InternVL: an image becomes several tiles */
     const char *default_system;
     const char *tokenized_path; /* folder of the token cache; NULL: run_dir */
     bool overwrite_cache;       /* tokenize again */
@@ -423,6 +432,23 @@ static inline const char *plan_method_name(const struct plan *plan)
 static inline bool plan_adapts(const struct plan *plan)
 {
     return plan->method == METHOD_LORA || plan->method == METHOD_OFT;
+}
+
+/* Return the folder of an adapter that is merged into the model when it is loaded: by a run that
+ * trains nothing, or a new adapter on top of it; or NULL. */
+static inline const char *plan_merged_adapter(const struct plan *plan)
+{
+    return plan_adapts(plan) && (plan->create_new_adapter || plan->generation.alone)
+               ? plan->adapter_name_or_path
+               : NULL;
+}
+
+/* Return whether the encoder of images or sounds may be trained: in full tuning, or by adapters
+ * that lora_target, or the adapter that the run continues, has on its layers. */
+static inline bool plan_trains_encoder(const struct plan *plan)
+{
+    return (plan->method == METHOD_FULL || plan->method == METHOD_LORA) &&
+           !plan->freeze_vision_tower && !plan->generation.alone;
 }
 
 /* Return whether the vocabulary may be larger than that of the model's files. */
