@@ -160,6 +160,7 @@ libtrain_a_SOURCES += %D%/media/image_weights.c %D%/media/image_weights.h
 libtrain_a_SOURCES += %D%/media/log_mel.c %D%/media/log_mel.h
 libtrain_a_SOURCES += %D%/media/media_family.c %D%/media/media_family.h
 libtrain_a_SOURCES += %D%/media/media_kind.h
+libtrain_a_SOURCES += %D%/media/media_probe.c %D%/media/media_probe.h
 libtrain_a_SOURCES += %D%/media/mel_settings.c %D%/media/mel_settings.h
 libtrain_a_SOURCES += %D%/media/patches.c %D%/media/patches.h
 libtrain_a_SOURCES += %D%/media/mel_sound.c %D%/media/mel_sound.h
