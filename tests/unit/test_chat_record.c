@@ -202,6 +202,26 @@ static void test_chat_record_passes_parts_to_templates_that_read_them(void **sta
     expect_all(prints, texts, 1);
 }
 
+/* As PaddleOCR-VL's, which would leave out strings. */
+static void test_chat_record_divides_texts_for_templates_of_parts(void **state)
+{
+    static const char template[] =
+        "{% for m in messages %}|{% for p in m.content %}{% if p.type == 'text' %}"
+        "[{{ p.text }}]{% endif %}{% endfor %}{% endfor %}"
+        "{% if add_generation_prompt %}|{% endif %}";
+    static const struct given cases[] = {
+        { "{'messages': [{'role': 'user', 'content': 'q'}, {'role': 'assistant', "
+          "'content': 'a'}]}",
+          "|[q]|[a]" },
+        { "{'messages': [{'role': 'user', 'content': [{'type': 'text', 'text': 'p'}, "
+          "{'type': 'text', 'text': 'q'}]}, {'role': 'assistant', 'content': 'a'}]}",
+          "|[p][q]|[a]" },
+    };
+
+    (void)state;
+    expect_all(template, cases, TS_COUNT(cases));
+}
+
 static void test_chat_record_passes_its_variables(void **state)
 {
     static const char template[] =
@@ -412,6 +432,7 @@ int main(void)
         cmocka_unit_test(test_chat_record_passes_all_keys),
         cmocka_unit_test(test_chat_record_drops_null),
         cmocka_unit_test(test_chat_record_passes_parts_to_templates_that_read_them),
+        cmocka_unit_test(test_chat_record_divides_texts_for_templates_of_parts),
         cmocka_unit_test(test_chat_record_passes_its_variables),
         cmocka_unit_test(test_chat_record_learns_the_completion),
         cmocka_unit_test(test_chat_record_learns_marks),

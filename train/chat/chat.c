@@ -150,6 +150,7 @@ bool chat_open(const char *dir, struct chat **out, struct error *err)
     chat->row = (struct chat_template) { .name = "the model's own chat template",
                                          .model_chat = chat };
     ok = read_files(chat, dir, err);
+    chat->divides = ok && chat->default_template && rendering_divides(chat);
     *out = chat;
     if (!ok || (!chat->default_template && chat->parse_error.code == ERROR_NONE)) {
         chat_close(chat);

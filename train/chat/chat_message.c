@@ -133,7 +133,20 @@ bool chat_messages_have_parts(const json_t *messages)
     return false;
 }
 
-void chat_messages_flatten(json_t *messages)
+void chat_messages_divide(json_t *messages)
+{
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        json_t *message = json_array_get(messages, i),
+               *content = json_object_get(message, "content");
+
+        if (json_is_string(content))
+            json_object_set_new(
+                message, "content",
+                json_pack("[{s s, s O}]", "type", "text", "text", content));
+    }
+}
+
+void chat_messages_flatten(json_t *messages, const char *medium)
 {
     for (size_t i = 0; i < json_array_size(messages); i++) {
         json_t *message = json_array_get(messages, i),
@@ -146,7 +159,10 @@ void chat_messages_flatten(json_t *messages)
         for (size_t part = 0; part < json_array_size(parts); part++) {
             const json_t *value = json_object_get(json_array_get(parts, part), "text");
 
-            text_add(&text, json_string_value(value), json_string_length(value));
+            if (value)
+                text_add(&text, json_string_value(value), json_string_length(value));
+            else
+                text_adds(&text, medium);
         }
         json_object_set_new(message, "content", json_stringn(text.data, text.len));
         text_clear(&text);

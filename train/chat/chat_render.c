@@ -14,9 +14,21 @@ static bool has_system(const struct message *messages, size_t count)
     return false;
 }
 
+/* The text of a medium that the template does not write itself. */
+static char *medium_text(const struct rendering *rendering)
+{
+    struct text text;
+
+    text_init(&text, 0);
+    if (rendering->media)
+        template_media_write(rendering->media->family, chat_as_template(rendering->chat),
+                             &text);
+    return text_detach(&text, NULL);
+}
+
 /* A template that reads texts alone would write the list of parts in Python's notation:
- * it either fails on a list, or the notation is in its output. */
-static bool reads_parts(struct rendering *rendering)
+ * it either fails on a list, or the notation is in its output. Or it leaves out media. */
+static bool reads_parts(struct rendering *rendering, const char *medium)
 {
     static const char mark[] = "a part of a text";
     struct error cause = { 0 };
@@ -30,13 +42,47 @@ static bool reads_parts(struct rendering *rendering)
     };
     bool reads;
 
+    if (rendering->media)
+        json_array_insert_new(
+            json_object_get(json_array_get(probe.messages, 0), "content"), 0,
+            json_pack("{s s}", "type", media_kind_name(rendering->media->family->kind)));
     jinja_output_init(&probe.output);
     reads = rendering_text(&probe, 1, true, NULL) &&
             strstr(probe.output.text.data, mark) &&
             !strstr(probe.output.text.data, "'text'") &&
-            !strstr(probe.output.text.data, "\"text\"");
+            !strstr(probe.output.text.data, "\"text\"") &&
+            (!rendering->media ||
+             strstr(probe.output.text.data, rendering->media->family->token) ||
+             strstr(probe.output.text.data, medium));
     rendering_end(&probe);
     return reads;
+}
+
+/* Return whether the text of a message is in the output. */
+static bool writes(const struct chat *chat, json_t *content, const char *text)
+{
+    struct error cause = { 0 };
+    struct rendering probe = {
+        .chat = chat,
+        .jinja = chat->default_template,
+        .messages = json_pack("[{s s, s o}]", "role", "user", "content", content),
+        .variables = json_object(),
+        .err = &cause,
+    };
+    bool found;
+
+    jinja_output_init(&probe.output);
+    found = rendering_text(&probe, 1, true, NULL) && strstr(probe.output.text.data, text);
+    rendering_end(&probe);
+    return found;
+}
+
+bool rendering_divides(const struct chat *chat)
+{
+    static const char mark[] = "a text";
+
+    return !writes(chat, json_string(mark), mark) &&
+           writes(chat, json_pack("[{s s, s s}]", "type", "text", "text", mark), mark);
 }
 
 static json_t *variables_of(const struct template_options *options)
@@ -75,8 +121,10 @@ bool rendering_begin(struct rendering *rendering, const struct template_options 
                      const struct message *messages, size_t count)
 {
     const char *system = options->default_system;
+    char *medium;
 
     jinja_output_init(&rendering->output);
+    rendering->media = options->media;
     rendering->messages = json_array();
     rendering->variables = variables_of(options);
     if (system && system[0] && !has_system(messages, count))
@@ -91,8 +139,14 @@ bool rendering_begin(struct rendering *rendering, const struct template_options 
                            : rendering->chat->default_template;
     if (!rendering->jinja)
         return chat_check(rendering->chat, rendering->err);
-    if (chat_messages_have_parts(rendering->messages) && !reads_parts(rendering))
-        chat_messages_flatten(rendering->messages);
+    if (rendering->chat->divides && rendering->jinja == rendering->chat->default_template)
+        chat_messages_divide(rendering->messages);
+    if (!chat_messages_have_parts(rendering->messages))
+        return true;
+    medium = medium_text(rendering);
+    if (!reads_parts(rendering, medium))
+        chat_messages_flatten(rendering->messages, medium);
+    free(medium);
     return true;
 }
 
@@ -158,6 +212,8 @@ bool rendering_text(struct rendering *rendering, size_t count, bool prompt, bool
     }
     if (!ok)
         error_set(rendering->err, cause.code, "%s", cause.text);
+    if (ok && rendering->media)
+        chat_media_write(rendering->media, &rendering->output);
     json_decref(filled);
     json_decref(messages);
     return ok;

@@ -4,6 +4,7 @@
 #define TRAIN_CHAT_TEMPLATE_H
 
 #include "base/json.h"
+#include "train/media/media_family.h"
 #include "train/tokenizer/tokenizer.h"
 
 enum role {
@@ -54,6 +55,10 @@ bool template_writes_end(const struct chat_template *chat);
 int64_t template_document_end(const struct chat_template *chat,
                               const struct tokenizer *tokenizer);
 
+/* The token that a named template writes for a medium; NULL: it is for other media, or for
+ * text alone. A model's own template has none here: it writes what the family says. */
+const char *template_media_token(const struct chat_template *chat, enum media_kind kind);
+
 /* What templates leave out, counted over all conversations that are encoded. */
 struct template_left {
     char key[48];
@@ -77,6 +82,39 @@ bool template_tally_describe(const struct template_tally *tally, struct text *ou
  * does not, or without. */
 const char *template_match(const struct chat *chat, const char **other);
 
+/* The feature rows of a medium, which its tokens stand for. */
+struct template_medium {
+    uint32_t rows;
+    uint32_t columns; /* rows after which a token ends a line of an image; 0: none does */
+    /* rows of a tile, after which one ends it, and tiles of a line; the last tile is the whole
+     * image; 0: it has none */
+    uint32_t tile, across;
+};
+
+/* The media of a conversation. Its messages have one token for each, in this order, which
+ * template_encode replaces by as many as there are rows. */
+struct template_media {
+    const struct media_family *family;
+    int64_t token, row_end, end; /* ids of the family's tokens; -1: it has none */
+    int64_t row;                 /* that of each row of features */
+    const struct template_medium *list;
+    size_t count;
+    /* out, with room for `count`: those that cutoff_len keeps, by tokens of the sample */
+    struct media_span *spans;
+    size_t span_count;
+    bool lost; /* out: a turn that is kept loses a medium, or a part of one, to the cut */
+};
+
+/* What stands for a medium in a text that the template writes: as named templates have it,
+ * or as the model's own template does. chat may be NULL. */
+void template_media_write(const struct media_family *family,
+                          const struct chat_template *chat, struct text *out);
+
+/* Replace the tokens of media in a text that is no conversation; its spans are those of
+ * tokens. ERROR_DATA as template_encode. */
+bool template_media_fill(struct template_media *media, struct token_list *ids,
+                         struct error *err);
+
 struct template_options {
     const char *default_system; /* from the job; NULL: the template's default */
     bool train_on_prompt, mask_history;
@@ -85,6 +123,7 @@ struct template_options {
     /* chat_template_kwargs of the record: variables of the model's own template */
     const json_t *variables;
     struct template_tally *tally; /* NULL: nothing is counted */
+    struct template_media *media; /* NULL: no token stands for a medium */
 };
 
 /* Return whether the turns are valid: an optional tools message and system message, then

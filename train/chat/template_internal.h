@@ -34,7 +34,8 @@ struct chat_template {
     const char *stops[TEMPLATE_STOPS];       /* tokens that end an answer, besides EOS */
     bool replaces_eos; /* the first stop becomes the tokenizer's end-of-text token */
     bool replaces_model_chat; /* a saved model gets this template in place of its own */
-    const struct chat *model_chat; /* a model's own template: only name is set */
+    const char *media[MEDIA_KINDS]; /* tokens of media; NULL: it is for text alone */
+    const struct chat *model_chat;  /* a model's own template: only name is set */
 };
 
 /* The tables of named templates. */
@@ -50,7 +51,17 @@ struct turn {
     size_t source_len, target_len; /* tokens that are kept */
     size_t answer;                 /* the answer that the target belongs to */
     float weight;
+    size_t source_media, target_media; /* how many they have */
 };
+
+/* template_media.c: replace the token of each medium by those of its rows, and note their
+ * spans in the source or the target. ERROR_DATA if there are not as many tokens as media. */
+bool template_media_expand(struct template_media *media, struct turn *turns, size_t count,
+                           struct error *err);
+/* Move the spans of a source or a target of which `len` tokens are kept to token `at` of
+ * the sample; *next is the first of them, and then of the next part. */
+void template_media_place(struct template_media *media, size_t *next, size_t count,
+                          size_t len, size_t at);
 
 /* Append the description of tools, given as JSON, or the calls of an answer, in the format
  * that the row names.  A format is Jinja, over `tools` (a list of {"type": "function",

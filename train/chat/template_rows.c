@@ -195,6 +195,7 @@ const struct chat_template text_templates[] = {
       GEMMA_ROWS,
       .ends_with_eos = true },
     { .name = "gemma3",
+      .media[MEDIA_IMAGE] = "<image_soft_token>",
       .stops = { "<end_of_turn>" },
       .replaces_eos = true,
       GEMMA_ROWS,
@@ -344,6 +345,7 @@ const struct chat_template text_templates[] = {
     { .name = "ministral", MINISTRAL_ROWS },
     { .name = "mistral", MISTRAL_ROWS },
     { .name = "mistral_small",
+      .media[MEDIA_IMAGE] = "[IMG]",
       .prefix = BOS,
       .system = "[SYSTEM_PROMPT]" CONTENT "[/SYSTEM_PROMPT]",
       .user = "[INST]" CONTENT "[/INST]",
@@ -405,6 +407,7 @@ const struct chat_template text_templates[] = {
       .stops = { "<|end|>" },
       .replaces_eos = true,
       .tools = "phi4_mini",
+      .media[MEDIA_AUDIO] = "<|endoftext11|>", /* of Phi-4-multimodal */
       .system = "<|system|>" CONTENT "<|end|>",
       .user = "<|user|>" CONTENT "<|end|><|assistant|>",
       .assistant = CONTENT "<|end|>",

@@ -332,6 +332,19 @@ static void cut_turns(struct turn *turns, size_t count,
     }
 }
 
+/* Note where the media of a turn are in the sample. */
+static void place_media(struct template_media *media, size_t *next,
+                        const struct turn *turn, size_t at)
+{
+    bool was_lost = media->lost;
+
+    template_media_place(media, next, turn->source_media, turn->source_len, at);
+    template_media_place(media, next, turn->target_media, turn->target_len,
+                         at + turn->source_len);
+    if (turn->source_len + turn->target_len == 0) /* all of the turn is left out */
+        media->lost = was_lost;
+}
+
 static void add_weighted(struct token_list *ids, float **weights,
                          const struct token_list *from, size_t len, float weight)
 {
@@ -406,7 +419,7 @@ bool template_encode(const struct template_request *request, struct token_list *
     struct template_request shortened = *request; /* room for the end-of-text token */
     int64_t end = request->chat->ends_with_eos ? tokenizer_eos(request->tokenizer) : -1;
     struct turn *turns = NULL;
-    size_t turn_count = 0;
+    size_t turn_count = 0, next_medium = 0;
     bool ok;
 
     if (!template_turns_are_valid(request->messages, request->count))
@@ -420,12 +433,15 @@ bool template_encode(const struct template_request *request, struct token_list *
                                    : named_turns(&shortened, &turns, &turn_count, err);
     if (ok && !request->chat->model_chat)
         named_tally_keys(request);
+    ok = ok && (!how.media || template_media_expand(how.media, turns, turn_count, err));
     if (ok)
         cut_turns(turns, turn_count, &how);
     for (size_t i = 0; i < turn_count; i++) {
         bool learned =
             !how.mask_history || turns[i].answer == turns[turn_count - 1].answer;
 
+        if (ok && how.media)
+            place_media(how.media, &next_medium, &turns[i], ids->count);
         add_weighted(ids, weights, &turns[i].source, ok ? turns[i].source_len : 0,
                      how.train_on_prompt ? 1 : 0);
         if (ok && turns[i].source_len > 0)
