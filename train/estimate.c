@@ -4,7 +4,7 @@
 #include "train/estimate.h"
 
 #include "base/file.h"
-#include "train/dataset/dataset_tokens.h"
+#include "train/dataset/dataset_plan.h"
 #include "train/evaluation_plan.h"
 #include "train/merge_plan.h"
 #include "train/model/shapes.h"

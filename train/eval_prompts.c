@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "train/dataset/dataset_reader.h"
 #include "train/dataset/dataset_record.h"
-#include "train/dataset/dataset_tokens.h"
+#include "train/dataset/dataset_plan.h"
 #include "train/generation/prompt.h"
 
 void eval_prompts_init(struct eval_prompts *questions)
@@ -162,7 +162,7 @@ bool eval_prompts_read(struct eval_prompts *questions, const struct plan *plan,
                        const char *names, struct error *err)
 {
     const char *dir = plan->dataset_dir ? plan->dataset_dir : "data";
-    char *quoted = dataset_tokens_paths(plan, names);
+    char *quoted = dataset_plan_paths(plan, names);
     struct dataset_sources sources;
     bool ok = dataset_sources_find(quoted, dir, questions->arena, &sources, err);
 

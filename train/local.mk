@@ -70,6 +70,7 @@ libtrain_a_SOURCES += %D%/dataset/dataset_messages.c
 libtrain_a_SOURCES += %D%/dataset/dataset_mix.c %D%/dataset/dataset_mix.h
 libtrain_a_SOURCES += %D%/dataset/dataset_pack.c %D%/dataset/dataset_pack.h
 libtrain_a_SOURCES += %D%/dataset/dataset_pair.c %D%/dataset/dataset_pair.h
+libtrain_a_SOURCES += %D%/dataset/dataset_plan.c %D%/dataset/dataset_plan.h
 libtrain_a_SOURCES += %D%/dataset/dataset_question.c
 libtrain_a_SOURCES += %D%/dataset/dataset_reader.c %D%/dataset/dataset_reader.h
 libtrain_a_SOURCES += %D%/dataset/dataset_record.c %D%/dataset/dataset_record.h %D%/dataset/dataset_record_internal.h

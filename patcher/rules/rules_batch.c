@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/size.h"
-#include "train/dataset/dataset_tokens.h"
+#include "train/dataset/dataset_plan.h"
 
 #define CONFIG_MAX ((size_t)1 << 20)
 

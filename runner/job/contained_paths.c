@@ -18,7 +18,7 @@
 #include "base/size.h"
 #include "runner/job/outputs.h"
 #include "train/dataset/dataset_source.h"
-#include "train/dataset/dataset_tokens.h"
+#include "train/dataset/dataset_plan.h"
 
 extern char **environ;
 
@@ -318,7 +318,7 @@ static void add_datasets(struct contained_paths *paths, const struct plan *plan,
     info = path_join(dir, "dataset_info.json");
     contained_paths_add(paths, info, LANDLOCK_READ);
     free(info);
-    found = dataset_tokens_paths(plan, names);
+    found = dataset_plan_paths(plan, names);
     if (!dataset_sources_find(found, dir, paths->arena, &sources, &ignored))
         fault_keep_question(&ignored);
     for (size_t i = 0; i < sources.count; i++)

@@ -14,6 +14,7 @@
 #include "train/dataset/dataset_fetch.h"
 #include "train/dataset/dataset_mix.h"
 #include "train/dataset/dataset_pack.h"
+#include "train/dataset/dataset_plan.h"
 #include "train/dataset/dataset_internal.h"
 
 /* State while a dataset is opened. */
@@ -113,7 +114,7 @@ static bool read_tokens(struct opening *open, bool own_eval, struct error *err)
                                          own_eval ? "eval.tokens" : "train.tokens",
                                          open->read_only };
     const char *dir = plan->dataset_dir ? plan->dataset_dir : "data";
-    char *paths = dataset_tokens_paths(plan, names);
+    char *paths = dataset_plan_paths(plan, names);
     struct dataset_reading *reading = &open->reading;
     struct dataset_tokens *tokens = &open->tokens;
     bool ok =

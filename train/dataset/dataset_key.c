@@ -11,6 +11,7 @@
 #include "base/digest.h"
 #include "base/file.h"
 #include "base/size.h"
+#include "train/dataset/dataset_plan.h"
 
 /* File system clocks are coarse: a file changed just before the tokens were saved can
  * change again within the same tick. */
@@ -94,7 +95,7 @@ static json_t *describe_source(const struct dataset_reading *reading,
         json_array_append_new(paths, json_string(files[i]));
     return json_pack("{s:o, s:i, s:b, s:I, s:o}", "files", paths, "form",
                      (int)source->form, "lines", source->lines, "limit",
-                     (json_int_t)dataset_tokens_limit(reading->plan, source), "columns",
+                     (json_int_t)dataset_plan_limit(reading->plan, source), "columns",
                      list_columns(&source->columns));
 }
 

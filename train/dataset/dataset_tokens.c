@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/size.h"
 #include "train/dataset/dataset_pair.h"
+#include "train/dataset/dataset_plan.h"
 #include "train/dataset/dataset_reader.h"
 #include "train/dataset/dataset_record.h"
 
@@ -64,13 +65,6 @@ static bool is_plain(const struct encoder *encoder)
 static bool has_pairs(const struct encoder *encoder)
 {
     return encoder->plan->stage == STAGE_DPO || encoder->plan->stage == STAGE_RM;
-}
-
-bool dataset_is_packed(const struct plan *plan)
-{
-    return plan->stage < STAGE_DPO &&
-           (plan->neat_packing || plan->packing == CHOICE_YES ||
-            (plan->packing == CHOICE_AUTO && plan->stage == STAGE_PT));
 }
 
 static void add_note(struct dataset_notes *notes, const char *note, bool is_info)
@@ -482,15 +476,6 @@ static bool read_file(struct encoder *encoder, int64_t *remaining, struct error 
            dataset_prompts_check(&encoder->prompts, encoder->source, encoder->path, err);
 }
 
-/* A random draw or a slice requires reading the whole source. */
-int64_t dataset_tokens_limit(const struct plan *plan, const struct dataset_source *source)
-{
-    bool chosen =
-        source->num_samples > 0 || source->slice.has_from || source->slice.has_to;
-
-    return chosen || plan->max_samples <= 0 ? -1 : plan->max_samples;
-}
-
 static bool read_source(struct encoder *encoder, const struct dataset_source *source,
                         size_t *samples, struct error *err)
 {
@@ -499,7 +484,7 @@ static bool read_source(struct encoder *encoder, const struct dataset_source *so
     int64_t remaining;
 
     encoder->source = source;
-    remaining = dataset_tokens_limit(encoder->plan, source);
+    remaining = dataset_plan_limit(encoder->plan, source);
     if (!dataset_source_files(source, encoder->reading->arena, &files, &count, err))
         return false;
     for (size_t i = 0; i < count; i++) {
@@ -560,40 +545,4 @@ void dataset_tokens_clear(struct dataset_tokens *tokens)
     dataset_notes_clear(&tokens->notes);
     free(tokens->parts);
     *tokens = (struct dataset_tokens) { 0 };
-}
-
-/* Return the path of a file or folder of data: next to the job, in dataset_dir, or else in
- * the working directory; NULL: nowhere. */
-static char *find_file(const struct plan *plan, const char *name)
-{
-    const char *const dirs[] = { plan->dir ? plan->dir : ".", plan->dataset_dir, "." };
-
-    for (size_t i = 0; i < TS_COUNT(dirs); i++) {
-        char *path = dirs[i] ? path_join(dirs[i], name) : NULL;
-
-        if (path && file_exists(path))
-            return path;
-        free(path);
-    }
-    return NULL;
-}
-
-char *dataset_tokens_paths(const struct plan *plan, const char *names)
-{
-    struct text out;
-
-    text_init(&out, 0);
-    while (*names) {
-        size_t blanks = strspn(names, ", "), len = strcspn(names + blanks, ",");
-        char *name = memory_strdup(names + blanks), *path;
-
-        name[len] = 0;
-        path = dataset_name_is_path(name) ? find_file(plan, name) : NULL;
-        text_add(&out, names, blanks);
-        text_adds(&out, path ? path : name);
-        names += blanks + len;
-        free(path);
-        free(name);
-    }
-    return text_detach(&out, NULL);
 }

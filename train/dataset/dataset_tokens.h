@@ -47,16 +47,4 @@ bool dataset_tokens_read(const struct dataset_reading *reading,
                          struct dataset_tokens *out, struct error *err);
 void dataset_tokens_clear(struct dataset_tokens *tokens);
 
-/* Return the names of a comma-separated list, malloc'ed. A file or folder next to the job
- * gets the job's folder as prefix, so that the current directory does not matter. */
-char *dataset_tokens_paths(const struct plan *plan, const char *names);
-
-/* The most records to read from a source; -1: all. */
-int64_t dataset_tokens_limit(const struct plan *plan,
-                             const struct dataset_source *source);
-
-/* Return whether samples share rows: with packing, or in stage pt unless packing is off.
- * Never for pairs. */
-bool dataset_is_packed(const struct plan *plan);
-
 #endif
