@@ -10,28 +10,14 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/size.h"
+#include "train/dataset/dataset_left_out.h"
 #include "train/dataset/dataset_pair.h"
 #include "train/dataset/dataset_plan.h"
 #include "train/dataset/dataset_reader.h"
 #include "train/dataset/dataset_record.h"
 
-enum { MAX_REASONS = 8, MAX_UNREAD = 16 };
-
 /* Sample numbers have 32 bits. */
 #define MAX_SAMPLES ((size_t)UINT32_MAX - 1)
-
-/* Records left out for one reason. */
-struct skipped {
-    char why[240];
-    size_t count;
-    char first[340]; /* file and position of the first */
-};
-
-/* A column that is not part of a sample. */
-struct unread {
-    char column[48];
-    size_t count; /* records that have it */
-};
 
 /* Reads records and encodes them as samples. */
 struct encoder {
@@ -44,17 +30,13 @@ struct encoder {
     struct token_list ids;
     float *weights;
     struct dataset_pair_member members[2];
-    struct skipped skipped[MAX_REASONS];
-    size_t reasons;
+    struct dataset_left_out left_out;
     int64_t document_end;
     const struct dataset_source *source;
     const char *path; /* the source's file that is being read */
     struct dataset_prompts prompts;
     struct template_tally tally;
-    struct unread unread[MAX_UNREAD];
-    size_t unread_count;
-    bool good;           /* the record of stage kto */
-    size_t with_numbers; /* records */
+    bool good; /* the record of stage kto */
 };
 
 static bool is_plain(const struct encoder *encoder)
@@ -65,31 +47,6 @@ static bool is_plain(const struct encoder *encoder)
 static bool has_pairs(const struct encoder *encoder)
 {
     return encoder->plan->stage == STAGE_DPO || encoder->plan->stage == STAGE_RM;
-}
-
-static void add_note(struct dataset_notes *notes, const char *note, bool is_info)
-{
-    notes->list =
-        memory_resize(notes->list, notes->count + 1, sizeof(struct dataset_note));
-    notes->list[notes->count++] = (struct dataset_note) { memory_strdup(note), is_info };
-}
-
-void dataset_notes_add(struct dataset_notes *notes, const char *note)
-{
-    add_note(notes, note, false);
-}
-
-void dataset_notes_add_info(struct dataset_notes *notes, const char *note)
-{
-    add_note(notes, note, true);
-}
-
-void dataset_notes_clear(struct dataset_notes *notes)
-{
-    for (size_t i = 0; i < notes->count; i++)
-        free(notes->list[i].text);
-    free(notes->list);
-    *notes = (struct dataset_notes) { 0 };
 }
 
 /* Append the position of a record: its number, if a line may have several. */
@@ -106,92 +63,10 @@ static void describe_position(const struct encoder *encoder,
 static void skip_record(struct encoder *encoder, const struct dataset_record *record,
                         const char *why)
 {
-    size_t i = 0;
+    char position[DATASET_POSITION];
 
-    while (i < encoder->reasons && strncmp(encoder->skipped[i].why, why,
-                                           sizeof(encoder->skipped[i].why) - 1) != 0)
-        i++;
-    if (i == MAX_REASONS)
-        return;
-    if (i == encoder->reasons) {
-        encoder->reasons++;
-        snprintf(encoder->skipped[i].why, sizeof(encoder->skipped[i].why), "%s", why);
-        describe_position(encoder, record, encoder->skipped[i].first,
-                          sizeof(encoder->skipped[i].first));
-    }
-    encoder->skipped[i].count++;
-}
-
-static void note_skipped(struct encoder *encoder)
-{
-    struct text note;
-
-    text_init(&note, 0);
-    for (size_t i = 0; i < encoder->reasons; i++) {
-        const struct skipped *skipped = &encoder->skipped[i];
-
-        text_reset(&note);
-        text_addf(&note, "%zu record%s %s %s left out; the first is at %s",
-                  skipped->count, skipped->count == 1 ? "" : "s", skipped->why,
-                  skipped->count == 1 ? "is" : "are", skipped->first);
-        dataset_notes_add(&encoder->out->notes, note.data);
-    }
-    text_clear(&note);
-}
-
-static void note_numbers(struct encoder *encoder)
-{
-    char note[160];
-
-    if (encoder->with_numbers == 0)
-        return;
-    snprintf(note, sizeof(note),
-             "%zu record%s a number where a text belongs: it is read as its digits",
-             encoder->with_numbers, encoder->with_numbers == 1 ? " has" : "s have");
-    dataset_notes_add(&encoder->out->notes, note);
-}
-
-static void count_unread(struct encoder *encoder, const char *column)
-{
-    size_t i = 0;
-
-    while (i < encoder->unread_count &&
-           strncmp(encoder->unread[i].column, column,
-                   sizeof(encoder->unread[i].column) - 1) != 0)
-        i++;
-    if (i == MAX_UNREAD)
-        return;
-    if (i == encoder->unread_count) {
-        encoder->unread_count++;
-        snprintf(encoder->unread[i].column, sizeof(encoder->unread[i].column), "%s",
-                 column);
-    }
-    encoder->unread[i].count++;
-}
-
-static void count_columns(struct encoder *encoder, json_t *record)
-{
-    for (void *at = json_object_iter(record); at;
-         at = json_object_iter_next(record, at)) {
-        const char *column = dataset_record_unread(&encoder->conversation, at);
-
-        if (column)
-            count_unread(encoder, column);
-    }
-}
-
-static void note_unread(struct encoder *encoder)
-{
-    struct text note;
-
-    text_init(&note, 0);
-    for (size_t i = 0; i < encoder->unread_count; i++)
-        text_addf(&note, "%s%s in %zu record%s",
-                  i > 0 ? ", " : "columns that are not read: ", encoder->unread[i].column,
-                  encoder->unread[i].count, encoder->unread[i].count == 1 ? "" : "s");
-    if (note.len > 0)
-        dataset_notes_add_info(&encoder->out->notes, note.data);
-    text_clear(&note);
+    describe_position(encoder, record, position, sizeof(position));
+    dataset_left_out_record(&encoder->left_out, position, why);
 }
 
 /* Report what the template does not write, and the answers that it does not train. */
@@ -401,8 +276,8 @@ static bool add_json(struct encoder *encoder, const struct dataset_record *recor
     dataset_prompts_note(&encoder->prompts, encoder->source, json);
     kind = read_json(encoder, json, &why, &cause);
     if (kind == RECORD_CONVERSATION || kind == RECORD_TEXT)
-        count_columns(encoder, json);
-    encoder->with_numbers += encoder->conversation.has_numbers;
+        dataset_left_out_columns(&encoder->left_out, &encoder->conversation, json);
+    encoder->left_out.with_numbers += encoder->conversation.has_numbers;
     switch (kind) {
     case RECORD_BROKEN:
         ok = false;
@@ -525,10 +400,9 @@ bool dataset_tokens_read(const struct dataset_reading *reading,
     out->parts = memory_alloc((sources->count + 1) * sizeof(size_t));
     for (size_t i = 0; ok && i < sources->count; i++)
         ok = read_source(&encoder, &sources->list[i], &out->parts[i], err);
-    note_skipped(&encoder);
-    note_numbers(&encoder);
+    dataset_left_out_note_records(&encoder.left_out, &out->notes);
     note_left_out(&encoder);
-    note_unread(&encoder);
+    dataset_left_out_note_columns(&encoder.left_out, &out->notes);
     conversation_free(&encoder.conversation);
     token_list_clear(&encoder.ids);
     free(encoder.weights);

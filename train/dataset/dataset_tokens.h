@@ -3,23 +3,11 @@
 #ifndef TRAIN_DATASET_DATASET_TOKENS_H
 #define TRAIN_DATASET_DATASET_TOKENS_H
 
+#include "train/dataset/dataset_notes.h"
 #include "train/dataset/dataset_source.h"
 #include "train/dataset/dataset_store.h"
 #include "train/plan.h"
 #include "train/chat/template.h"
-
-/* Sentences for the user. */
-struct dataset_note {
-    char *text;
-    bool is_info; /* not a warning */
-};
-struct dataset_notes {
-    struct dataset_note *list;
-    size_t count;
-};
-void dataset_notes_add(struct dataset_notes *notes, const char *note); /* a warning */
-void dataset_notes_add_info(struct dataset_notes *notes, const char *note);
-void dataset_notes_clear(struct dataset_notes *notes);
 
 /* What to read, and how. */
 struct dataset_reading {
