@@ -198,11 +198,17 @@ static void test_dataset_record_reports_malformed_records(void **state)
         { "{\"messages\": [{\"role\": \"user\"}]}",
           "error: \"content\" must be a string, not missing; add it, or remove "
           "the record" },
-        { "{\"instruction\": \"<image>q\", \"output\": \"a\", \"images\": "
-          "[\"a.png\"]}",
-          "error: the record has \"images\", which are not supported; remove the key, and "
-          "its marks in the text, to train on the text alone" },
-        { "{\"messages\": [], \"audio\": \"a.wav\"}", "~has \"audio\"" },
+        { "{\"instruction\": \"q\", \"output\": \"a\", \"videos\": [\"a.mp4\"]}",
+          "error: the record has \"videos\", and videos are not supported; give frames as "
+          "images, or remove the key, and its placeholders in the text, to train on the "
+          "text alone" },
+        { "{\"messages\": [], \"video\": \"a.mp4\"}", "~has \"video\"" },
+        { "{\"messages\": [], \"audio\": 5}",
+          "error: \"audio\" must be the path of a file, {\"bytes\": ..., \"path\": ...}, or "
+          "a list of these, not a number" },
+        { "{\"messages\": [], \"images\": [\"a.png\", null]}", "~not null" },
+        { "{\"messages\": [], \"images\": [{\"path\": null}]}", "~not an object" },
+        { "{\"messages\": [], \"images\": [\"a\\u0000.png\"]}", "~a byte of zero" },
         { "{\"prompt\": [{\"role\": \"user\", \"content\": \"q\"}], "
           "\"completion\": {}}",
           "error: \"completion\" must be a list of messages, not an object" },
@@ -210,8 +216,11 @@ static void test_dataset_record_reports_malformed_records(void **state)
           "error: \"chat_template_kwargs\" must be an object, not a number" },
         { "{\"data\": [{\"instruction\": \"q\"}]}", "~`jq '.[\"data\"]' FILE`" },
         { "[{\"instruction\": \"q\"}]", "~must be named .json" },
-        { "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}]}",
-          "~type \"image\"" },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"video\"}]}]}",
+          "~type \"video\"; text, image and audio are supported" },
+        { "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\", "
+          "\"image\": 5}]}]}",
+          "~not a number" },
         { "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": "
           "\"assistant\", \"content\": \"a\", \"loss_weight\": -0.5}]}",
           "~\"loss_weight\" must be a number from 0 to 1000, not -0.5" },

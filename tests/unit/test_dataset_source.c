@@ -18,8 +18,8 @@ static const char info[] =
     "            \"content_tag\": \"content\", \"user_tag\": \"user\",\n"
     "            \"assistant_tag\": \"assistant\"}},\n"
     " \"hub\": {\"hf_hub_url\": \"owner/name\"},\n"
-    " \"pictures\": {\"file_name\": \"p.json\", \"columns\": {\"images\": "
-    "\"images\"}},\n"
+    " \"films\": {\"file_name\": \"p.json\", \"columns\": {\"videos\": "
+    "\"films\"}},\n"
     " \"pairs\": {\"file_name\": \"p.json\", \"ranking\": true, \"columns\": "
     "{\"messages\": \"m\", \"chosen\": \"c\", \"rejected\": \"r\"}},\n"
     " \"unnamed\": {\"file_name\": \"p.json\", \"ranking\": true},\n"
@@ -233,7 +233,7 @@ static void test_dataset_source_refuses_invalid_entries(void **state)
     } cases[] = {
         { "missing", "it has plain, named, talk" },
         { "hub", "nothing is downloaded automatically: `hf download" },
-        { "pictures", "has the column \"images\" of images, which are not supported" },
+        { "films", "has the column \"films\" of videos, which are not supported; give" },
         { "unnamed", "names no column \"chosen\"" },
         { "half", "preference pairs (ranking) and names no column \"rejected\"" },
         { "odd", "bert" },

@@ -35,6 +35,8 @@ static const struct part columns[] = {
     PART(chosen, NULL),
     PART(rejected, NULL),
     PART(kto_tag, NULL),
+    PART(images, NULL),
+    PART(audios, NULL),
 };
 
 static const struct part tags[] = {
@@ -45,15 +47,6 @@ static const struct part tags[] = {
     PART(observation_tag, "observation"),
     PART(function_tag, "function_call"),
     PART(system_tag, "system"),
-};
-
-/* Columns of unsupported features. */
-static const struct {
-    const char *name, *feature;
-} unsupported[] = {
-    { "images", "images" },
-    { "videos", "videos" },
-    { "audios", "audio" },
 };
 
 /* Other keys that locate the data of an entry, and how to get the data. */
@@ -91,23 +84,18 @@ static bool read_parts(const struct dataset_info *info, const json_t *table,
     return !err || err->code == ERROR_NONE;
 }
 
-static bool refuse_unsupported(const struct dataset_info *info, const char *name,
-                               const json_t *entry, struct error *err)
+static bool refuse_videos(const struct dataset_info *info, const char *name,
+                          const json_t *entry, struct error *err)
 {
     const json_t *table = json_object_get(entry, "columns");
+    const json_t *column = json_object_get(table, "videos");
+    const char *is = json_string_value(column);
 
-    for (size_t i = 0; i < TS_COUNT(unsupported); i++) {
-        const json_t *column = json_object_get(table, unsupported[i].name);
-        const char *is = json_string_value(column);
-
-        if (column)
-            return error_set(err, ERROR_DATA,
-                             "%s: dataset %s has the column \"%s\" of %s, which are "
-                             "not supported",
-                             info->name, name, is ? is : unsupported[i].name,
-                             unsupported[i].feature);
-    }
-    return true;
+    return !column ||
+           error_set(err, ERROR_DATA,
+                     "%s: dataset %s has the column \"%s\" of videos, which are not "
+                     "supported; give frames as images",
+                     info->name, name, is ? is : "videos");
 }
 
 /* Read the columns of the two answers to a question. */
@@ -246,7 +234,7 @@ bool dataset_info_read(const struct dataset_info *info, const char *name,
 
     out->lines = true;
     out->info = arena_strdup(info->arena, info->name);
-    return refuse_unsupported(info, name, entry, err) &&
+    return refuse_videos(info, name, entry, err) &&
            read_form(info, name, entry, &out->form, err) &&
            read_file_name(info, name, entry, &out->path, err) &&
            read_choice(info, name, entry, out, err) &&

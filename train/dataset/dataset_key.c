@@ -69,7 +69,8 @@ static json_t *list_columns(const struct dataset_columns *columns)
         columns->messages,     columns->role_tag,      columns->content_tag,
         columns->user_tag,     columns->assistant_tag, columns->observation_tag,
         columns->function_tag, columns->system_tag,    columns->chosen,
-        columns->rejected,     columns->kto_tag,
+        columns->rejected,     columns->kto_tag,       columns->images,
+        columns->audios,
     };
     json_t *list = json_array();
 

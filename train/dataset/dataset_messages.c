@@ -16,11 +16,13 @@ static const char bad_turns[] =
     "whose roles do not alternate between user and assistant, ending in an answer";
 
 /* Concatenate the texts of a list of {"type": "text", "text": ...}, or "value" for
- * "text". */
+ * "text", and placeholders of media. */
 static bool read_parts(const struct reading *reading, const json_t *content,
                        struct message *message)
 {
+    const size_t first_medium = reading->out->media_count;
     struct text text;
+    int medium;
 
     text_init(&text, 0);
     for (size_t i = 0; i < json_array_size(content); i++) {
@@ -28,11 +30,15 @@ static bool read_parts(const struct reading *reading, const json_t *content,
         const char *type = json_string_value(json_object_get(part, "type"));
         const json_t *value = json_object_get(part, "text");
 
+        medium = record_part(reading, part, &text);
+        if (medium > 0)
+            continue;
         if (!json_is_string(value))
             value = json_object_get(part, "value");
-        if (!type || strcmp(type, "text") != 0 || !json_is_string(value)) {
+        if (medium < 0 || !type || strcmp(type, "text") != 0 || !json_is_string(value)) {
             error_set(reading->err, ERROR_DATA,
-                      "a part of a message is of type \"%s\"; only text is supported",
+                      "a part of a message is of type \"%s\"; text, image and audio are "
+                      "supported",
                       type ? type : "unknown");
             text_clear(&text);
             return false;
@@ -40,6 +46,7 @@ static bool read_parts(const struct reading *reading, const json_t *content,
         text_add(&text, json_string_value(value), json_string_length(value));
     }
     *message = conversation_own(reading->out, &text);
+    record_parts_end(reading, first_medium, message->text);
     return true;
 }
 
@@ -95,7 +102,7 @@ static bool parts_have_text(const json_t *parts)
 static json_t *own_message(const struct dataset_columns *columns, const json_t *item,
                            bool calls)
 {
-    json_t *own = json_object(), *value;
+    json_t *own = json_object(), *value, *parts;
     const char *key;
     bool plain = true;
 
@@ -111,6 +118,9 @@ static json_t *own_message(const struct dataset_columns *columns, const json_t *
                 json_object_set(own, "role", value);
                 plain = false;
             }
+        } else if (is_content && (parts = record_parts_own(value))) {
+            json_object_set_new(own, "content", parts);
+            plain = false;
         } else if (is_content) {
             if ((json_is_array(value) && parts_have_text(value)) || json_is_null(value) ||
                 calls) {

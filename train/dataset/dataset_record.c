@@ -20,6 +20,7 @@ void conversation_clear(struct conversation *conversation)
     conversation->own_json = NULL;
     conversation->variables = NULL;
     conversation->has_numbers = false;
+    conversation->media_count = 0;
 }
 
 void conversation_free(struct conversation *conversation)
@@ -27,6 +28,7 @@ void conversation_free(struct conversation *conversation)
     conversation_clear(conversation);
     free(conversation->own);
     free(conversation->messages);
+    free(conversation->media);
     *conversation = (struct conversation) { 0 };
 }
 
@@ -161,27 +163,11 @@ bool record_text(const struct reading *reading, const char *column,
     return true;
 }
 
-/* Keys of media. Some data sets have one file per record. */
-static const char *const media_keys[] = {
-    "images", "videos", "audios", "image", "video", "audio",
-};
-
 static bool is_empty(const json_t *value)
 {
     return record_is_absent(value) ||
            (json_is_string(value) && json_string_length(value) == 0) ||
            (json_is_array(value) && json_array_size(value) == 0);
-}
-
-bool record_is_text_only(const struct reading *reading)
-{
-    for (size_t i = 0; i < TS_COUNT(media_keys); i++)
-        if (!is_empty(record_get(reading, media_keys[i])))
-            return error_set(reading->err, ERROR_DATA,
-                             "the record has \"%s\", which are not supported; remove the "
-                             "key, and its marks in the text, to train on the text alone",
-                             media_keys[i]);
-    return true;
 }
 
 static const char kwargs_key[] = "chat_template_kwargs";
@@ -191,6 +177,8 @@ bool record_note_columns(const struct reading *reading)
     const json_t *variables = record_get(reading, kwargs_key);
 
     reading->out->columns = *reading->columns;
+    if (!record_media(reading))
+        return false;
     if (record_is_absent(variables))
         return true;
     if (!json_is_object(variables)) {
@@ -207,7 +195,8 @@ const char *dataset_record_unread(const struct conversation *conversation, void 
     const char *const names[] = {
         columns->prompt,   columns->query,   columns->response, columns->history,
         columns->system,   columns->tools,   columns->messages, columns->chosen,
-        columns->rejected, columns->kto_tag, kwargs_key,
+        columns->rejected, columns->kto_tag, columns->images,   columns->audios,
+        kwargs_key,
     };
     const char *key = json_object_iter_key(iterator);
 
@@ -490,8 +479,6 @@ static enum record_kind read_single(const struct reading *reading)
 
 static enum record_kind read_detected(struct reading *reading)
 {
-    if (!record_is_text_only(reading))
-        return RECORD_BROKEN;
     for (size_t i = 0; i < TS_COUNT(known_forms); i++) {
         const char *const *needs = known_forms[i].needs;
         struct dataset_columns columns = known_forms[i].columns;
@@ -503,6 +490,7 @@ static enum record_kind read_detected(struct reading *reading)
         /* ShareGPT's list with the role and content keys of the other form is common */
         record_detect_tags(&columns,
                            json_array_get(record_get(reading, columns.messages), 0));
+        record_detect_media(reading, &columns);
         reading->columns = &columns;
         if (!record_note_columns(reading))
             return RECORD_BROKEN;

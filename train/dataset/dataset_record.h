@@ -5,7 +5,20 @@
 
 #include "base/json.h"
 #include "train/chat/template.h"
+#include "train/media/media_kind.h"
 #include "train/dataset/dataset_source.h"
+
+/* An image or a sound of a record: a file, or its bytes. */
+struct record_medium {
+    enum media_kind kind;
+    const char *path; /* NULL: bytes without a name */
+    const void *data; /* NULL: in the file */
+    size_t len;
+    /* The text of the message that it is a part of, and where its placeholder is there;
+     * NULL: it is in a column, for the next placeholder. */
+    const char *text;
+    size_t at;
+};
 
 /* The messages of one record, in order. Starts as zeros. Texts point into the record's
  * JSON, or into `own`. */
@@ -14,9 +27,11 @@ struct conversation {
     size_t count, room;
     char **own;
     size_t own_count, own_room;
-    json_t *own_json;               /* a list; NULL: empty */
-    const json_t *variables;        /* chat_template_kwargs; NULL: none */
-    bool has_numbers;               /* a number was read as text */
+    json_t *own_json;        /* a list; NULL: empty */
+    const json_t *variables; /* chat_template_kwargs; NULL: none */
+    bool has_numbers;        /* a number was read as text */
+    struct record_medium *media;
+    size_t media_count, media_room;
     struct dataset_columns columns; /* those that were looked for */
 };
 

@@ -39,10 +39,22 @@ enum record_kind record_skipped(const struct reading *reading, const char *why);
 bool record_is_object(const struct reading *reading);
 bool record_is_flat(const struct reading *reading);
 
-/* Return false with *err if the record has images, videos or audio. */
-bool record_is_text_only(const struct reading *reading);
-/* Note the columns of the record that are read, and its chat_template_kwargs. False with
- * *err if these are not an object. */
+/* dataset_record_media.c: in a file named directly, find the columns of media by their
+ * usual names. */
+void record_detect_media(const struct reading *reading, struct dataset_columns *columns);
+/* Add the media of the columns; those that were added before are removed. */
+bool record_media(const struct reading *reading);
+/* Read a part of a message. Return 1: it is a medium, which was added, with its
+ * placeholder in *text (the message's, so far); 0: it is none; -1: *err is set. */
+int record_part(const struct reading *reading, const json_t *part, struct text *text);
+/* A list of parts as templates read it, with {"type": "image"} for a medium; NULL: it has
+ * no medium. The caller owns the reference. */
+json_t *record_parts_own(const json_t *parts);
+/* Let the parts from `first` on be those of the message with this text. */
+void record_parts_end(const struct reading *reading, size_t first, const char *text);
+
+/* Note the columns of the record that are read, its media and its chat_template_kwargs.
+ * False with *err if these are not an object. */
 bool record_note_columns(const struct reading *reading);
 
 /* Add the tool functions, if any: a list, or a string with a list. */

@@ -87,11 +87,47 @@ static enum record_kind add_answers(const struct pair *pair)
     return kind;
 }
 
-static bool is_same(const struct message *a, const struct message *b)
+/* The medium of a message after medium *at; NULL: there is none. */
+static const struct record_medium *next_medium(const struct conversation *record,
+                                               const struct message *message, size_t *at)
+{
+    while (*at < record->media_count)
+        if (record->media[(*at)++].text == message->text)
+            return &record->media[*at - 1];
+    return NULL;
+}
+
+static bool is_same_medium(const struct record_medium *a, const struct record_medium *b)
+{
+    if (!a || !b)
+        return !a && !b;
+    return text_equal(a->path, b->path) && a->len == b->len &&
+           (a->len == 0 || memcmp(a->data, b->data, a->len) == 0);
+}
+
+/* Return whether two messages have the same media as parts. */
+static bool have_same_media(const struct conversation *record, const struct message *a,
+                            const struct message *b)
+{
+    const struct record_medium *first, *second;
+    size_t i = 0, k = 0;
+
+    do {
+        first = next_medium(record, a, &i);
+        second = next_medium(record, b, &k);
+        if (!is_same_medium(first, second))
+            return false;
+    } while (first);
+    return true;
+}
+
+static bool is_same(const struct conversation *record, const struct message *a,
+                    const struct message *b)
 {
     return a->role == b->role && a->len == b->len &&
            memcmp(a->text, b->text, a->len) == 0 &&
-           (a->own == b->own || json_equal(a->own, b->own));
+           (a->own == b->own || json_equal(a->own, b->own)) &&
+           have_same_media(record, a, b);
 }
 
 /* Move the rejected answer from the end of the conversation to *rejected, and check the
@@ -112,7 +148,7 @@ static enum record_kind finish_pair(const struct pair *pair, struct message *rej
                               "assistant, ending in a question");
     if (chosen->len == 0 || rejected->len == 0)
         return record_skipped(&pair->reading, empty_answer);
-    return is_same(chosen, rejected)
+    return is_same(out, chosen, rejected)
                ? record_skipped(&pair->reading, "whose two answers are the same")
                : RECORD_CONVERSATION;
 }
@@ -257,10 +293,9 @@ static enum record_kind read_detected(struct pair *pair)
         .content_tag = "content",
     };
 
-    if (!record_is_text_only(&pair->reading))
-        return RECORD_BROKEN;
     for (size_t i = 0; i < TS_COUNT(known_answers); i++) {
         pair->columns = form;
+        record_detect_media(&pair->reading, &pair->columns);
         pair->columns.chosen = known_answers[i][0];
         pair->columns.rejected = known_answers[i][1];
         find_answers(pair);

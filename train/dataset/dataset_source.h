@@ -22,6 +22,7 @@ struct dataset_columns {
     const char *user_tag, *assistant_tag, *observation_tag, *function_tag, *system_tag;
     const char *chosen, *rejected; /* preference data: the two answers */
     const char *kto_tag;           /* whether the answer is good: true or false */
+    const char *images, *audios;
 };
 
 /* "train[10:-5]" or "train[10%:90%]" of Hugging Face datasets: a range of samples. */

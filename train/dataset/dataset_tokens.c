@@ -275,6 +275,10 @@ static bool add_json(struct encoder *encoder, const struct dataset_record *recor
                         json_remedy(record, &cause));
     dataset_prompts_note(&encoder->prompts, encoder->source, json);
     kind = read_json(encoder, json, &why, &cause);
+    if (kind != RECORD_BROKEN && encoder->conversation.media_count > 0) {
+        error_set(&cause, ERROR_DATA, "the record has media, which are not supported");
+        kind = RECORD_BROKEN;
+    }
     if (kind == RECORD_CONVERSATION || kind == RECORD_TEXT)
         dataset_left_out_columns(&encoder->left_out, &encoder->conversation, json);
     encoder->left_out.with_numbers += encoder->conversation.has_numbers;
