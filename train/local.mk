@@ -78,6 +78,7 @@ libtrain_a_SOURCES += %D%/dataset/dataset_reader.c %D%/dataset/dataset_reader.h
 libtrain_a_SOURCES += %D%/dataset/dataset_record.c %D%/dataset/dataset_record.h %D%/dataset/dataset_record_internal.h
 libtrain_a_SOURCES += %D%/dataset/dataset_record_feedback.c
 libtrain_a_SOURCES += %D%/dataset/dataset_record_media.c
+libtrain_a_SOURCES += %D%/dataset/dataset_record_turns.c
 libtrain_a_SOURCES += %D%/dataset/dataset_record_pair.c
 libtrain_a_SOURCES += %D%/dataset/dataset_record_prompt.c
 libtrain_a_SOURCES += %D%/dataset/dataset_source.c %D%/dataset/dataset_source.h

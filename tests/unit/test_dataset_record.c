@@ -145,6 +145,13 @@ static void test_dataset_record_finds_the_form(void **state)
         { "{\"instruction\": \"q\", \"output\": \"a\", \"images\": [], \"video\": "
           "null}",
           "U:q A:a" },
+        { "{\"texts\": [{\"user\": \"q\", \"assistant\": \"a\", \"source\": \"s\"}]}",
+          "U:q A:a" },
+        { "{\"texts\": [{\"user\": \"q\", \"assistant\": \"a\"}, {\"user\": \"r\", "
+          "\"assistant\": 5}], \"images\": [\"1.png\", \"2.png\"]}",
+          "U:<image><image>q A:a U:r A:5" },
+        { "{\"texts\": [{\"user\": \"\", \"assistant\": \"a\"}], \"image\": \"1.png\"}",
+          "U:<image> A:a" },
         { "{\"instruction\": \"{{name}}\", \"output\": \"I am {{name}}\"}",
           "U:{{name}} A:I am {{name}}" },
     };
@@ -158,6 +165,7 @@ static void test_dataset_record_skips_records_it_cannot_learn(void **state)
     static const struct given cases[] = {
         { "{\"instruction\": \"q\", \"output\": null}", "~without an answer" },
         { "{\"messages\": []}", "~alternate" },
+        { "{\"texts\": [], \"images\": [\"1.png\"]}", "skip: without a question" },
         { "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}]}", "~alternate" },
         { "{\"messages\": [{\"role\": \"assistant\", \"content\": \"q\"}, {\"role\": "
           "\"user\", \"content\": \"q\"}]}",
@@ -180,6 +188,18 @@ static void test_dataset_record_reports_malformed_records(void **state)
         { "[1]", "~must be an object, not a list" },
         { "{\"foo\": 1}", "~no known keys" },
         { "{\"text\": \"t\"}", "~stage: pt" },
+        { "{\"texts\": [\"t\"]}", "~no known keys" },
+        { "{\"texts\": {\"user\": \"q\", \"assistant\": \"a\"}}", "~no known keys" },
+        { "{\"texts\": [{\"user\": \"q\"}]}",
+          "error: \"assistant\" must be a string, not missing; add it, or remove the "
+          "record" },
+        { "{\"texts\": [{\"user\": [], \"assistant\": \"a\"}]}",
+          "error: \"user\" must be a string, not a list; write it as one text" },
+        { "{\"texts\": [{\"user\": \"q\", \"assistant\": \"a\"}, \"t\"]}",
+          "error: \"texts\" must be a list of objects {\"user\": ..., \"assistant\": ...}, "
+          "not a string" },
+        { "{\"texts\": [{\"user\": \"q\", \"assistant\": \"a\"}], \"images\": [null]}",
+          "~\"images\" must be the path of a file" },
         { "{\"instruction\": true, \"output\": \"a\"}",
           "error: \"instruction\" must be a string, not true; put it in quotes" },
         { "{\"instruction\": \"q\", \"output\": false}",

@@ -499,6 +499,8 @@ static enum record_kind read_detected(struct reading *reading)
             return fail_pair(reading);
         return kind;
     }
+    if (record_has_turns(reading))
+        return record_turns(reading);
     if (!record_get(reading, "text"))
         return fail_unknown(reading);
     error_set(reading->err, ERROR_DATA,

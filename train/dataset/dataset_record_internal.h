@@ -69,6 +69,11 @@ bool record_question(const struct reading *reading);
 /* Detect the keys that hold role and text of a message, because forms are often mixed. */
 void record_detect_tags(struct dataset_columns *columns, const json_t *message);
 
+/* dataset_record_turns.c: return whether the record is a list `texts` of questions and answers,
+ * as in The Cauldron; and read it. */
+bool record_has_turns(const struct reading *reading);
+enum record_kind record_turns(struct reading *reading);
+
 /* dataset_messages.c: a complete record that is a list of messages; the first `count`
  * messages of a list, with tools and system message of the record; and one message.
  * RECORD_CONVERSATION: it was added. Only the first function checks the turns. */
