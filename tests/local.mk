@@ -128,6 +128,7 @@ unit_tests += %D%/unit/test_dataset
 unit_tests += %D%/unit/test_dataset_batch
 unit_tests += %D%/unit/test_dataset_cache
 unit_tests += %D%/unit/test_dataset_llamafactory
+unit_tests += %D%/unit/test_dataset_media
 unit_tests += %D%/unit/test_dataset_mix
 unit_tests += %D%/unit/test_dataset_pack
 unit_tests += %D%/unit/test_dataset_pair

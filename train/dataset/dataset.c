@@ -250,6 +250,7 @@ static void arrange(struct opening *open)
     } else {
         fill_rows(open);
     }
+    dataset_media_list(dataset);
     dataset->order = memory_alloc(sizeof(struct dataset_order));
     dataset->order->rows = memory_resize(NULL, dataset->rows + 1, sizeof(uint32_t));
 }
@@ -419,6 +420,8 @@ void dataset_close(struct dataset *dataset)
     dataset_notes_clear(&dataset->notes);
     free(dataset->members);
     free(dataset->starts);
+    free(dataset->media);
+    free(dataset->media_of);
     if (dataset->order)
         free(dataset->order->rows);
     free(dataset->order);

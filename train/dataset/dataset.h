@@ -4,6 +4,9 @@
 #ifndef TRAIN_DATASET_DATASET_H
 #define TRAIN_DATASET_DATASET_H
 
+#include "base/arena.h"
+#include "train/dataset/dataset_position.h"
+#include "train/media/media_kind.h"
 #include "train/plan.h"
 #include "train/tokenizer/tokenizer.h"
 
@@ -51,6 +54,36 @@ bool dataset_note_is_info(const struct dataset *dataset, size_t index);
 /* Where the tokens come from, and how long loading them took. */
 const char *dataset_origin(const struct dataset *dataset);
 
+/* A sound or an image, whose feature rows replace the embeddings of its tokens. Media that
+ * several samples have are one. Lives as long as the dataset. */
+struct media_item {
+    /* of the file, absolute or relative to the current directory; NULL: the rows come from
+     * a file of features, under the key */
+    const char *path;
+    const char *key;                  /* the path as the record has it */
+    struct dataset_position position; /* of the first record that has it */
+    uint8_t digest[32];               /* SHA-256 of the content; 0 without a path */
+    enum media_kind kind;
+    uint32_t rows;
+    int32_t grid[3]; /* frames, rows and columns of patches; 0: the model needs none */
+    /* size and time of the file when it was read; 0: its name is the digest */
+    uint64_t bytes;
+    int64_t seconds, nanoseconds;
+};
+/* The media of the samples that the rows of the dataset have. */
+size_t dataset_media(const struct dataset *dataset);
+const struct media_item *dataset_medium(const struct dataset *dataset, size_t index);
+/* The most feature rows that a batch can have. */
+size_t dataset_media_rows_max(const struct dataset *dataset, size_t batch_size);
+
+/* A medium of a batch: its feature rows replace the embeddings of the rows
+ * media_at[first] .. media_at[first + item->rows - 1]; or, if the model reads them next to
+ * the text, all of these are the row of the medium's token. */
+struct batch_medium {
+    const struct media_item *item; /* of the dataset */
+    uint32_t first, sequence;
+};
+
 /* A batch of samples. Each sample is a sequence of rows; a packed row holds several. The
  * sequences are adjacent without padding: attention uses the offsets. For pairs, sequence
  * 2p is the question and the chosen answer of pair p, sequence 2p + 1 the rejected one.
@@ -69,7 +102,11 @@ struct batch {
      * number of pairs, and weights is NULL */
     double weight;
     size_t seen; /* tokens read: all rows */
-    size_t room_rows, room_sequences;
+    /* in the order of the rows; both counts are 0 in a batch of text */
+    struct batch_medium *media;
+    int32_t *media_at; /* not decreasing */
+    size_t media_count, media_rows;
+    size_t room_rows, room_sequences, room_media, room_media_rows;
 };
 
 /* A question of the dataset for generation: the tokens of a sample up to its last answer,
@@ -85,11 +122,26 @@ struct dataset_question {
 bool dataset_open_whole(const struct plan *plan, const struct dataset *eval,
                         const struct tokenizer *tokenizer, struct dataset **whole,
                         struct error *err);
+/* The media of a question, as in a batch that has only its rows. */
+struct question_media {
+    struct batch_medium *media;
+    int32_t *media_at;
+    size_t media_count, media_rows;
+};
+/* Copy the media of a question to the arena. */
+struct arena;
+void dataset_question_media(const struct dataset *dataset, size_t index,
+                            const struct dataset_question *question, struct arena *arena,
+                            struct question_media *out);
 size_t dataset_questions(const struct dataset *dataset); /* 0 for pairs */
 /* Return false if the sample has no question before its answer (train_on_prompt, plain
  * text). */
 bool dataset_question(const struct dataset *dataset, size_t index,
                       struct dataset_question *out);
+/* Make a batch of one sequence of the question's tokens, with its media and without
+ * targets. */
+void dataset_question_batch(const struct dataset *dataset, size_t index,
+                            const struct dataset_question *question, struct batch *out);
 /* Return the tokens of the longest question that has at most `limit`, 0 if there is none.
  * *longer, unless NULL, is the number of questions with more. */
 size_t dataset_question_max(const struct dataset *dataset, size_t limit, size_t *longer);

@@ -56,6 +56,32 @@ static size_t row_members(const struct dataset *dataset, size_t row)
     return dataset->feedback ? 2 : dataset->starts[row + 1] - dataset->starts[row];
 }
 
+static size_t row_media_rows(const struct dataset *dataset, size_t row)
+{
+    size_t media_rows = 0;
+
+    if (dataset->feedback)
+        media_rows += dataset_feedback_media_rows(dataset, row);
+    for (size_t i = dataset->starts[row]; i < dataset->starts[row + 1]; i++) {
+        const struct sample *sample = &dataset->data->samples[dataset->members[i]];
+
+        media_rows += dataset_media_rows(dataset, sample, 0, sample->len);
+    }
+    return media_rows;
+}
+
+/* Media of a batch with these rows, at most. */
+static size_t row_media(const struct dataset *dataset, size_t row)
+{
+    size_t media = 0;
+
+    for (size_t i = dataset->starts[row]; i < dataset->starts[row + 1]; i++)
+        media += dataset->data->samples[dataset->members[i]].media;
+    if (dataset->feedback)
+        media += media + dataset_feedback_other(dataset, row)->media;
+    return media;
+}
+
 size_t dataset_longest(const struct dataset *dataset)
 {
     size_t longest = 0;
@@ -136,6 +162,12 @@ size_t dataset_sequences_max(const struct dataset *dataset, size_t batch_size)
     return sum_largest(dataset, batch_size, row_members);
 }
 
+size_t dataset_media_rows_max(const struct dataset *dataset, size_t batch_size)
+{
+    return dataset->media_count > 0 ? sum_largest(dataset, batch_size, row_media_rows)
+                                    : 0;
+}
+
 size_t dataset_batches(const struct dataset *dataset, size_t batch_size)
 {
     size_t full = dataset->rows / batch_size;
@@ -206,6 +238,8 @@ void batch_clear(struct batch *batch)
     free(batch->targets);
     free(batch->weights);
     free(batch->offsets);
+    free(batch->media);
+    free(batch->media_at);
     *batch = (struct batch) { 0 };
 }
 
@@ -226,6 +260,31 @@ static void batch_grow(struct batch *batch, size_t rows, size_t sequences, bool 
         batch->offsets =
             memory_resize(batch->offsets, batch->room_sequences, sizeof(int32_t));
     }
+}
+
+static void batch_grow_media(struct batch *batch, size_t media, size_t rows)
+{
+    if (media > batch->room_media) {
+        batch->room_media = media + media / 4;
+        batch->media =
+            memory_resize(batch->media, batch->room_media, sizeof(*batch->media));
+    }
+    if (rows > batch->room_media_rows) {
+        batch->room_media_rows = rows + rows / 4;
+        batch->media_at = memory_resize(batch->media_at, batch->room_media_rows,
+                                        sizeof(*batch->media_at));
+    }
+}
+
+void dataset_batch_room(struct batch *batch, size_t rows, size_t sequences, bool weighted,
+                        size_t media, size_t media_rows)
+{
+    batch_grow(batch, rows, sequences, weighted);
+    batch_grow_media(batch, media, media_rows);
+    batch->rows = batch->sequences = batch->trained = batch->longest = 0;
+    batch->media_count = batch->media_rows = 0;
+    batch->weight = 0;
+    batch->offsets[0] = 0;
 }
 
 static void add_target(struct batch *batch, size_t row, int32_t target, float weight)
@@ -262,6 +321,7 @@ static void add_sample(const struct dataset *dataset, const struct sample *sampl
                            span->weight > 0 ? (int32_t)ids[i] : dataset->end_token,
                            fabsf(span->weight));
     }
+    dataset_media_add(dataset, sample, 0, sample->len, at, batch);
     batch->rows += sample->len;
     batch->trained += sample->targets;
     batch->longest = sample->len > batch->longest ? sample->len : batch->longest;
@@ -269,7 +329,8 @@ static void add_sample(const struct dataset *dataset, const struct sample *sampl
 }
 
 /* Append a question with the answer to another one. */
-static void add_mismatch(const struct dataset_mismatch *other, struct batch *batch)
+static void add_mismatch(const struct dataset *dataset,
+                         const struct dataset_mismatch *other, struct batch *batch)
 {
     size_t len = other->question_len + other->answer_len, at = batch->rows;
     int32_t *tokens = batch->tokens + at, *targets = batch->targets + at;
@@ -284,6 +345,10 @@ static void add_mismatch(const struct dataset_mismatch *other, struct batch *bat
         if (answers && i > 0)
             targets[i - 1] = tokens[i];
     }
+    dataset_media_add(dataset, other->own, 0, other->question_len, at, batch);
+    dataset_media_add(dataset, other->other, other->answer_at,
+                      other->answer_at + other->answer_len, at + other->question_len,
+                      batch);
     batch->longest = len > batch->longest ? len : batch->longest;
     batch->sequences++;
     batch->offsets[batch->sequences] = (int32_t)batch->rows;
@@ -302,14 +367,14 @@ static void add_feedback(const struct dataset *dataset, size_t row, struct batch
             batch->targets[i] = batch->tokens[i + 1];
     if (!dataset_feedback_is_good(dataset, row))
         batch->targets[batch->rows - 1] = TARGET_BAD;
-    add_mismatch(&other, batch);
+    add_mismatch(dataset, &other, batch);
     batch->trained += dataset_feedback_targets(dataset, row) - own->targets;
 }
 
 bool dataset_batch(const struct dataset *dataset, uint64_t epoch, uint64_t index,
                    size_t batch_size, struct batch *out)
 {
-    size_t from, to, rows = 0, sequences = 0;
+    size_t from, to, rows = 0, sequences = 0, media = 0, media_rows = 0;
 
     if (!batch_range(dataset, index, batch_size, &from, &to))
         return false;
@@ -318,11 +383,13 @@ bool dataset_batch(const struct dataset *dataset, uint64_t epoch, uint64_t index
 
         rows += row_tokens(dataset, row);
         sequences += row_members(dataset, row);
+        if (dataset->media_count > 0) {
+            media += row_media(dataset, row);
+            media_rows += row_media_rows(dataset, row);
+        }
     }
-    batch_grow(out, rows, sequences, dataset->data->weighted && !dataset->feedback);
-    out->rows = out->sequences = out->trained = out->longest = 0;
-    out->weight = 0;
-    out->offsets[0] = 0;
+    dataset_batch_room(out, rows, sequences,
+                       dataset->data->weighted && !dataset->feedback, media, media_rows);
     for (size_t position = from; position < to; position++) {
         size_t row = row_at(dataset, epoch, position);
 

@@ -22,7 +22,7 @@
 #include "base/walk.h"
 #include "train/dataset/dataset_key.h"
 
-enum { CACHE_FORMAT = 2, ALIGNMENT = 64, LABEL_BYTES = 16 };
+enum { CACHE_FORMAT = 4, ALIGNMENT = 64, LABEL_BYTES = 16 };
 
 #define HEADER_MAX    ((size_t)64 << 20)
 #define DIGEST_DIGITS ((size_t)DIGEST_TEXT - 1)
@@ -84,12 +84,15 @@ static bool write_header(struct output *output, const struct dataset_reading *re
 {
     const struct dataset_store *store = &tokens->store;
     json_t *header = json_pack(
-        "{s:i, s:o, s:o, s:I, s:o, s:o, s:I, s:I, s:I, s:I, s:b}", "format", CACHE_FORMAT,
-        "key", key, "files", files, "kept", (json_int_t)reading->started, "parts",
+        "{s:i, s:o, s:o, s:I, s:o, s:o, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:I}",
+        "format", CACHE_FORMAT, "key", key, "files", files, "kept",
+        (json_int_t)reading->started, "parts",
         describe_parts(tokens, reading->sources.count), "notes", describe_notes(tokens),
         "samples", (json_int_t)store->count, "runs", (json_int_t)store->span_count,
         "tokens", (json_int_t)store->tokens, "token_max", (json_int_t)store->token_max,
-        "weighted", store->weighted);
+        "weighted", store->weighted, "media", (json_int_t)store->media_count,
+        "media_runs", (json_int_t)store->media_span_count, "strings",
+        (json_int_t)store->string_bytes);
     struct text text;
     uint64_t len;
     bool ok;
@@ -113,9 +116,14 @@ static bool write_arrays(struct output *output, const struct dataset_store *stor
 {
     return write_bytes(output, store->samples, store->count * sizeof(*store->samples),
                        err) &&
+           write_bytes(output, store->media, store->media_count * sizeof(*store->media),
+                       err) &&
            write_bytes(output, store->spans, store->span_count * sizeof(*store->spans),
                        err) &&
-           write_bytes(output, store->ids, store->tokens * sizeof(*store->ids), err);
+           write_bytes(output, store->media_spans,
+                       store->media_span_count * sizeof(*store->media_spans), err) &&
+           write_bytes(output, store->ids, store->tokens * sizeof(*store->ids), err) &&
+           write_bytes(output, store->strings, store->string_bytes, err);
 }
 
 static bool write_all(int fd, const struct dataset_reading *reading,
@@ -310,27 +318,78 @@ static bool set_arrays(const struct input *input, struct dataset_store *out)
     out->count = count_of(input, "samples", sizeof(*out->samples), &ok);
     out->span_count = count_of(input, "runs", sizeof(*out->spans), &ok);
     out->tokens = count_of(input, "tokens", sizeof(*out->ids), &ok);
+    out->media_count = count_of(input, "media", sizeof(*out->media), &ok);
+    out->media_span_count = count_of(input, "media_runs", sizeof(*out->media_spans), &ok);
+    out->string_bytes = count_of(input, "strings", 1, &ok);
     out->token_max = (uint32_t)token_max;
     out->weighted = json_is_true(json_object_get(input->header, "weighted"));
     out->samples = (struct sample *)(void *)at;
     at += out->count * sizeof(*out->samples);
+    out->media = (struct stored_medium *)(void *)at;
+    at += out->media_count * sizeof(*out->media);
     out->spans = (struct label_span *)(void *)at;
     at += out->span_count * sizeof(*out->spans);
+    out->media_spans = (struct media_span *)(void *)at;
+    at += out->media_span_count * sizeof(*out->media_spans);
     out->ids = (uint32_t *)(void *)at;
     at += out->tokens * sizeof(*out->ids);
+    out->strings = at;
+    at += out->string_bytes;
     return ok && (size_t)(at - input->data) == input->len - DIGEST_DIGITS;
+}
+
+/* Return whether the media have texts that end. */
+static bool media_are_valid(const struct dataset_store *store)
+{
+    for (size_t i = 0; i < store->media_count; i++) {
+        const struct stored_medium *medium = &store->media[i];
+
+        if (medium->path >= store->string_bytes || medium->key >= store->string_bytes ||
+            medium->source >= store->string_bytes || medium->kind >= MEDIA_KINDS ||
+            medium->rows == 0)
+            return false;
+    }
+    return store->string_bytes == 0 || store->strings[store->string_bytes - 1] == 0;
+}
+
+/* Return whether the media of a sample follow one another, each with as many tokens as it
+ * has rows. */
+static bool spans_are_valid(const struct dataset_store *store, const struct sample *s)
+{
+    const uint32_t *ids = store->ids + s->at;
+    uint32_t end = 0;
+
+    if (s->media_at > store->media_span_count ||
+        s->media > store->media_span_count - s->media_at)
+        return false;
+    for (uint32_t m = 0; m < s->media; m++) {
+        const struct media_span *span = &store->media_spans[s->media_at + m];
+        uint32_t rows = 0;
+
+        if (span->start < end || span->start > s->len ||
+            span->len > s->len - span->start || span->medium >= store->media_count)
+            return false;
+        end = span->start + span->len;
+        for (uint32_t i = span->start; i < end; i++)
+            rows += ids[i] == store->media[span->medium].token;
+        if (rows != store->media[span->medium].rows)
+            return false;
+    }
+    return true;
 }
 
 /* Return whether all samples are within the arrays; others would cause reads out of
  * bounds. */
 static bool is_valid(const struct dataset_store *store)
 {
+    if (!media_are_valid(store))
+        return false;
     for (size_t i = 0; i < store->count; i++) {
         const struct sample *s = &store->samples[i];
 
         if (s->at > store->tokens || s->len > store->tokens - s->at ||
             s->span_at > store->span_count || s->spans > store->span_count - s->span_at ||
-            s->targets > s->len || !(s->weight >= 0))
+            s->targets > s->len || !(s->weight >= 0) || !spans_are_valid(store, s))
             return false;
         for (uint32_t r = 0; r < s->spans; r++) {
             const struct label_span *span = &store->spans[s->span_at + r];

@@ -5,7 +5,7 @@
  *   8 bytes    "TSTOKENS"
  *   8 bytes    length of the header, so that the arrays start at a multiple of 64
  *   header     JSON, padded with blanks:
- *                format    1
+ *                format    3
  *                key       all that determines the tokens except the files: program,
  *                          stage, template, cutoff_len, ..., the sources, their columns,
  *                          and the tokens that the template makes of a fixed conversation
@@ -13,8 +13,10 @@
  *                kept      time in seconds: a file that is not older is hashed again
  *                parts     samples of each source
  *                notes     notes on records that were left out
- *                samples, runs, tokens, token_max, weighted: of the arrays
- *   samples, label spans, ids: the arrays of struct dataset_store
+ *                samples, runs, tokens, token_max, weighted, media, media_runs, strings:
+ *                          of the arrays
+ *   samples, media, label spans, media spans, ids, strings: the arrays of struct
+ *              dataset_store
  *   64 bytes   SHA-256 of everything before, in hexadecimal digits
  *
  * The file is written under a temporary name, flushed and renamed, so that a kill leaves

@@ -26,6 +26,23 @@ static size_t row_before(const struct dataset *dataset, size_t row)
     return (last < dataset->rows ? last : dataset->rows) - 1;
 }
 
+const struct sample *dataset_feedback_other(const struct dataset *dataset, size_t row)
+{
+    return sample_of(dataset, row_before(dataset, row));
+}
+
+/* Tokens before the medium that a cut at token `to` of a sample would divide. */
+static size_t before_medium(const struct dataset *dataset, const struct sample *sample,
+                            size_t to)
+{
+    const struct media_span *spans = dataset->data->media_spans + sample->media_at;
+
+    for (uint32_t m = 0; m < sample->media; m++)
+        if (spans[m].start < to && spans[m].start + spans[m].len > to)
+            return spans[m].start;
+    return to;
+}
+
 struct dataset_mismatch dataset_feedback_mismatch(const struct dataset *dataset,
                                                   size_t row)
 {
@@ -40,9 +57,15 @@ struct dataset_mismatch dataset_feedback_mismatch(const struct dataset *dataset,
         .answer = store->ids + other->at + first->start,
         .question_len = first_span(dataset, row)->start,
         .answer_len = last->start + last->len - first->start,
+        .own = own,
+        .other = other,
+        .answer_at = first->start,
     };
 
     template_cut(dataset->cutoff_len, &out.question_len, &out.answer_len);
+    out.question_len = before_medium(dataset, own, out.question_len);
+    out.answer_len =
+        before_medium(dataset, other, out.answer_at + out.answer_len) - out.answer_at;
     return out;
 }
 
@@ -66,6 +89,15 @@ size_t dataset_feedback_targets(const struct dataset *dataset, size_t row)
     if (other.question_len == 0 && targets > 0) /* the first token has none before it */
         targets--;
     return sample_of(dataset, row)->targets + targets;
+}
+
+size_t dataset_feedback_media_rows(const struct dataset *dataset, size_t row)
+{
+    struct dataset_mismatch other = dataset_feedback_mismatch(dataset, row);
+
+    return dataset_media_rows(dataset, other.own, 0, other.question_len) +
+           dataset_media_rows(dataset, other.other, other.answer_at,
+                              other.answer_at + other.answer_len);
 }
 
 size_t dataset_feedback_longest(const struct dataset *dataset, size_t row)

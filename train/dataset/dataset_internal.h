@@ -33,8 +33,26 @@ struct dataset {
     struct dataset_order *order;
     uint64_t seed;
     bool shuffled, drop_last;
+    /* media of the rows, and for each medium of the store the one of these */
+    struct media_item *media;
+    size_t media_count;
+    uint32_t *media_of;
     struct dataset_notes notes;
     char origin[320];
 };
+
+/* dataset_media.c: find the media of all rows. */
+void dataset_media_list(struct dataset *dataset);
+/* The feature rows in tokens [from, to) of a sample. */
+size_t dataset_media_rows(const struct dataset *dataset, const struct sample *sample,
+                          size_t from, size_t to);
+/* Append the media in tokens [from, to) of a sample to the sequence of the batch that is
+ * being added: token `from` is row `at`. The batch has room. */
+void dataset_media_add(const struct dataset *dataset, const struct sample *sample,
+                       size_t from, size_t to, size_t at, struct batch *batch);
+
+/* dataset_batch.c: make room for a batch, and empty it. */
+void dataset_batch_room(struct batch *batch, size_t rows, size_t sequences, bool weighted,
+                        size_t media, size_t media_rows);
 
 #endif

@@ -3,6 +3,8 @@
 
 #include "train/dataset/dataset.h"
 
+#include "base/arena.h"
+#include "train/chat/template.h"
 #include "train/dataset/dataset_internal.h"
 
 size_t dataset_questions(const struct dataset *dataset)
@@ -28,6 +30,47 @@ bool dataset_question(const struct dataset *dataset, size_t index,
         out->count = end = span->start + span->len;
     }
     return out->question_len > 0;
+}
+
+void dataset_question_batch(const struct dataset *dataset, size_t index,
+                            const struct dataset_question *question, struct batch *out)
+{
+    const struct dataset_store *data = dataset->data;
+    const struct sample *sample = &data->samples[dataset->members[index]];
+    const size_t len = question->question_len;
+
+    dataset_batch_room(out, len, 1, false, sample->media,
+                       dataset_media_rows(dataset, sample, 0, len));
+    dataset_media_add(dataset, sample, 0, len, 0, out);
+    for (size_t i = 0; i < len; i++) {
+        out->tokens[i] = (int32_t)question->ids[i];
+        out->positions[i] = (int32_t)i;
+        out->targets[i] = LABEL_NONE;
+    }
+    out->rows = out->longest = out->seen = len;
+    out->sequences = 1;
+    out->offsets[1] = (int32_t)len;
+}
+
+void dataset_question_media(const struct dataset *dataset, size_t index,
+                            const struct dataset_question *question, struct arena *arena,
+                            struct question_media *out)
+{
+    struct batch batch = { 0 };
+
+    *out = (struct question_media) { 0 };
+    if (dataset_media(dataset) == 0)
+        return;
+    dataset_question_batch(dataset, index, question, &batch);
+    out->media_count = batch.media_count;
+    out->media_rows = batch.media_rows;
+    out->media = arena_array(arena, out->media_count, sizeof(*out->media));
+    out->media_at = arena_array(arena, out->media_rows, sizeof(*out->media_at));
+    for (size_t i = 0; i < out->media_count; i++)
+        out->media[i] = batch.media[i];
+    for (size_t i = 0; i < out->media_rows; i++)
+        out->media_at[i] = batch.media_at[i];
+    batch_clear(&batch);
 }
 
 size_t dataset_question_max(const struct dataset *dataset, size_t limit, size_t *longer)

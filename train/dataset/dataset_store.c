@@ -17,6 +17,9 @@ void dataset_store_clear(struct dataset_store *store)
     } else {
         free(store->spans);
         free(store->samples);
+        free(store->media_spans);
+        free(store->media);
+        free(store->strings);
         if (!store->borrows_ids && !store->spill.data)
             free(store->ids);
         dataset_spill_clear(&store->spill);
@@ -130,6 +133,52 @@ void dataset_store_add(struct dataset_store *store, const uint32_t *ids,
     else if (len > 0)
         add_span(store, &sample, 0, (uint32_t)len, 1);
     add_sample(store, &sample);
+}
+
+void dataset_store_add_media(struct dataset_store *store, const struct media_span *spans,
+                             size_t count)
+{
+    struct sample *sample = &store->samples[store->count - 1];
+
+    if (count == 0)
+        return;
+    store->media_spans = grow(store->media_spans, store->media_span_count,
+                              &store->media_span_room, count, sizeof(*spans));
+    memcpy(store->media_spans + store->media_span_count, spans, count * sizeof(*spans));
+    sample->media_at = (uint32_t)store->media_span_count;
+    sample->media = (uint32_t)count;
+    store->media_span_count += count;
+}
+
+static uint64_t add_string(struct dataset_store *store, const char *text)
+{
+    size_t at = store->string_bytes, len = strlen(text) + 1;
+
+    store->strings = grow(store->strings, at, &store->string_room, len, 1);
+    memcpy(store->strings + at, text, len);
+    store->string_bytes += len;
+    return at;
+}
+
+uint32_t dataset_store_medium(struct dataset_store *store,
+                              const struct stored_medium *medium, const char *path,
+                              const char *key, const struct dataset_position *position)
+{
+    struct stored_medium added = *medium;
+    const size_t last = store->media_count - 1;
+
+    added.path = add_string(store, path);
+    added.key = strcmp(path, key) == 0 ? added.path : add_string(store, key);
+    added.source =
+        store->media_count > 0 &&
+                strcmp(store->strings + store->media[last].source, position->file) == 0
+            ? store->media[last].source
+            : add_string(store, position->file);
+    added.line = position->line;
+    store->media =
+        grow(store->media, store->media_count, &store->media_room, 1, sizeof(added));
+    store->media[store->media_count] = added;
+    return (uint32_t)store->media_count++;
 }
 
 void dataset_store_join(const struct dataset_store *from, const uint32_t *samples,
