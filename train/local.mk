@@ -68,6 +68,7 @@ libtrain_a_SOURCES += %D%/dataset/dataset_key.c %D%/dataset/dataset_key.h
 libtrain_a_SOURCES += %D%/dataset/dataset_kind.c %D%/dataset/dataset_kind.h
 libtrain_a_SOURCES += %D%/dataset/dataset_left_out.c %D%/dataset/dataset_left_out.h
 libtrain_a_SOURCES += %D%/dataset/dataset_media.c
+libtrain_a_SOURCES += %D%/dataset/dataset_media_files.c %D%/dataset/dataset_media_files.h
 libtrain_a_SOURCES += %D%/dataset/dataset_messages.c
 libtrain_a_SOURCES += %D%/dataset/dataset_mix.c %D%/dataset/dataset_mix.h
 libtrain_a_SOURCES += %D%/dataset/dataset_notes.c %D%/dataset/dataset_notes.h

@@ -10,6 +10,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/pcg.h"
 #include "train/dataset/dataset_fetch.h"
 #include "train/dataset/dataset_mix.h"
@@ -103,6 +104,18 @@ static const char *last_warning(const struct dataset_notes *notes)
         if (!notes->list[i].is_info)
             return notes->list[i].text;
     return "it is empty";
+}
+
+/* Where the contents of media are saved that the records have in them. */
+static void find_media_folder(struct opening *open)
+{
+    const struct plan *plan = open->plan;
+    const char *dir = plan->tokenized_path ? plan->tokenized_path : plan->run_dir;
+    char *folder = dir ? path_join(dir, "media") : NULL;
+
+    open->reading.media_folder = arena_strdup(open->reading.arena, folder);
+    open->reading.saves_media = folder && !open->read_only;
+    free(folder);
 }
 
 /* Find the sources, and read their tokens. */
@@ -321,6 +334,7 @@ static struct dataset *open_data(struct opening open, struct error *err)
     if (!check_keys(plan, split, err))
         return NULL;
     open.reading.arena = arena_new();
+    find_media_folder(&open);
     open.dataset = memory_alloc(sizeof(struct dataset));
     open.dataset->pairs = plan_prefers(plan);
     open.dataset->feedback = plan->stage == STAGE_KTO;

@@ -465,6 +465,24 @@ static bool matches(const struct dataset_reading *reading, const struct input *i
                                why);
 }
 
+/* Return whether the files of media are those that were read. One whose time is unknown is
+ * named by its content. */
+static bool media_match(const struct dataset_store *store, int64_t kept,
+                        struct heartbeat *heartbeat, struct text *why)
+{
+    for (size_t i = 0; i < store->media_count; i++) {
+        const struct stored_medium *medium = &store->media[i];
+        const char *path = store->strings + medium->path;
+
+        if (medium->bytes > 0 &&
+            !dataset_key_medium_matches(medium, path, kept, heartbeat)) {
+            text_addf(why, "%s has changed", path);
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Do the cheap checks first: most files that do not fit are intact. */
 static bool load(const struct dataset_reading *reading, struct input *input,
                  const json_t *key, struct dataset_tokens *out, struct text *why)
@@ -475,14 +493,18 @@ static bool load(const struct dataset_reading *reading, struct input *input,
     }
     if (!matches(reading, input, key, why))
         return false;
-    if (digest_fits(input, tokenizer_heartbeat(reading->tokenizer)) &&
-        set_arrays(input, &out->store) && is_valid(&out->store) &&
-        read_parts(input, reading->sources.count, out)) {
-        read_notes(input, out);
-        return true;
+    if (!digest_fits(input, tokenizer_heartbeat(reading->tokenizer)) ||
+        !set_arrays(input, &out->store) || !is_valid(&out->store) ||
+        !read_parts(input, reading->sources.count, out)) {
+        text_adds(why, "it is damaged");
+        return false;
     }
-    text_adds(why, "it is damaged");
-    return false;
+    if (!media_match(&out->store,
+                     json_integer_value(json_object_get(input->header, "kept")),
+                     tokenizer_heartbeat(reading->tokenizer), why))
+        return false;
+    read_notes(input, out);
+    return true;
 }
 
 bool dataset_cache_find(const struct dataset_reading *reading, const char *name,

@@ -11,6 +11,7 @@
 #include "base/digest.h"
 #include "base/file.h"
 #include "base/size.h"
+#include "train/dataset/dataset_media_files.h"
 #include "train/dataset/dataset_plan.h"
 
 /* File system clocks are coarse: a file changed just before the tokens were saved can
@@ -111,6 +112,26 @@ static json_t *describe_program(void)
                      (json_int_t)st.st_mtime);
 }
 
+/* Add what determines the rows of media, for a model that reads them. */
+static void describe_media(const struct dataset_reading *reading, json_t *options)
+{
+    const struct plan *plan = reading->plan;
+    struct dataset_media_files *files = dataset_media_files_new(reading, NULL);
+    const struct media_family *family = dataset_media_files_family(files);
+
+    if (family)
+        json_object_set_new(
+            options, "media",
+            json_pack("{s:s, s:o, s:o, s:I, s:I, s:b, s:I}", "model", family->model_type,
+                      "media_dir", text_or_null(plan->media_dir), "features",
+                      text_or_null(plan->features), "image_max_pixels",
+                      (json_int_t)plan->image_max_pixels, "image_min_pixels",
+                      (json_int_t)plan->image_min_pixels, "crop_to_patches",
+                      plan->crop_to_patches, "audio_sampling_rate",
+                      (json_int_t)plan->audio_sampling_rate));
+    dataset_media_files_free(files);
+}
+
 json_t *dataset_key_options(const struct dataset_reading *reading, struct error *err)
 {
     const struct plan *plan = reading->plan;
@@ -135,6 +156,7 @@ json_t *dataset_key_options(const struct dataset_reading *reading, struct error 
         plan->mask_history, "cutoff_len", (json_int_t)plan->cutoff_len, "whole",
         reading->whole, "packing", dataset_is_packed(plan), "max_samples",
         (json_int_t)plan->max_samples, "sources", sources);
+    describe_media(reading, options);
     if (tokenizer_new_tokens(reading->tokenizer))
         json_object_set(options, "new_tokens",
                         (json_t *)tokenizer_new_tokens(reading->tokenizer));
@@ -176,6 +198,8 @@ static void add_tokenizer(const struct dataset_reading *reading, struct inputs *
                                          "qwen.tiktoken",
                                          "merges.txt",
                                          "additional_chat_templates/tool_use.jinja",
+                                         "preprocessor_config.json",
+                                         "processor_config.json",
                                          "config.json" };
     const char *model = reading->plan->model_name_or_path;
 
@@ -189,6 +213,22 @@ static void add_tokenizer(const struct dataset_reading *reading, struct inputs *
     }
 }
 
+static void add_features(const struct dataset_reading *reading, struct inputs *inputs)
+{
+    const char *name = reading->plan->features;
+    char *path;
+    const char *kept;
+
+    if (!name)
+        return;
+    path =
+        file_is_dir(name) ? path_join(name, "features.safetensors") : memory_strdup(name);
+    kept = arena_strdup(reading->arena, path);
+    if (file_exists(path))
+        add_inputs(reading, inputs, &kept, 1);
+    free(path);
+}
+
 static bool list_inputs(const struct dataset_reading *reading, struct inputs *out,
                         struct error *err)
 {
@@ -197,6 +237,7 @@ static bool list_inputs(const struct dataset_reading *reading, struct inputs *ou
 
     *out = (struct inputs) { 0 };
     add_tokenizer(reading, out);
+    add_features(reading, out);
     for (size_t i = 0; i < reading->sources.count; i++) {
         if (!dataset_source_files(&reading->sources.list[i], reading->arena, &files,
                                   &count, err))
@@ -268,6 +309,25 @@ static bool is_same(const json_t *file, const char *path, int64_t kept,
         return true;
     return digest_large_file(path, heartbeat, present_digest, NULL) &&
            strcmp(present_digest, digest) == 0;
+}
+
+bool dataset_key_medium_matches(const struct stored_medium *medium, const char *path,
+                                int64_t kept, struct heartbeat *heartbeat)
+{
+    uint8_t digest[sizeof(medium->digest)];
+    char text[DIGEST_TEXT];
+    struct stat st;
+
+    if (stat(path, &st) != 0 || (uint64_t)st.st_size != medium->bytes)
+        return false;
+    if (medium->seconds == 0 || (st.st_mtim.tv_sec == medium->seconds &&
+                                 st.st_mtim.tv_nsec == medium->nanoseconds &&
+                                 st.st_mtim.tv_sec < kept - RACY_SECONDS))
+        return true;
+    if (!digest_large_file(path, heartbeat, text, NULL))
+        return false;
+    dataset_media_files_digest(text, digest);
+    return memcmp(digest, medium->digest, sizeof(digest)) == 0;
 }
 
 bool dataset_key_matches(const struct dataset_reading *reading, const json_t *files,

@@ -18,4 +18,8 @@ json_t *dataset_key_files(const struct dataset_reading *reading, struct error *e
 bool dataset_key_matches(const struct dataset_reading *reading, const json_t *files,
                          int64_t kept, struct text *why);
 
+/* The same for the file of a medium. */
+bool dataset_key_medium_matches(const struct stored_medium *medium, const char *path,
+                                int64_t kept, struct heartbeat *heartbeat);
+
 #endif

@@ -60,3 +60,10 @@ char *dataset_plan_paths(const struct plan *plan, const char *names)
     }
     return text_detach(&out, NULL);
 }
+
+const char *dataset_plan_media_dir(const struct plan *plan)
+{
+    if (plan->media_dir)
+        return plan->media_dir;
+    return plan->dataset_dir ? plan->dataset_dir : "data";
+}

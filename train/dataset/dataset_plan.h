@@ -12,6 +12,9 @@ char *dataset_plan_paths(const struct plan *plan, const char *names);
 /* The most records to read from a source; -1: all. */
 int64_t dataset_plan_limit(const struct plan *plan, const struct dataset_source *source);
 
+/* The folder of images and sounds. */
+const char *dataset_plan_media_dir(const struct plan *plan);
+
 /* Return whether samples share rows: with packing, or in stage pt unless packing is off.
  * Never for pairs. */
 bool dataset_is_packed(const struct plan *plan);

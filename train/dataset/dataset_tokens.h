@@ -17,6 +17,10 @@ struct dataset_reading {
     struct dataset_sources sources;
     /* do not cut samples; the selection is the same as with cutting */
     bool whole;
+    /* folder for the contents of media that the records have in them, by digest; NULL: they
+     * are not saved. saves_media: this process writes them, and others may do so. */
+    const char *media_folder;
+    bool saves_media;
     struct arena *arena;
     double started; /* seconds since 1970, before anything was read */
 };
