@@ -61,6 +61,7 @@ libtrain_a_SOURCES += %D%/checkpoint/torch_state.c %D%/checkpoint/torch_state.h
 libtrain_a_SOURCES += %D%/dataset/dataset.c %D%/dataset/dataset.h
 libtrain_a_SOURCES += %D%/dataset/dataset_batch.c %D%/dataset/dataset_internal.h
 libtrain_a_SOURCES += %D%/dataset/dataset_cache.c %D%/dataset/dataset_cache.h
+libtrain_a_SOURCES += %D%/dataset/dataset_expand.c %D%/dataset/dataset_expand.h
 libtrain_a_SOURCES += %D%/dataset/dataset_feedback.c %D%/dataset/dataset_feedback.h
 libtrain_a_SOURCES += %D%/dataset/dataset_fetch.c %D%/dataset/dataset_fetch.h
 libtrain_a_SOURCES += %D%/dataset/dataset_info.c %D%/dataset/dataset_info.h

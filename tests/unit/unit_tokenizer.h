@@ -57,9 +57,10 @@ static inline void unit_add_byte(struct text *json, int byte)
               bytes[0] == '"' || bytes[0] == '\\' ? "\\" : "", bytes, byte);
 }
 
-/* Write tokenizer.json with the first `specials` of unit_specials, and
- * tokenizer_config.json, into an existing directory, which can then be opened. */
-static inline void unit_tokenizer_write(const char *dir, size_t specials, bool adds_bos)
+/* Write tokenizer.json with the first of some special tokens, and tokenizer_config.json,
+ * into an existing directory, which can then be opened. */
+static inline void unit_tokenizer_write_with(const char *dir, const char *const *names,
+                                             size_t specials, bool adds_bos)
 {
     struct text json;
 
@@ -67,7 +68,7 @@ static inline void unit_tokenizer_write(const char *dir, size_t specials, bool a
     text_adds(&json, "{\"version\": \"1.0\", \"added_tokens\": [");
     for (size_t i = 0; i < specials; i++)
         text_addf(&json, "%s{\"id\": %zu, \"content\": \"%s\", \"special\": true}",
-                  i ? ", " : "", 256 + i, unit_specials[i]);
+                  i ? ", " : "", 256 + i, names[i]);
     text_adds(
         &json,
         "], \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false}, "
@@ -84,6 +85,11 @@ static inline void unit_tokenizer_write(const char *dir, size_t specials, bool a
                             "\"add_bos_token\": true}"
                           : "{\"bos_token\": \"<s>\", \"eos_token\": {\"content\": "
                             "\"</s>\"}, \"model_max_length\": 1000000000000000000000}");
+}
+
+static inline void unit_tokenizer_write(const char *dir, size_t specials, bool adds_bos)
+{
+    unit_tokenizer_write_with(dir, unit_specials, specials, adds_bos);
 }
 
 static inline struct tokenizer *unit_tokenizer(size_t specials)

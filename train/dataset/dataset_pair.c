@@ -38,7 +38,24 @@ static void keep_tokens(struct dataset_pair_member *member, size_t from, size_t 
         member->weights[i] = i < question ? 0 : 1;
 }
 
-bool dataset_pair_cut(struct dataset_pair_member members[2], size_t cutoff_len)
+/* Do the same with the spans of media. Return false if one is not kept whole. */
+static bool keep_media(struct dataset_pair_member *member, size_t from, size_t question,
+                       size_t answer)
+{
+    for (size_t i = 0; i < member->span_count; i++) {
+        struct media_span *span = &member->spans[i];
+        bool answers = span->start >= from;
+        size_t start = answers ? span->start - from + question : span->start;
+
+        if (start + span->len > question + (answers ? answer : 0))
+            return false;
+        span->start = (uint32_t)start;
+    }
+    return true;
+}
+
+bool dataset_pair_cut(struct dataset_pair_member members[2], size_t cutoff_len,
+                      bool *lost)
 {
     const size_t questions[2] = { question_tokens(&members[0]),
                                   question_tokens(&members[1]) };
@@ -48,11 +65,13 @@ bool dataset_pair_cut(struct dataset_pair_member members[2], size_t cutoff_len)
            answer = max_size(answers[0], answers[1]);
     bool learned = true;
 
+    *lost = false;
     template_cut(cutoff_len, &question, &answer);
     for (size_t i = 0; i < 2; i++) {
         size_t before = min_size(question, questions[i]),
                kept = min_size(answer, answers[i]);
 
+        *lost = !keep_media(&members[i], questions[i], before, kept) || *lost;
         keep_tokens(&members[i], questions[i], before, kept);
         /* the first token has no token before it */
         learned = learned && kept > (before == 0);

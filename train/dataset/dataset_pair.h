@@ -9,6 +9,8 @@
 struct dataset_pair_member {
     struct token_list ids;
     float *weights;
+    struct media_span *spans; /* of its media */
+    size_t span_count, span_room;
 };
 
 /* Cut a chosen and a rejected sequence, encoded in full and with mask_history: only the
@@ -16,7 +18,9 @@ struct dataset_pair_member {
  * most cutoff_len tokens. The longer sequence decides how many tokens go to the question
  * and to the answer, so that both keep the same part of the question (LLaMA-Factory's
  * processor/pairwise.py; an end token after the conversation is part of the answer).
- * Return false if one of them has no target left. */
-bool dataset_pair_cut(struct dataset_pair_member members[2], size_t cutoff_len);
+ * Return false if one of them has no target left. *lost: a medium, or a part of one, is
+ * left out. */
+bool dataset_pair_cut(struct dataset_pair_member members[2], size_t cutoff_len,
+                      bool *lost);
 
 #endif

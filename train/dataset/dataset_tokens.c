@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/size.h"
+#include "train/dataset/dataset_expand.h"
 #include "train/dataset/dataset_left_out.h"
 #include "train/dataset/dataset_pair.h"
 #include "train/dataset/dataset_plan.h"
@@ -30,13 +31,16 @@ struct encoder {
     struct token_list ids;
     float *weights;
     struct dataset_pair_member members[2];
+    struct dataset_expand *expand;
+    bool lost; /* the cut leaves out a medium of the record, or a part of one */
     struct dataset_left_out left_out;
     int64_t document_end;
     const struct dataset_source *source;
     const char *path; /* the source's file that is being read */
     struct dataset_prompts prompts;
     struct template_tally tally;
-    bool good; /* the record of stage kto */
+    struct dataset_position position; /* of the record */
+    bool good;                        /* the record of stage kto */
 };
 
 static bool is_plain(const struct encoder *encoder)
@@ -106,10 +110,53 @@ static bool fail_at(struct error *err, const char *path, struct mark at,
 }
 
 /* Add a document, or a part of one. A single token has no target. */
-static void add_document(struct encoder *encoder, const uint32_t *ids, size_t len)
+static void add_document(struct encoder *encoder, const uint32_t *ids,
+                         const float *weights, size_t len)
 {
     if (len >= 2 || dataset_is_packed(encoder->plan))
-        dataset_store_add(&encoder->out->store, ids, NULL, len);
+        dataset_store_add(&encoder->out->store, ids, weights, len);
+}
+
+/* A medium's token has no logits if the model reads its rows next to the text. */
+static void leave_out_media(const struct template_media *media, const uint32_t *ids,
+                            float *weights, size_t count)
+{
+    for (size_t i = 0; media && media->family->beside && i < count; i++)
+        if (ids[i] == (uint32_t)media->token)
+            weights[i] = 0;
+}
+
+/* Add a text of stage pt with media, which is not cut where one would lose a part. */
+static bool add_text_with_media(struct encoder *encoder, struct error *err)
+{
+    struct template_media *media = dataset_expand_media(encoder->expand);
+    size_t cutoff = (size_t)encoder->plan->cutoff_len, count;
+    struct token_list *ids = &encoder->ids;
+    const struct media_span *spans;
+    float *weights;
+
+    if (dataset_is_packed(encoder->plan))
+        return error_set(
+            err, ERROR_DATA,
+            "the text has media, which the blocks of stage: pt would divide; "
+            "set packing: false");
+    if (!template_media_fill(media, ids, err))
+        return false;
+    if (ids->count > cutoff && media->spans[media->span_count - 1].start +
+                                       media->spans[media->span_count - 1].len >
+                                   cutoff) {
+        encoder->lost = true;
+        return true;
+    }
+    spans = dataset_expand_spans(encoder->expand, &count);
+    weights = memory_resize(NULL, ids->count, sizeof(*weights));
+    for (size_t i = 0; i < ids->count; i++)
+        weights[i] = 1;
+    leave_out_media(media, ids->ids, weights, ids->count);
+    add_document(encoder, ids->ids, weights, ids->count > cutoff ? cutoff : ids->count);
+    free(weights);
+    dataset_store_add_media(&encoder->out->store, spans, count);
+    return true;
 }
 
 /* Add a text of stage pt, with its end token. A continuous text is cut immediately, so
@@ -131,13 +178,15 @@ static bool add_text(struct encoder *encoder, const char *text, size_t len,
         return false;
     if (encoder->document_end >= 0)
         token_list_add(ids, (uint32_t)encoder->document_end);
+    if (encoder->conversation.media_count > 0)
+        return add_text_with_media(encoder, err);
     if (!continuous) {
-        add_document(encoder, ids->ids,
+        add_document(encoder, ids->ids, NULL,
                      !packed && ids->count > cutoff ? cutoff : ids->count);
         return true;
     }
     for (size_t at = 0; at < ids->count && blocks_left-- != 0; at += cutoff)
-        add_document(encoder, ids->ids + at,
+        add_document(encoder, ids->ids + at, NULL,
                      ids->count - at < cutoff ? ids->count - at : cutoff);
     return true;
 }
@@ -168,25 +217,57 @@ static bool encode(struct encoder *encoder, size_t cutoff_len,
     options.cutoff_len = cutoff_len;
     options.variables = encoder->conversation.variables;
     options.tally = tally;
+    options.media = dataset_expand_media(encoder->expand);
     request.options = &options;
     encoder->ids.count = 0;
-    return template_encode(&request, &encoder->ids, &encoder->weights, err);
+    if (!template_encode(&request, &encoder->ids, &encoder->weights, err))
+        return false;
+    leave_out_media(options.media, encoder->ids.ids, encoder->weights,
+                    encoder->ids.count);
+    return true;
 }
 
-/* Set *added if the sample has a target. */
+static bool mark(struct encoder *encoder, struct error *err)
+{
+    struct conversation *conversation = &encoder->conversation;
+
+    return dataset_expand_mark(encoder->expand, &encoder->position, conversation,
+                               conversation->messages, conversation->count, err);
+}
+
+static bool is_lost(const struct encoder *encoder)
+{
+    const struct template_media *media = dataset_expand_media(encoder->expand);
+
+    return media && media->lost;
+}
+
+static void store_media(struct encoder *encoder)
+{
+    size_t count;
+    const struct media_span *spans = dataset_expand_spans(encoder->expand, &count);
+
+    dataset_store_add_media(&encoder->out->store, spans, count);
+}
+
+/* Set *added if the sample has a target, and all media of its turns. */
 static bool add_conversation(struct encoder *encoder, bool *added, struct error *err)
 {
-    if (!encode(encoder, (size_t)encoder->plan->cutoff_len, &encoder->tally, err))
+    if (!mark(encoder, err) ||
+        !encode(encoder, (size_t)encoder->plan->cutoff_len, &encoder->tally, err))
         return false;
-    *added = has_target(encoder);
+    encoder->lost = is_lost(encoder);
+    *added = !encoder->lost && has_target(encoder);
     if (encoder->plan->stage == STAGE_KTO && !encoder->good) /* dataset_feedback.h */
         for (size_t i = 0; i < encoder->ids.count; i++)
             encoder->weights[i] = -encoder->weights[i];
     if (*added && encoder->reading->whole && !encode(encoder, 0, NULL, err))
         return false;
-    if (*added)
+    if (*added) {
         dataset_store_add(&encoder->out->store, encoder->ids.ids, encoder->weights,
                           encoder->ids.count);
+        store_media(encoder);
+    }
     return true;
 }
 
@@ -195,29 +276,55 @@ static bool encode_member(struct encoder *encoder, struct dataset_pair_member *m
                           struct template_tally *tally, struct error *err)
 {
     struct template_options options = encoder->options;
-    struct template_request request = request_of(encoder);
+    struct template_request request;
+    const struct media_span *spans;
+    size_t count;
 
+    if (!mark(encoder, err))
+        return false;
+    request = request_of(encoder);
     options.variables = encoder->conversation.variables;
     options.tally = tally;
+    options.media = dataset_expand_media(encoder->expand);
     request.options = &options;
     member->ids.count = 0;
-    return template_encode(&request, &member->ids, &member->weights, err);
+    if (!template_encode(&request, &member->ids, &member->weights, err))
+        return false;
+    spans = dataset_expand_spans(encoder->expand, &count);
+    if (count > member->span_room) {
+        member->span_room = count;
+        member->spans = memory_resize(member->spans, count, sizeof(*spans));
+    }
+    member->span_count = count;
+    if (count > 0)
+        memcpy(member->spans, spans, count * sizeof(*spans));
+    return true;
 }
 
 /* Add both samples, or none. */
 static bool add_pair(struct encoder *encoder, bool *added, struct error *err)
 {
     struct dataset_pair_member *members = encoder->members;
+    struct conversation *conversation = &encoder->conversation;
+    size_t bytes = conversation->count * sizeof(*conversation->messages);
+    struct message *given = memory_alloc(bytes); /* with their placeholders */
+    bool ok;
 
-    if (!encode_member(encoder, &members[0], &encoder->tally, err))
+    memcpy(given, conversation->messages, bytes);
+    ok = encode_member(encoder, &members[0], &encoder->tally, err);
+    memcpy(conversation->messages, given, bytes);
+    free(given);
+    conversation->messages[conversation->count - 1] = encoder->rejected;
+    if (!ok || !encode_member(encoder, &members[1], NULL, err)) /* messages are counted */
         return false;
-    encoder->conversation.messages[encoder->conversation.count - 1] = encoder->rejected;
-    if (!encode_member(encoder, &members[1], NULL, err)) /* the messages are counted */
-        return false;
-    *added = dataset_pair_cut(members, (size_t)encoder->plan->cutoff_len);
-    for (size_t i = 0; *added && i < 2; i++)
+    *added = dataset_pair_cut(members, (size_t)encoder->plan->cutoff_len, &encoder->lost);
+    *added = *added && !encoder->lost;
+    for (size_t i = 0; *added && i < 2; i++) {
         dataset_store_add(&encoder->out->store, members[i].ids.ids, members[i].weights,
                           members[i].ids.count);
+        dataset_store_add_media(&encoder->out->store, members[i].spans,
+                                members[i].span_count);
+    }
     return true;
 }
 
@@ -275,13 +382,11 @@ static bool add_json(struct encoder *encoder, const struct dataset_record *recor
                         json_remedy(record, &cause));
     dataset_prompts_note(&encoder->prompts, encoder->source, json);
     kind = read_json(encoder, json, &why, &cause);
-    if (kind != RECORD_BROKEN && encoder->conversation.media_count > 0) {
-        error_set(&cause, ERROR_DATA, "the record has media, which are not supported");
-        kind = RECORD_BROKEN;
-    }
     if (kind == RECORD_CONVERSATION || kind == RECORD_TEXT)
         dataset_left_out_columns(&encoder->left_out, &encoder->conversation, json);
     encoder->left_out.with_numbers += encoder->conversation.has_numbers;
+    encoder->lost = false;
+    encoder->position = (struct dataset_position) { encoder->path, record->at.line };
     switch (kind) {
     case RECORD_BROKEN:
         ok = false;
@@ -291,14 +396,18 @@ static bool add_json(struct encoder *encoder, const struct dataset_record *recor
                                 : add_conversation(encoder, &added, &cause);
         break;
     case RECORD_TEXT:
-        ok = add_text(encoder, encoder->conversation.messages[0].text,
+        ok = mark(encoder, &cause) &&
+             add_text(encoder, encoder->conversation.messages[0].text,
                       encoder->conversation.messages[0].len, false, &cause);
         break;
     case RECORD_SKIPPED:
         skip_record(encoder, record, why);
         break;
     }
-    if (!added)
+    if (encoder->lost)
+        skip_record(encoder, record,
+                    "whose media do not fit in cutoff_len tokens with their text");
+    else if (!added)
         skip_record(
             encoder, record,
             has_pairs(encoder)
@@ -326,6 +435,7 @@ static bool add_record(struct encoder *encoder, const struct dataset_record *rec
                             ? "stages dpo and rm require questions with a chosen and "
                               "a rejected answer each"
                             : "the other stages require questions and answers");
+    conversation_clear(&encoder->conversation);
     return add_text(encoder, record->data, record->len, !encoder->source->lines,
                     &cause) ||
            fail_at(err, encoder->path, record->at, &cause);
@@ -401,18 +511,22 @@ bool dataset_tokens_read(const struct dataset_reading *reading,
     struct encoder encoder = reader_new(reading, out);
     bool ok = true;
 
+    encoder.expand = dataset_expand_new(reading, &out->store);
     out->parts = memory_alloc((sources->count + 1) * sizeof(size_t));
     for (size_t i = 0; ok && i < sources->count; i++)
         ok = read_source(&encoder, &sources->list[i], &out->parts[i], err);
     dataset_left_out_note_records(&encoder.left_out, &out->notes);
     note_left_out(&encoder);
     dataset_left_out_note_columns(&encoder.left_out, &out->notes);
+    dataset_expand_note(encoder.expand, &out->notes);
+    dataset_expand_free(encoder.expand);
     conversation_free(&encoder.conversation);
     token_list_clear(&encoder.ids);
     free(encoder.weights);
     for (size_t i = 0; i < 2; i++) {
         token_list_clear(&encoder.members[i].ids);
         free(encoder.members[i].weights);
+        free(encoder.members[i].spans);
     }
     return ok;
 }
