@@ -76,6 +76,7 @@ libtrain_a_SOURCES += %D%/dataset/dataset_notes.c %D%/dataset/dataset_notes.h
 libtrain_a_SOURCES += %D%/dataset/dataset_pack.c %D%/dataset/dataset_pack.h
 libtrain_a_SOURCES += %D%/dataset/dataset_pair.c %D%/dataset/dataset_pair.h
 libtrain_a_SOURCES += %D%/dataset/dataset_plan.c %D%/dataset/dataset_plan.h
+libtrain_a_SOURCES += %D%/dataset/dataset_prompted.c %D%/dataset/dataset_prompted.h
 libtrain_a_SOURCES += %D%/dataset/dataset_question.c
 libtrain_a_SOURCES += %D%/dataset/dataset_reader.c %D%/dataset/dataset_reader.h
 libtrain_a_SOURCES += %D%/dataset/dataset_record.c %D%/dataset/dataset_record.h %D%/dataset/dataset_record_internal.h
