@@ -133,6 +133,7 @@ unit_tests += %D%/unit/test_dataset_expand_golden
 unit_tests += %D%/unit/test_dataset_llamafactory
 unit_tests += %D%/unit/test_dataset_media
 unit_tests += %D%/unit/test_dataset_media_files
+unit_tests += %D%/unit/test_dataset_trial
 unit_tests += %D%/unit/test_dataset_mix
 unit_tests += %D%/unit/test_dataset_pack
 unit_tests += %D%/unit/test_dataset_pair

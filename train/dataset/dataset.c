@@ -17,6 +17,7 @@
 #include "train/dataset/dataset_pack.h"
 #include "train/dataset/dataset_plan.h"
 #include "train/dataset/dataset_internal.h"
+#include "train/dataset/dataset_trial.h"
 
 /* State while a dataset is opened. */
 struct opening {
@@ -377,6 +378,26 @@ struct dataset *dataset_open_readonly(const struct plan *plan, enum split split,
                            .read_only = true,
                            .reading = { .plan = plan, .tokenizer = tokenizer } },
         err);
+}
+
+struct dataset *dataset_open_to_count(const struct plan *plan, enum split split,
+                                      const struct tokenizer *tokenizer,
+                                      struct dataset_trial *trial, struct error *err)
+{
+    struct opening open = { .plan = plan,
+                            .split = split,
+                            .read_only = true,
+                            .reading = { .plan = plan,
+                                         .counts_only = true,
+                                         .trial = trial,
+                                         .tokenizer = tokenizer } };
+    struct dataset *dataset;
+
+    trial->contents = false;
+    dataset = open_data(open, err);
+    if (dataset)
+        dataset->decoded = trial->contents;
+    return dataset;
 }
 
 /* Return whether any sample was cut. A cut sample has cutoff_len tokens; a sample that

@@ -5,6 +5,7 @@
 #define TRAIN_DATASET_DATASET_H
 
 #include "base/arena.h"
+#include "train/dataset/dataset_faults.h"
 #include "train/dataset/dataset_position.h"
 #include "train/media/media_kind.h"
 #include "train/plan.h"
@@ -28,11 +29,16 @@ enum split { SPLIT_TRAIN, SPLIT_EVAL };
  * dataset_info.json names it, each line is a document, as in LLaMA-Factory. */
 struct dataset *dataset_open(const struct plan *plan, enum split split,
                              const struct tokenizer *tokenizer, struct error *err);
-/* Same as dataset_open, but writes nothing: for counting, and for ranks other than the
- * first. */
+/* Same as dataset_open, but writes nothing: for ranks other than the first. */
 struct dataset *dataset_open_readonly(const struct plan *plan, enum split split,
                                       const struct tokenizer *tokenizer,
                                       struct error *err);
+/* The same, to count samples and tokens: files of media are not hashed. Records whose media
+ * cannot be used are added to trial->faults, and *err is then the first. */
+struct dataset_trial;
+struct dataset *dataset_open_to_count(const struct plan *plan, enum split split,
+                                      const struct tokenizer *tokenizer,
+                                      struct dataset_trial *trial, struct error *err);
 void dataset_close(struct dataset *dataset);
 
 /* Wherever samples of stage dpo are counted, a sample is a pair: two answers to one

@@ -27,6 +27,7 @@ struct dataset_expand {
     struct text inserted; /* what stands for a medium in a text */
     int64_t model_token;  /* the id in config.json; -1: unknown */
     bool reads_media;
+    bool walks; /* through a record: what is wrong is that record */
 };
 
 /* ---- What the job reads ---- */
@@ -443,16 +444,23 @@ bool dataset_expand_mark(struct dataset_expand *expand,
     enum media_kind kind = MEDIA_IMAGE;
 
     expand->media.count = expand->media.span_count = 0;
+    expand->walks = false;
     if (!check_kinds(expand, record, walk.err))
         return false;
     if (!expand->reads_media)
         return true;
     kind = expand->media.family->kind;
+    expand->walks = true;
     for (size_t i = 0; i < count; i++)
         if (!(messages[i].role > ROLE_TOOLS ? mark_message(&walk, &messages[i])
                                             : check_head(&walk, &messages[i])))
             return false;
     return all_taken(&walk, kind) || fail_counts(&walk, kind);
+}
+
+bool dataset_expand_blames_record(const struct dataset_expand *expand)
+{
+    return expand->walks && dataset_media_files_are_usable(expand->files);
 }
 
 const struct media_span *dataset_expand_spans(struct dataset_expand *expand,

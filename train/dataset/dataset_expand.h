@@ -26,6 +26,8 @@ bool dataset_expand_mark(struct dataset_expand *expand,
                          const struct dataset_position *position,
                          struct conversation *record, struct message *messages,
                          size_t count, struct error *err);
+/* Return whether it failed because of this record: others may be fine. */
+bool dataset_expand_blames_record(const struct dataset_expand *expand);
 /* The media of these messages, for template_options; NULL: the job reads text alone. */
 struct template_media *dataset_expand_media(struct dataset_expand *expand);
 /* The media that template_encode has kept, by their index in the store; valid until the

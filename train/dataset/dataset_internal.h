@@ -37,6 +37,7 @@ struct dataset {
     struct media_item *media;
     size_t media_count;
     uint32_t *media_of;
+    bool decoded; /* contents of media in records, by dataset_trial_contents */
     struct dataset_notes notes;
     char origin[320];
 };

@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/size.h"
 #include "train/dataset/dataset_plan.h"
+#include "train/dataset/dataset_trial.h"
 #include "train/media/features.h"
 #include "train/media/media_family.h"
 #include "train/media/media_probe.h"
@@ -312,9 +313,11 @@ static bool probe_file(struct dataset_media_files *files, const char *path,
     out->bytes = (uint64_t)st.st_size;
     out->seconds = st.st_mtim.tv_sec;
     out->nanoseconds = st.st_mtim.tv_nsec;
-    if (!digest_large_file(path, heartbeat, digest, err))
-        return false;
-    dataset_media_files_digest(digest, out->digest);
+    if (!files->reading->counts_only) {
+        if (!digest_large_file(path, heartbeat, digest, err))
+            return false;
+        dataset_media_files_digest(digest, out->digest);
+    }
     return heartbeat_continue(heartbeat, "reading the media", err) &&
            take_probe(&probe, out);
 }
@@ -372,6 +375,8 @@ static bool find_bytes(struct dataset_media_files *files,
     if (*slot == 0) {
         ok = open_settings(files, err) &&
              media_probe_bytes(files->settings, &bytes, &probe, err) &&
+             (!reading->trial ||
+              dataset_trial_contents(reading->trial, files->settings, &bytes, err)) &&
              (!reading->saves_media || file_exists(path) ||
               (file_make_dirs(folder, 0777, err) &&
                file_replace(path, medium->data, medium->len, 0666, err)));

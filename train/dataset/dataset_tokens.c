@@ -16,6 +16,7 @@
 #include "train/dataset/dataset_plan.h"
 #include "train/dataset/dataset_reader.h"
 #include "train/dataset/dataset_record.h"
+#include "train/dataset/dataset_trial.h"
 
 /* Sample numbers have 32 bits. */
 #define MAX_SAMPLES ((size_t)UINT32_MAX - 1)
@@ -367,6 +368,20 @@ static enum record_kind read_json(struct encoder *encoder, const json_t *json,
                                      &encoder->conversation, why, err);
 }
 
+/* Return whether reading can continue after a record whose media cannot be used. */
+static bool add_fault(struct encoder *encoder, enum record_kind kind,
+                      const struct dataset_record *record, const struct error *cause)
+{
+    struct error fault = { 0 };
+
+    if (!encoder->reading->trial || kind == RECORD_BROKEN || cause->code != ERROR_DATA ||
+        !dataset_expand_blames_record(encoder->expand))
+        return false;
+    fail_at(&fault, encoder->path, record->at, cause);
+    dataset_faults_add(&encoder->reading->trial->faults, &fault);
+    return true;
+}
+
 static bool add_json(struct encoder *encoder, const struct dataset_record *record,
                      struct error *err)
 {
@@ -416,7 +431,8 @@ static bool add_json(struct encoder *encoder, const struct dataset_record *recor
                 : "with no token left to train on (cutoff_len is too short, or the "
                   "answer has loss_weight 0)");
     json_decref(json);
-    return ok || fail_at(err, encoder->path, record->at, &cause);
+    return ok || add_fault(encoder, kind, record, &cause) ||
+           fail_at(err, encoder->path, record->at, &cause);
 }
 
 static bool add_record(struct encoder *encoder, const struct dataset_record *record,
@@ -515,6 +531,10 @@ bool dataset_tokens_read(const struct dataset_reading *reading,
     out->parts = memory_alloc((sources->count + 1) * sizeof(size_t));
     for (size_t i = 0; ok && i < sources->count; i++)
         ok = read_source(&encoder, &sources->list[i], &out->parts[i], err);
+    if (ok && reading->trial && reading->trial->faults.count > 0) {
+        *err = reading->trial->faults.first;
+        ok = false;
+    }
     dataset_left_out_note_records(&encoder.left_out, &out->notes);
     note_left_out(&encoder);
     dataset_left_out_note_columns(&encoder.left_out, &out->notes);

@@ -9,6 +9,8 @@
 #include "train/plan.h"
 #include "train/chat/template.h"
 
+struct dataset_trial;
+
 /* What to read, and how. */
 struct dataset_reading {
     const struct plan *plan;
@@ -21,6 +23,9 @@ struct dataset_reading {
      * are not saved. saves_media: this process writes them, and others may do so. */
     const char *media_folder;
     bool saves_media;
+    bool counts_only; /* nothing will be trained on: do not hash the files of media */
+    /* lists records whose media cannot be used; NULL: stop at the first, and decode none */
+    struct dataset_trial *trial;
     struct arena *arena;
     double started; /* seconds since 1970, before anything was read */
 };
