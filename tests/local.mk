@@ -367,6 +367,7 @@ fuzz_tests += %D%/fuzz/fuzz_journal
 fuzz_tests += %D%/fuzz/fuzz_json
 fuzz_tests += %D%/fuzz/fuzz_lease
 fuzz_tests += %D%/fuzz/fuzz_matmul_choices
+fuzz_tests += %D%/fuzz/fuzz_media_records
 fuzz_tests += %D%/fuzz/fuzz_model_config
 fuzz_tests += %D%/fuzz/fuzz_page
 fuzz_tests += %D%/fuzz/fuzz_patcher
