@@ -166,7 +166,7 @@ static void test_teacher_writer_removes_unfinished_files(void **state)
     unit_dir_free(dir);
 }
 
-struct part {
+struct stored_part {
     const char *name, *dtype;
     size_t rank, shape[2];
     const void *data;
@@ -174,7 +174,7 @@ struct part {
 
 static bool read_part(const void *context, size_t index, void *to, struct error *err)
 {
-    const struct part *part = (const struct part *)context + index;
+    const struct stored_part *part = (const struct stored_part *)context + index;
     size_t bytes = safetensors_dtype_bytes(part->dtype) * part->shape[0];
 
     (void)err;
@@ -195,7 +195,7 @@ static void test_teacher_logits_broken_files_are_rejected(void **state)
     static const struct {
         const char *says;
         size_t which; /* the one that is replaced: */
-        struct part instead;
+        struct stored_part instead;
     } cases[] = {
         { "", 6, { .name = NULL } },
         { "no tensor ids", 0, { "ids", "I64", 2, { 2, 1 }, ids } },
@@ -214,7 +214,7 @@ static void test_teacher_logits_broken_files_are_rejected(void **state)
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(cases); i++) {
-        struct part parts[] = {
+        struct stored_part parts[] = {
             { "ids", "I32", 2, { 2, 2 }, ids },
             { "logits", "F32", 2, { 2, 2 }, logits },
             { "starts", "I64", 1, { 2 }, starts },
