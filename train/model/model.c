@@ -11,6 +11,7 @@
 #include "base/size.h"
 #include "precision/affine.h"
 #include "precision/nf4.h"
+#include "train/model/model_exchange.h"
 #include "train/model/model_internal.h"
 #include "train/model/shapes.h"
 

@@ -9,6 +9,7 @@
 
 #include "train/model/model_internal.h"
 #include "train/model/model_rotation.h"
+#include "train/model/model_stored.h"
 
 float *model_read_values(const struct model *m, size_t index, size_t row, size_t rows,
                          struct error *err)

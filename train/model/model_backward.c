@@ -3,6 +3,9 @@
 
 #include "train/model/model.h"
 
+#include "train/model/model_exchange.h"
+#include "train/model/model_linear.h"
+#include "train/model/model_loss.h"
 #include "train/model/model_mixers.h"
 #include "train/model/model_residual.h"
 

@@ -13,6 +13,7 @@
 #include "train/model/model.h"
 
 #include "train/model/model_internal.h"
+#include "train/model/model_linear.h"
 #include "train/model/model_residual.h"
 
 /* Return a norm of x_mid whose output is scratch. */

@@ -4,6 +4,7 @@
 #include "train/model/model.h"
 
 #include "train/model/model_internal.h"
+#include "train/model/model_loss.h"
 
 static size_t least(size_t a, size_t b)
 {

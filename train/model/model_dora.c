@@ -13,6 +13,8 @@
 #include "train/model/model_dora.h"
 
 #include "base/size.h"
+#include "train/model/model_linear.h"
+#include "train/model/model_stored.h"
 
 static struct parameter *find(const struct model *m, size_t layer, enum module module,
                               enum part part)

@@ -19,6 +19,7 @@
 
 #include "train/model/expert_config.h"
 #include "train/model/model_internal.h"
+#include "train/model/model_linear.h"
 
 struct tensor pass_pairs(const struct pass *pass, enum buffer buffer, size_t layer)
 {

@@ -7,6 +7,9 @@
 #include <assert.h>
 #include <math.h>
 
+#include "train/model/model_exchange.h"
+#include "train/model/model_linear.h"
+#include "train/model/model_loss.h"
 #include "train/model/model_mixers.h"
 
 static const int32_t *pass_ids(const struct pass *pass, enum buffer buffer)

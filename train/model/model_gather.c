@@ -12,6 +12,7 @@
 #include "train/model/model.h"
 
 #include "base/size.h"
+#include "train/model/model_exchange.h"
 #include "train/model/model_internal.h"
 
 static char *window(const struct model *m, size_t layer)

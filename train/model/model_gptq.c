@@ -9,7 +9,9 @@
 #include "base/text.h"
 #include "precision/affine.h"
 #include "train/model/gptq_matrix.h"
+#include "train/model/model_exchange.h"
 #include "train/model/model_internal.h"
+#include "train/model/model_stored.h"
 
 static bool report_missing(const struct model *model, const struct parameter *p,
                            const struct gptq_matrix *m, size_t which, struct error *err)

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/random.h"
+#include "train/model/model_stored.h"
 
 /* Streams of the noise, after those of model_init_weights. */
 #define NOISE_STREAMS ((uint32_t)1 << 24)

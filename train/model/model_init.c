@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "train/model/model_internal.h"
 #include "train/model/model_pissa.h"
+#include "train/model/model_stored.h"
 
 /* Return whether a norm's weight is added to 1, if the architecture's are. */
 static bool is_offset(enum module module)

@@ -19,6 +19,7 @@
 #include <math.h>
 
 #include "train/model/model_internal.h"
+#include "train/model/model_linear.h"
 #include "train/model/model_residual.h"
 
 static bool have_inputs(const struct model *m)

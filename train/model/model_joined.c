@@ -8,6 +8,7 @@
 
 #include "train/model/expert_adapters.h"
 #include "train/model/model_internal.h"
+#include "train/model/model_stored.h"
 
 /* What is read of an adapter for rows of a matrix. */
 struct reading {

@@ -8,6 +8,7 @@
 #include "config.h"
 
 #include "train/model/model_internal.h"
+#include "train/model/model_linear.h"
 
 /* The columns of the first stack's output, or its gradient: the latent of q, or q itself;
  * that of k and v; what the keys of all heads share. */

@@ -2,6 +2,7 @@
  * forward and backward; model_internal.h has the formulas. */
 #include "config.h"
 
+#include "train/model/model_linear.h"
 #include "train/model/model_dora.h"
 #include "train/model/model_internal.h"
 #include "train/model/model_rotation.h"

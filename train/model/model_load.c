@@ -11,8 +11,10 @@
 #include "base/text.h"
 #include "precision/nf4.h"
 #include "train/model/model_dora.h"
+#include "train/model/model_exchange.h"
 #include "train/model/model_growth.h"
 #include "train/model/model_pissa.h"
+#include "train/model/model_stored.h"
 #include "train/model/score_head.h"
 #include "train/model/weights.h"
 

@@ -3,6 +3,7 @@
 #define TRAIN_MODEL_MODEL_LOAD_H
 
 #include "train/model/model_internal.h"
+#include "train/model/model_stored.h"
 
 /* Room for a span in fp32 and in its storage format. */
 struct model_loader {

@@ -13,6 +13,7 @@
 #include "train/model/model_load.h"
 #include "train/model/model_pissa.h"
 #include "train/model/model_rotation.h"
+#include "train/model/model_stored.h"
 #include "train/model/weights.h"
 
 /* "model.layers.0.x.weight" -> "base_model.model.model.layers.0.x.lora_A.weight" */

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "train/model/model_internal.h"
+#include "train/model/model_stored.h"
 
 struct tensor pass_buffer(const struct pass *pass, enum buffer buffer, size_t layer)
 {

@@ -9,8 +9,10 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "train/model/model_exchange.h"
 #include "train/model/model_internal.h"
 #include "train/chat/template.h"
+#include "train/model/model_loss.h"
 
 /* Row counts are rounded up to one of sixteen values between a power of two and the next,
  * and to whole tiles of matmul and attention, because a partial tile takes as long as a

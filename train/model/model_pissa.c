@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "train/model/model_load.h"
+#include "train/model/model_stored.h"
 #include "train/model/pissa_file.h"
 #include "train/model/singular.h"
 

@@ -4,6 +4,7 @@
 #define TRAIN_MODEL_MODEL_PISSA_H
 
 #include "train/model/model_internal.h"
+#include "train/model/model_stored.h"
 
 /* The initial adapter of a layer: a (r, in), b (out, r), in the model's arena. */
 struct pissa {

@@ -4,6 +4,7 @@
 #include "train/model/model.h"
 
 #include "train/model/model_internal.h"
+#include "train/model/model_loss.h"
 
 const char *const sampled_names[REWARDS] = {
     [SAMPLED_REWARD] = "reward",

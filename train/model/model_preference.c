@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "train/model/model_internal.h"
+#include "train/model/model_loss.h"
 
 const char *const reward_names[REWARDS] = {
     [REWARD_CHOSEN] = "rewards/chosen",

@@ -23,7 +23,9 @@
 
 #include "precision/nf4.h"
 #include "train/model/gptq_tensors.h"
+#include "train/model/model_exchange.h"
 #include "train/model/model_internal.h"
+#include "train/model/model_stored.h"
 #include "train/model/quant_state.h"
 
 #define STATE ".quant_state."

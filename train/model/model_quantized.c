@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include "precision/nf4.h"
+#include "train/model/model_exchange.h"
 #include "train/model/model_internal.h"
+#include "train/model/model_stored.h"
 
 void model_dequantize(const struct model *model, const struct parameter *p)
 {

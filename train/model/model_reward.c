@@ -5,6 +5,8 @@
 
 #include "train/chat/template.h"
 #include "train/model/model_internal.h"
+#include "train/model/model_linear.h"
+#include "train/model/model_loss.h"
 
 /* As transformers finds the last token that is no padding; an answer of nothing else has
  * its score in the last row. */

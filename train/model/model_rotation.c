@@ -20,6 +20,8 @@
 
 #include "base/arena.h"
 #include "train/model/model_dora.h"
+#include "train/model/model_linear.h"
+#include "train/model/model_stored.h"
 
 /* Matrices of BUFFER_ROTATION_SCRATCH: Q, or M; the factors P_1 and so on; then these. */
 enum { SCRATCH_Q, SCRATCH_P };

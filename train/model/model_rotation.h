@@ -4,6 +4,7 @@
 #define TRAIN_MODEL_MODEL_ROTATION_H
 
 #include "train/model/model_internal.h"
+#include "train/model/model_stored.h"
 
 /* The stack functions of model_internal.h for a stack that has such adapters. */
 void rotation_forward(const struct pass *pass, const struct linear_stack *l, size_t layer,

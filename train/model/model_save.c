@@ -19,6 +19,7 @@
 #include "train/model/model_gguf.h"
 #include "train/model/model_internal.h"
 #include "train/model/model_pissa.h"
+#include "train/model/model_stored.h"
 #include "train/model/saved_tensors.h"
 #include "train/model/score_head.h"
 #include "train/model/weight_shards.h"

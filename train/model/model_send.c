@@ -4,6 +4,7 @@
 
 #include "train/model/model.h"
 
+#include "train/model/model_exchange.h"
 #include "train/model/model_internal.h"
 
 void model_set_writer(struct model *model, size_t rank)

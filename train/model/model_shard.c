@@ -24,7 +24,9 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "train/model/model_exchange.h"
 #include "train/model/model_internal.h"
+#include "train/model/model_stored.h"
 
 /* Elements that are reduced at a time: enough to saturate a link, but at most this share
  * of all, so that most of the reduction is done before the backward pass ends. */

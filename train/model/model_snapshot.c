@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "train/model/model_internal.h"
+#include "train/model/model_stored.h"
 
 #define SPAN_BYTES (MODEL_SPAN * sizeof(float))
 

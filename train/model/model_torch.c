@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "train/model/model_internal.h"
+#include "train/model/model_stored.h"
 #include "train/model/weights.h"
 
 /* Return the position of a module of a block among the others. */

@@ -14,7 +14,9 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "train/model/model_exchange.h"
 #include "train/model/model_internal.h"
+#include "train/model/model_stored.h"
 
 const char *const watch_kind_names[WATCH_KINDS] = {
     [WATCH_NOTHING] = "nothing",       [WATCH_WEIGHT] = "weight",

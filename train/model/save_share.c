@@ -15,6 +15,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/walk.h"
+#include "train/model/model_exchange.h"
 #include "train/model/model_internal.h"
 
 #define CHUNK_BYTES ((size_t)32 << 20)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "train/model/model_internal.h"
+#include "train/model/model_stored.h"
 #include "train/model/score_head.h"
 #include "train/model/weights.h"
 
