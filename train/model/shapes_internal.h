@@ -254,6 +254,11 @@ bool shapes_rotation_dims(struct shapes_builder *m, struct error *err);
 /* shapes_check.c: return whether all adapted layers have as many singular values as the
  * adapters that start with them have ranks; otherwise ERROR_JOB. */
 bool shapes_check_pissa(const struct shapes_builder *m, struct error *err);
+/* shapes_dims.c: set the dimensions of the model's layers. */
+void shapes_dims_model(struct shapes_builder *m, const struct model_config *c);
+/* shapes_segments.c: place this rank's weights and gradients, after the parameters. */
+void shapes_place_weights(struct shapes_builder *m);
+void shapes_place_gradients(struct shapes_builder *m);
 /* shapes_moments.c: place the moments, after the trained parameters. */
 void shapes_place_moments(struct shapes_builder *m);
 /* Return whether a target of projections names a layer of the model. */
