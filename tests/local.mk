@@ -107,6 +107,7 @@ heavy_tests += %D%/unit/test_trainer_preference_curve
 heavy_tests += %D%/unit/test_trainer_reward_curve
 heavy_tests += %D%/unit/test_trainer_ranks
 heavy_tests += %D%/unit/test_trainer_rollout
+unit_tests += %D%/unit/test_activation_name
 unit_tests += %D%/unit/test_adapter_check
 unit_tests += %D%/unit/test_adapter_gradients
 unit_tests += %D%/unit/test_added_tokens

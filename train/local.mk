@@ -181,6 +181,7 @@ libtrain_a_SOURCES += %D%/media/mel_sound.c %D%/media/mel_sound.h
 libtrain_a_SOURCES += %D%/media/resample.c %D%/media/resample.h
 libtrain_a_SOURCES += %D%/media/media_input.c %D%/media/media_input.h
 
+libtrain_a_SOURCES += %D%/model/activation_name.c %D%/model/activation_name.h
 libtrain_a_SOURCES += %D%/model/adapter_check.c %D%/model/adapter_check.h
 libtrain_a_SOURCES += %D%/model/adapter_methods.c %D%/model/adapter_methods.h
 libtrain_a_SOURCES += %D%/model/architecture.c %D%/model/architecture.h

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/size.h"
+#include "train/model/activation_name.h"
 #include "train/model/architecture_fit.h"
 #include "train/model/config_refusals.h"
 #include "train/model/expert_config.h"
@@ -24,17 +25,6 @@
 #include "train/model/shared_keys.h"
 #include "train/model/state_space.h"
 #include "train/model/window_config.h"
-
-/* transformers/activations.py; gelu_fast is gelu_new with its factors in another order */
-static const struct activation_row {
-    const char *name;
-    enum activation kind;
-} activation_rows[] = {
-    { "silu", ACTIVATION_SILU },           { "swish", ACTIVATION_SILU },
-    { "gelu", ACTIVATION_GELU },           { "gelu_new", ACTIVATION_GELU_TANH },
-    { "gelu_fast", ACTIVATION_GELU_TANH }, { "gelu_pytorch_tanh", ACTIVATION_GELU_TANH },
-    { "relu", ACTIVATION_RELU },           { "relu2", ACTIVATION_RELU2 },
-};
 
 #define CONFIG_BYTES_MAX ((size_t)4 << 20)
 #define SIZE_VALUE_MAX   ((int64_t)1 << 30) /* of any number in a config */
@@ -238,25 +228,14 @@ static void read_activation(const struct reader *r, struct model_config *out)
     const char *name =
         key ? json_get_string(r->root, key, row->activation, r->file, r->err)
             : row->activation;
-    struct text known;
 
     out->learned_slopes =
         row->paths[MODULE_ALPHA_P] && name && strcmp(name, "xielu") == 0;
     if (out->learned_slopes)
         return;
-    for (size_t i = 0; name && i < TS_COUNT(activation_rows); i++)
-        if (strcmp(activation_rows[i].name, name) == 0) {
-            out->activation = activation_rows[i].kind;
-            if (row->gelu_is_tanh && out->activation == ACTIVATION_GELU)
-                out->activation = ACTIVATION_GELU_TANH;
-            return;
-        }
-    text_init(&known, 0);
-    for (size_t i = 0; i < TS_COUNT(activation_rows); i++)
-        text_addf(&known, "%s%s", i ? ", " : "", activation_rows[i].name);
-    error_set(r->err, ERROR_DATA, "%s: %s \"%s\" is not supported; supported: %s",
-              r->file, key, name ? name : "", known.data);
-    text_clear(&known);
+    if (activation_read(r->file, key, name, &out->activation, r->err) &&
+        row->gelu_is_tanh && out->activation == ACTIVATION_GELU)
+        out->activation = ACTIVATION_GELU_TANH;
 }
 
 /* Return a number above 0; null means none, and a missing key means the default. */
