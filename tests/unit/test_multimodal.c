@@ -184,9 +184,9 @@ static void test_multimodal_rejects_other_configs(void **state)
         { "{\"model_type\": \"gemma3\"}",
           "config.json: a model of type gemma3 must have a text_config" },
         { "{\"model_type\": \"llava\", \"text_config\": {\"model_type\": \"mamba\"}}",
-          "model_type \"mamba\" is not supported; supported: llama, " },
-        { "{\"model_type\": \"mllama\", \"text_config\": {}}",
-          "model_type \"mllama\" is not supported; supported: llama, " },
+          "model_type \"mamba\" is not supported; `man trainspool-job` lists" },
+        { "{\"model_type\": \"fuyu\", \"text_config\": {}}",
+          "model_type \"fuyu\" is not supported; `man trainspool-job` lists" },
     };
 
     (void)state;

@@ -97,24 +97,16 @@ static const struct architecture *find_architecture(const struct reader *r)
 {
     const char *type = json_get_string(r->root, "model_type", NULL, r->file, r->err);
     const struct architecture *found = type ? architecture_find(type) : NULL;
-    struct text known;
 
     if (found)
         return choose_row(r, found);
-    text_init(&known, 0);
-    for (size_t i = 0; architecture_at(i); i++)
-        if (architecture_find(architecture_at(i)->model_type) == architecture_at(i))
-            text_addf(&known, "%s%s", i ? ", " : "", architecture_at(i)->model_type);
-    for (size_t i = 0; multimodal_at(i); i++)
-        text_addf(&known, ", %s", multimodal_at(i)->model_type);
     if (type)
         error_set(r->err, ERROR_DATA,
-                  "%s: model_type \"%s\" is not supported; supported: %s", r->file, type,
-                  known.data);
+                  "%s: model_type \"%s\" is not supported; `man trainspool-job` lists "
+                  "those that are under MODELS",
+                  r->file, type);
     else
-        error_set(r->err, ERROR_DATA, "%s: model_type is missing; supported: %s", r->file,
-                  known.data);
-    text_clear(&known);
+        error_set(r->err, ERROR_DATA, "%s: model_type is missing", r->file);
     return NULL;
 }
 
