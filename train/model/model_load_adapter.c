@@ -281,11 +281,10 @@ static bool check_all_read(const struct model *m, size_t copies, struct error *e
 
 bool model_open_merged(struct model *m, struct error *err)
 {
-    const char *dir = m->plan->adapter_name_or_path;
+    const char *dir = plan_merged_adapter(m->plan);
     size_t copies = 0;
 
-    if (!dir || !plan_adapts(m->plan) ||
-        !(m->plan->create_new_adapter || m->plan->generation.alone))
+    if (!dir)
         return true;
     m->merged = safetensors_open(dir, "adapter_model", false, err);
     return m->merged && lora_config_read(dir, m->config, &m->merged_lora, err) &&

@@ -148,12 +148,6 @@ static bool save_whole(const struct model *m, struct save_share *share, bool exp
     return ok;
 }
 
-/* Return whether the head is trained because it is the embedding. */
-static bool trains_tied_head(const struct model *m)
-{
-    return m->config->tied && m->shapes.lora.saved[MODULE_EMBED];
-}
-
 /* A plain adapter of twice the rank that is the difference from the initial one, as PEFT's
  * subtract_mutated_init makes it: scale (B A - B0 A0). */
 static void convert_settings(struct lora *lora)
@@ -211,7 +205,7 @@ static bool write_adapter_config(const struct model *m, const char *dir, bool co
     struct text text;
     bool ok;
 
-    lora.tied = trains_tied_head(m);
+    lora.tied = saved_trains_tied_head(m);
     lora.saved[MODULE_HEAD] |= lora.tied;
     lora.classifies = m->config->scores == SCORE_LINEAR;
     if (m->config->scores == SCORE_VALUE)
@@ -240,26 +234,12 @@ static bool save_adapter(const struct model *m, struct save_share *share, bool c
     struct arena *arena = arena_new();
     struct save_file file = { "adapter_model.safetensors", sources, 0 };
     struct error why = { 0 };
-    size_t count = 0;
     bool ok, small;
 
-    for (size_t i = 0; i < m->shapes.count; i++) {
-        const struct parameter *p = &m->parameters[i];
-        const char *name = p->name;
-
-        if (!p->trainable || saved_in_value_head(m, i))
-            continue;
-        if (saved_is_base(m, i)) /* trained as a whole: modules_to_save */
-            name = arena_printf(arena, "base_model.model.%s", p->name);
-        sources[count++] = converted && is_low_rank(m, i) ? converted_source(m, i, name)
-                                                          : saved_source(m, i, name);
-        if (p == m->embed && trains_tied_head(m)) /* PEFT stores two copies of it */
-            sources[count++] =
-                saved_source(m, i,
-                             arena_printf(arena, "base_model.model.%s.weight",
-                                          m->config->architecture->paths[MODULE_HEAD]));
-    }
-    file.count = count;
+    file.count = saved_list_adapter(m, arena, sources);
+    for (size_t i = 0; converted && i < file.count; i++)
+        if (is_low_rank(m, sources[i].index))
+            sources[i] = converted_source(m, sources[i].index, sources[i].name);
     ok = write_weights(m, share, &file, 1, &small, err);
     if (small && !(write_adapter_config(m, share->dir, converted, &why) &&
                    write_companions(m, share->dir, true, false, &why)))

@@ -404,7 +404,49 @@ size_t saved_list_whole(const struct model *m, bool merged, struct arena *arena,
     return has_towers(m) ? count + add_towers(m, sources + count) : count;
 }
 
+bool saved_is_frozen(const struct tensor_source *source)
+{
+    const struct fused *fused = source->context;
+
+    return (source->read == read_fused ? fused->one.read : source->read) != read_trained;
+}
+
 size_t saved_count_whole(const struct model *m)
 {
     return m->shapes.count + (has_towers(m) ? safetensors_count(m->base_files) : 0);
+}
+
+/* ---- Adapters ---- */
+
+bool saved_is_adapter(const struct model *m)
+{
+    return plan_adapts(m->plan);
+}
+
+bool saved_trains_tied_head(const struct model *m)
+{
+    return m->config->tied && m->shapes.lora.saved[MODULE_EMBED];
+}
+
+size_t saved_list_adapter(const struct model *m, struct arena *arena,
+                          struct tensor_source *sources)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < m->shapes.count; i++) {
+        const struct parameter *p = &m->parameters[i];
+        const char *name = p->name;
+
+        if (!p->trainable || saved_in_value_head(m, i))
+            continue;
+        if (saved_is_base(m, i)) /* trained as a whole: modules_to_save */
+            name = arena_printf(arena, "base_model.model.%s", p->name);
+        sources[count++] = saved_source(m, i, name);
+        if (p == m->embed && saved_trains_tied_head(m)) /* PEFT stores two copies of it */
+            sources[count++] =
+                saved_source(m, i,
+                             arena_printf(arena, "base_model.model.%s.weight",
+                                          m->config->architecture->paths[MODULE_HEAD]));
+    }
+    return count;
 }

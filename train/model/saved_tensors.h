@@ -18,10 +18,20 @@ enum format saved_base_format(const struct model *m, size_t index);
 struct tensor_source saved_source(const struct model *m, size_t index, const char *name);
 /* List the tensors of the file of a value head, at most two; returns how many. */
 size_t saved_list_value_head(const struct model *m, struct tensor_source *sources);
+/* Return whether the head is trained because it is the embedding. */
+bool saved_trains_tied_head(const struct model *m);
+/* Return whether the run saves an adapter, not a whole model. */
+bool saved_is_adapter(const struct model *m);
+/* List the tensors of the adapter, at most one more than the model has parameters; returns how
+ * many. */
+size_t saved_list_adapter(const struct model *m, struct arena *arena,
+                          struct tensor_source *sources);
 /* List the whole base: trained parameters as they are (exact, for a resume), the rest from
  * its files; or, merged, all with adapters.  Returns how many tensors. */
 size_t saved_list_whole(const struct model *m, bool merged, struct arena *arena,
                         struct tensor_source *sources);
+/* Return whether one of these is read from the base's files. */
+bool saved_is_frozen(const struct tensor_source *source);
 /* Return an upper bound of that number. */
 size_t saved_count_whole(const struct model *m);
 
