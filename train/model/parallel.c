@@ -274,6 +274,14 @@ bool parallel_share_text(const struct backend_group *group, char **text,
     return link_receive(group->links[0], *text, bytes, 0, err);
 }
 
+bool parallel_are_alive(const struct backend_group *group, struct error *err)
+{
+    for (int i = 0; i < other_ranks(group); i++)
+        if (!link_is_alive(group->links[i]))
+            return error_set(err, ERROR_SYSTEM, LINK_OTHER_ENDED);
+    return true;
+}
+
 bool parallel_fetch(const void *context, const struct moment_span *span, void *to,
                     struct error *err)
 {

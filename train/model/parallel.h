@@ -82,6 +82,9 @@ bool parallel_receive_text(const struct backend_group *group, int rank, char **t
 bool parallel_await_text(const struct backend_group *group, int rank,
                          struct heartbeat *heartbeat, char **text, struct error *err);
 
+/* Rank 0, while the others wait for it: ERROR_SYSTEM if one of them has ended. */
+bool parallel_are_alive(const struct backend_group *group, struct error *err);
+
 /* Fetch moments: model_fetch of rank 0 (context: the group), and the reply of another
  * rank to the order. */
 bool parallel_fetch(const void *context, const struct moment_span *span, void *to,
