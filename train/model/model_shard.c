@@ -355,6 +355,19 @@ static void reduce_pieces(struct model *m, float *data, size_t from, size_t to)
     }
 }
 
+/* What the level before has left in a lane is not of this one where it has no gradients. */
+static void zero_gaps(struct model *m, float *data, size_t from, size_t to)
+{
+    for (size_t i = 0; i < m->shapes.gap_count; i++) {
+        const struct shape_gap *gap = &m->shapes.gaps[i];
+
+        if (gap->at >= from && gap->at + gap->count <= to)
+            m->be->ops->zero(m->be, &(struct op_zero) {
+                                        .out = tensor_of(data + (gap->at - from),
+                                                         FORMAT_FP32, 1, gap->count) });
+    }
+}
+
 /* Reduce gradients `from` .. `to`, each piece to its rank.  They are in a lane, unless
  * gradients are not sharded. */
 static void reduce_range(struct model *m, size_t from, size_t to, enum lane lane)
@@ -368,6 +381,8 @@ static void reduce_range(struct model *m, size_t from, size_t to, enum lane lane
     if (m->adds_nothing)
         m->be->ops->zero(m->be, &(struct op_zero) {
                                     .out = tensor_of(data, FORMAT_FP32, 1, to - from) });
+    else if (sharded)
+        zero_gaps(m, data, from, to);
     reduce_pieces(m, data, from, to);
     if (!sharded)
         return;

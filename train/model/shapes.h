@@ -390,6 +390,11 @@ struct shapes {
     /* in a segment: from which element on the matrices of each level of the backward pass
      * are; levels + 1, the last is matrices_end */
     size_t *level_starts;
+    /* with sharded gradients: elements of the segment between its matrices, of none */
+    struct shape_gap {
+        size_t at, count;
+    } * gaps;
+    size_t gap_count;
     /* by layer, its number among those with, and without, linear attention; NULL: no layer
      * has it */
     size_t *mixer_index;

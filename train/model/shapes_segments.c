@@ -64,6 +64,24 @@ static bool is_matrix(const struct shape_parameter *p)
     return p->trainable && shapes_region(p) == REGION_MATRICES;
 }
 
+/* Find what alignment leaves between matrices. */
+static void find_gaps(struct shapes_builder *m)
+{
+    struct shapes *s = m->out;
+    size_t end = 0;
+
+    s->gaps = arena_array(m->arena, s->count, sizeof(*s->gaps));
+    for (size_t i = 0; i < s->count; i++) {
+        const struct shape_parameter *p = &s->parameters[i];
+
+        if (!is_matrix(p))
+            continue;
+        if (p->at > end)
+            s->gaps[s->gap_count++] = (struct shape_gap) { end, p->at - end };
+        end = p->at + p->rows * p->cols;
+    }
+}
+
 /* Matrices are in the order of the forward pass. */
 static void find_levels(struct shapes_builder *m)
 {
@@ -129,6 +147,8 @@ void shapes_place_gradients(struct shapes_builder *m)
     s->shards_gradients =
         m->plan->zero_stage > 1 && plan_ranks(m->plan) > 1 && !m->plan->generation.alone;
     find_levels(m);
+    if (s->shards_gradients)
+        find_gaps(m);
     s->lanes[LANE_TAIL] = s->matrices_end;
     s->gradient_bytes =
         (s->shards_gradients ? place_lanes(s) : s->segment) * sizeof(float);
