@@ -474,7 +474,11 @@ static void test_lora_config_rejects(void **state)
         { "{\"r\": 8, \"target_modules\": [\"q_proj\"], \"modules_to_save\": "
           "[\"layers.0.mlp.up_proj\"]}",
           "there is no layer \"layers.0.mlp.up_proj\"" },
-        { "{\"r\": 8, \"target_modules\": \".*q_pro\"}", "at least one layer" },
+        { "{\"r\": 8, \"target_modules\": \".*q_pro\"}",
+          "target_modules: the pattern matches no layer; whole names, such as "
+          "model.layers.0.self_attn.q_proj, are compared with it, and the ends of names "
+          "with a list, such as q_proj" },
+        { "{\"r\": 8, \"target_modules\": \"layers.*q_proj\"}", "matches no layer" },
         { "{\"r\": 8, \"target_modules\": \"(q_proj\"}",
           "target_modules: cannot compile" },
         { "{\"r\": 8, \"target_modules\": \"model.layers.0.*q_proj\"}",

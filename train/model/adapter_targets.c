@@ -218,6 +218,26 @@ void adapter_targets_add_unread(const struct target_list *list, const char *name
             add_name(out, name, len);
 }
 
+bool adapter_targets_fail_pattern(const struct architecture *a, const char *key,
+                                  enum error_code code, struct error *err)
+{
+    struct module_place at = { .module = 0 };
+    struct text name;
+
+    while (at.module + 1 < MODULES &&
+           !(a->paths[at.module] && module_in_block(at.module) &&
+             module_is_linear(at.module)))
+        at.module++;
+    text_init(&name, 0);
+    architecture_name(a, &at, &name);
+    error_set(err, code,
+              "%s: the pattern matches no layer; whole names, such as %s, are compared "
+              "with it, and the ends of names with a list, such as %s",
+              key, name.data, architecture_leaf(a, at.module));
+    text_clear(&name);
+    return false;
+}
+
 bool adapter_targets_finish(struct lora *out, const char *where, enum error_code code,
                             struct error *err)
 {

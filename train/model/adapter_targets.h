@@ -57,6 +57,9 @@ void adapter_targets_add_unread(const struct target_list *list, const char *name
 void adapter_targets_add_known(const struct target_list *list, struct text *out);
 /* Mark every linear layer of the blocks that the list can have. */
 void adapter_targets_all(const struct target_list *list, bool *marks);
+/* Set an error for a regular expression, of a key, that matches the name of no layer. */
+bool adapter_targets_fail_pattern(const struct architecture *a, const char *key,
+                                  enum error_code code, struct error *err);
 /* Compute the scale; fail with `code` if no layer is adapted. */
 bool adapter_targets_finish(struct lora *out, const char *where, enum error_code code,
                             struct error *err);

@@ -178,6 +178,9 @@ static bool check_some(const struct reading *reading, struct error *err)
     for (enum module i = 0; i < MODULES; i++)
         if (reading->out->adapted[i])
             return true;
+    if (reading->targets.pattern)
+        return adapter_targets_fail_pattern(list.architecture, reading->targets_key,
+                                            reading->code, err);
     return !first || adapter_targets_mark(&list, first, strlen(first), marks, err);
 }
 
@@ -248,15 +251,9 @@ bool lora_config_mark_pattern(const char *key, const char *pattern,
     reading.targets.pattern = pattern_compile_whole(pattern, key, &local);
     if (!reading.targets.pattern)
         return error_set(err, ERROR_JOB, "%s", local.text);
-    ok = mark_adapted(&reading, err);
+    ok = mark_adapted(&reading, err) && check_some(&reading, err);
     name_matcher_clear(&reading.targets);
-    for (enum module i = 0; ok && i < MODULES; i++)
-        if (out->adapted[i])
-            return true;
-    return ok && error_set(err, ERROR_JOB,
-                           "%s: the pattern matches no layer; whole names, such "
-                           "as model.layers.0.self_attn.q_proj, are compared with it",
-                           key);
+    return ok;
 }
 
 /* A list of names, or null. */
