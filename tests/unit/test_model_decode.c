@@ -158,6 +158,17 @@ static const char ministral3_text[] =
     "\"original_max_position_embeddings\": 8, \"llama_4_scaling_beta\": 0.5}, "
     "\"initializer_range\": 0.2}";
 
+/* The same of heads that are made of latents. */
+static const char mistral4_text[] =
+    "{\"model_type\": \"mistral4\", \"vocab_size\": 97, \"hidden_size\": "
+    "48,\"intermediate_size\": 80, \"num_hidden_layers\": 2, \"num_attention_heads\": "
+    "4,\"num_key_value_heads\": 4, \"q_lora_rank\": 20, \"kv_lora_rank\": 16, "
+    "\"qk_nope_head_dim\": 8, \"qk_rope_head_dim\": 8, \"v_head_dim\": 16, "
+    "\"n_routed_experts\": 4, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 24, "
+    "\"rope_parameters\": {\"rope_type\": \"yarn\", \"rope_theta\": 10000.0, \"factor\": 4.0, "
+    "\"original_max_position_embeddings\": 8, \"llama_4_scaling_beta\": 0.5}, "
+    "\"max_position_embeddings\": 64, \"initializer_range\": 0.2}";
+
 /* The activation has learned slopes. */
 static const char apertus_text[] =
     "{\"model_type\": \"apertus\", \"vocab_size\": 97, \"hidden_size\": "
@@ -300,7 +311,7 @@ static void test_generation_matches_the_forward_pass(void **state)
         qwen3_5_text,    qwen3_next_text,     deepseek_text,   lfm2_text,
         falcon_h1_text,  granite_hybrid_text, bloom_text,      llama4_text,
         ministral3_text, apertus_text,        stablelm_text,   dbrx_text,
-        gemma4_e_text
+        gemma4_e_text,   mistral4_text
     };
 
     (void)state;

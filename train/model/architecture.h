@@ -236,9 +236,9 @@ struct expert_columns {
     double mixer_jitter;
     const char
         *jitter_key; /* the size of noise in training that inputs are multiplied by */
-    /* n_group and topk_group limit the choice to the experts of some groups, by the sum of
-     * the two highest scores of each */
-    bool groups;
+    /* n_group and topk_group limit the choice to the experts of some groups, by the highest
+     * score of each, or, with sigmoids or group_pairs, by the sum of the two highest */
+    bool groups, group_pairs;
     size_t group_count, groups_kept; /* their defaults; 0: 1 */
     /* groups apply only if this key is group_limited_greedy, not greedy; NULL: always */
     const char *method_key;

@@ -143,6 +143,14 @@ static const enum module gemma4_order[] = { MODULE_Q,
     [MODULE_SHARED_POST] = "post_feedforward_layernorm_1",                          \
     [MODULE_EXPERT_POST] = "post_feedforward_layernorm_2"
 
+#define ERNIE_LIKE                                                                 \
+    .base = "model.", .blocks = "model.layers.", .ignored = llama_ignored,         \
+    .keys = &llama_keys, .kv_heads = 2, .order = llama_order,                      \
+    .paths = { LLAMA_PATHS, LLAMA_NORM2 }, .activation = "silu", .norm_eps = 1e-5, \
+    .head_size = 128, BIASES_LISTED,                                               \
+    .bias_keys = { "use_bias", "use_bias", "use_bias", false }, .tied = true,      \
+    .theta = 5e5, .uses_padding = true
+
 /* Sources: transformers/models/NAME/configuration_NAME.py and modeling_NAME.py. */
 const struct architecture rms_architectures[] = {
     { .model_type = "llama",
@@ -320,23 +328,8 @@ const struct architecture rms_architectures[] = {
       .paths = { LLAMA_FRAME, LLAMA_QKV, LLAMA_O, LLAMA_FUSED_MLP,
                  LLAMA_NORM2, [MODULE_POST1] = "post_self_attn_layernorm",
                  [MODULE_POST2] = "post_mlp_layernorm" } },
-    { .model_type = "ernie4_5",
-      .base = "model.",
-      .blocks = "model.layers.",
-      .ignored = llama_ignored,
-      .keys = &llama_keys,
-      .kv_heads = 2,
-      .order = llama_order,
-      .paths = { LLAMA_PATHS, LLAMA_NORM2 },
-      .activation = "silu",
-      .norm_eps = 1e-5,
-      .head_size = 128,
-      BIASES_LISTED,
-      .bias_keys = { "use_bias", "use_bias", "use_bias", false },
-      .tied = true,
-      .theta = 5e5,
-      .rotary_interleaved = true,
-      .uses_padding = true },
+    { .model_type = "ernie4_5", ERNIE_LIKE, .rotary_interleaved = true },
+    { .model_type = "paddleocr_vl_text", ERNIE_LIKE },
     { .model_type = "hunyuan_v1_dense",
       LLAMA_BASE,
       .keys = &llama_keys,

@@ -235,7 +235,7 @@ static void read_groups(const struct reader *r, struct model_config *out)
                   "%s: n_group %zu must divide the number of experts %zu, and topk_group "
                   "%zu must be 1 or more",
                   r->file, groups, out->experts, kept);
-    else if (row->sigmoid && out->experts / groups < 2)
+    else if ((row->sigmoid || row->group_pairs) && out->experts / groups < 2)
         error_set(r->err, ERROR_DATA,
                   "%s: n_group must be at most %zu, half the number of experts, not %zu",
                   r->file, out->experts / 2, groups);

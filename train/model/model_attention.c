@@ -348,10 +348,12 @@ struct op_attention model_attention_op(const struct pass *pass, size_t layer)
 
 void model_prepare_heads(const struct pass *pass, size_t layer)
 {
-    if (model_config_is_latent(pass->model->config))
+    if (model_config_is_latent(pass->model->config)) {
         model_run_latent(pass, layer);
-    else
+        scale_queries(pass, layer, model_latent_heads(pass, BUFFER_HEADS, layer).q);
+    } else {
         prepare_qk(pass, layer, pass_buffer(pass, BUFFER_QKV, layer));
+    }
 }
 
 static void head_norm_backward(const struct pass *pass, size_t layer,
@@ -491,8 +493,10 @@ void model_attention_backward(const struct pass *pass, size_t layer, struct tens
     model_sink_backward(pass, layer, &op);
     pass->ops->attention_backward(pass->be, &op);
     share_gradients(pass, layer, &d);
-    if (model_config_is_latent(pass->model->config))
+    if (model_config_is_latent(pass->model->config)) {
+        scale_queries(pass, layer, d.q);
         model_latent_backward(pass, layer);
-    else
+    } else {
         prepare_qk_backward(pass, layer, dqkv);
+    }
 }

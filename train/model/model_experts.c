@@ -87,7 +87,7 @@ static struct op_route experts_route(const struct pass *pass, size_t layer)
                 : row->sigmoid        ? ROUTE_SIGMOID
                                       : ROUTE_SOFTMAX,
         .normalize = c->normalizes_experts,
-        .group_pairs = row->sigmoid,
+        .group_pairs = row->sigmoid || row->group_pairs,
         .groups = c->expert_groups,
         .groups_kept = c->expert_groups_kept,
         .scale = (float)c->expert_scale,
