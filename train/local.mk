@@ -266,6 +266,7 @@ libtrain_a_SOURCES += %D%/model/model_snapshot.c %D%/model/model_snapshot.h
 libtrain_a_SOURCES += %D%/model/model_torch.c
 libtrain_a_SOURCES += %D%/model/model_watch.c %D%/model/model_watch.h
 libtrain_a_SOURCES += %D%/model/multimodal.c %D%/model/multimodal.h
+libtrain_a_SOURCES += %D%/model/cross_layers.c %D%/model/cross_layers.h
 libtrain_a_SOURCES += %D%/model/optimizer.c %D%/model/optimizer.h
 libtrain_a_SOURCES += %D%/model/optimizer_mini.c %D%/model/optimizer_mini.h
 libtrain_a_SOURCES += %D%/model/optimizer_muon.c %D%/model/optimizer_muon.h

@@ -29,6 +29,8 @@ MROPE = {"rope_type": "default", "rope_theta": 100.0, "mrope_section": [1, 1, 1]
 AUDIO = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 12,
          "num_mel_bins": 4, "max_source_positions": 8}
 QWEN2 = dict(LLAMA, model_type="qwen2")
+LATENT = dict(architectures.DEEPSEEK, n_group=1, topk_group=1, n_routed_experts=4, num_experts_per_tok=2)
+YARN = dict(architectures.YARN, mscale=1.0, mscale_all_dim=1.0)
 
 # The values of config.json, by model_type or, of Ministral 3, by that of the text model.
 CASES = {
@@ -65,6 +67,9 @@ CASES = {
         "vision_config": {"mm_embed_dim": 8, "pooling_kernel_size": 1, "mm_posemb_size": 4,
                           "patch_size": 2, "output_proj_dims": 8},
         "image_token_id": 39, "video_token_id": 38, "audio_token_id": 36},
+    "internvl": {
+        "text_config": dict(QWEN2, num_hidden_layers=1, tie_word_embeddings=False),
+        "vision_config": VIT, "image_token_id": 39, "tie_word_embeddings": False},
     "lfm2_vl": {
         "text_config": dict(LLAMA, model_type="lfm2", num_hidden_layers=3, block_multiple_of=8,
                             layer_types=["conv", "full_attention", "conv"]),
@@ -83,6 +88,26 @@ CASES = {
                                              "llama_4_scaling_beta": 0.1, "mscale": 1.0,
                                              "mscale_all_dim": 1.0}),
         "vision_config": dict(VIT, model_type="pixtral", head_dim=4), "image_token_index": 39},
+    "mistral4": {
+        "text_config": dict(
+            LATENT, model_type="mistral4", first_k_dense_replace=1, n_group=2, attention_bias=True, routed_scaling_factor=1.5,
+            rope_parameters=dict(YARN, llama_4_scaling_beta=0.3)),
+        "vision_config": dict(VIT, model_type="pixtral", head_dim=4), "image_token_index": 39,
+        "tie_word_embeddings": False},
+    "mistral4_plain": {
+        "text_config": dict(
+            LATENT, model_type="mistral4", q_lora_rank=None, v_head_dim=16, rope_interleave=False,
+            num_hidden_layers=1, first_k_dense_replace=0, norm_topk_prob=False, n_shared_experts=2,
+            tie_word_embeddings=True, rope_parameters=dict(YARN, llama_4_scaling_beta=0.1)),
+        "vision_config": dict(VIT, model_type="pixtral", head_dim=4), "image_token_index": 39,
+        "tie_word_embeddings": True},
+    "mllama": {
+        "text_config": dict(LLAMA, num_hidden_layers=4, cross_attention_layers=[1, 3],
+                            tie_word_embeddings=False, pad_token_id=3),
+        "vision_config": {"hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 2,
+                          "num_global_layers": 1, "attention_heads": 2, "vision_output_dim": 16,
+                          "image_size": 8, "patch_size": 4, "intermediate_layers_indices": [0]},
+        "image_token_index": 40},
     "llava": {
         "text_config": dict(TEXT, model_type="llama"),
         "vision_config": dict(VIT, model_type="clip_vision_model"), "image_token_index": 39},
@@ -129,12 +154,24 @@ CASES = {
                               num_position_embeddings=16),
         "image_token_id": 39, "video_token_id": 38, "vision_start_token_id": 37,
         "vision_end_token_id": 36},
+    "paddleocr_vl": {
+        "text_config": dict(TEXT, tie_word_embeddings=False, rope_parameters=dict(MROPE, mrope_section=[2, 1, 1])),
+        "vision_config": VIT, "tie_word_embeddings": False, "image_token_id": 39, "video_token_id": 38,
+        "vision_start_token_id": 37, "vision_end_token_id": 36},
     "voxtral": {
         "text_config": dict(TEXT, model_type="llama"), "audio_config": AUDIO, "audio_token_id": 39},
     "qwen2_audio": {
         "text_config": QWEN2, "audio_token_index": 39,
         "audio_config": {"d_model": 8, "encoder_layers": 1, "encoder_attention_heads": 2,
                          "encoder_ffn_dim": 12, "num_mel_bins": 4, "max_source_positions": 8}},
+    "phi4_multimodal": dict(
+        LLAMA, num_attention_heads=3, num_key_value_heads=1, pad_token_id=0, bos_token_id=1, eos_token_id=2,
+        rope_parameters={"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5},
+        audio_config=dict(num_blocks=1, hidden_size=4, num_attention_heads=1, intermediate_size=4, input_size=8,
+                          nemo_conv_channels=2, ext_pw_out_channel=4, depthwise_separable_out_channel=4,
+                          bias_max_distance=2, audio_token_id=39),
+        vision_config=dict(num_hidden_layers=1, hidden_size=4, num_attention_heads=1, intermediate_size=4,
+                           crop_size=28, image_size=28, patch_size=14, image_token_id=38)),
     "audioflamingo3": {"text_config": QWEN2, "audio_config": AUDIO, "audio_token_id": 39},
     "musicflamingo": {
         "text_config": QWEN2, "audio_token_id": 39,
@@ -173,6 +210,18 @@ def flat(config):
                "rope_scaling": {"type": "mrope", "mrope_section": rope["mrope_section"]}}
 
 
+def flat_paddle(config):
+    """Make a config.json as PaddleOCR-VL was published with."""
+    text = config.pop("text_config")
+    rope = text.pop("rope_parameters")
+    text.pop("model_type")
+    config |= {key: value for key, value in text.items() if key not in config}
+    config |= {"rope_theta": rope["rope_theta"], "rope_scaling": {
+        "type": "default", "rope_type": "default", "mrope_section": rope["mrope_section"]}}
+    config["vision_config"] |= {"model_type": "paddleocr_vl", "temporal_patch_size": 2, "tokens_per_second": 2}
+    config["vision_config"].pop("rope_parameters")
+
+
 def sparse(config):
     """Make a config.json as Gemma 3 was published with: without what its class has by default."""
     text = config["text_config"]
@@ -193,6 +242,23 @@ def published(config):
         text.pop(key)
 
 
+def renamed_phi4(name):
+    """Name a matrix of a block as the published files do, in which adapters of the model's own are on it."""
+    return name.replace("_proj.weight", "_proj.base_layer.weight") if name.startswith("model.layers.") else name
+
+
+def remote(config):
+    """Make a config.json as Phi-4-multimodal was published with."""
+    rope = config.pop("rope_parameters")
+    for key in ("audio_config", "vision_config"):
+        config.pop(key)
+    config |= {"model_type": "phi4mm", "rope_theta": rope["rope_theta"],
+               "partial_rotary_factor": rope["partial_rotary_factor"]}
+
+
+# Cases whose files transformers does not read: it computes the same model under its own names.
+REMOTE = {"phi4mm": ("phi4_multimodal", remote, renamed_phi4)}
+
 # Cases in which config.json or the names of tensors are others than transformers 5 writes.
 OTHERS = {
     "gemma3-sparse": ("gemma3", sparse, []),
@@ -208,17 +274,27 @@ OTHERS = {
         ("vision_tower.", "model.vision_tower."),
         ("multi_modal_projector.", "model.multi_modal_projector.")]),
     "qwen2_vl-flat": ("qwen2_vl", flat, []),
+    "paddleocr_vl-flat": ("paddleocr_vl", flat_paddle, []),
     "qwen2_5_vl-new-names": ("qwen2_5_vl", None, [("model.", "model.language_model."),
                                                   ("visual.", "model.visual.")]),
 }
 # Cases whose files have transposed tensors of experts, as Qwen published them.
 TRANSPOSED = ("qwen3_vl_moe-published",)
+# Tensors of encoders that are left out of a case: it takes as much room as many others.
+LEFT_OUT = {"phi4_multimodal": (".img_processor.",)}
+# Cases that have only a config.json: their tensors and results must be those of another case.
+SAME = {"gemma3-sparse": "gemma3", "gemma4-published": "gemma4", "gemma4_e-published": "gemma4_e",
+        "musicflamingo": "audioflamingo3", "paddleocr_vl-flat": "paddleocr_vl", "qwen2_vl-flat": "qwen2_vl"}
 OTHERS |= {"qwen3_vl_moe-published": ("qwen3_vl_moe", None, [])}
 LAYERS = "self_attn.q_proj|self_attn.v_proj|mlp.up_proj|mlp.down_proj"
 TARGETS = r"model\.language_model\.layers\.\d+\.(?:" + LAYERS.replace(".", r"\.") + ")"
+# Other layers than those of most models.
+LAYERS_OF = {"mistral4": r"self_attn\.q_a_proj|self_attn\.q_b_proj|self_attn\.kv_b_proj|self_attn\.o_proj"}
 # The one layer outside the blocks that can have an adapter.
 MORE_TARGETS = {"gemma4_e": r"|model\.language_model\.per_layer_model_projection"}
-ADAPTERS = {f"towers-{base}-lora": base for base in ("gemma3", "gemma4", "gemma4_e", "lfm2_vl", "mistral3", "qwen2_vl", "qwen3_vl")}
+ADAPTERS = {f"towers-{base}-lora": base for base in ("gemma3", "gemma4", "gemma4_e", "lfm2_vl", "mistral3", "mistral4", "mllama", "qwen2_vl", "qwen3_vl")}
+# What adapters fit: not the layers that text without images skips.
+NUMBERS = {"mllama": "(?:0|2)"}
 
 
 def class_of(config):
@@ -248,9 +324,12 @@ def renamed(name, names):
 
 def make(case, folder):
     """Write the folder of a model; return its config, tensor shapes and norm offset."""
+    if case in REMOTE:
+        return make_remote(case, folder)
     model_type, change, names = OTHERS.get(case, (case, None, []))
     values = CASES[model_type]
-    outer = {"ministral3": "mistral3", "gemma4_e": "gemma4"}.get(model_type, model_type)
+    outer = {"ministral3": "mistral3", "mistral4": "mistral3", "mistral4_plain": "mistral3",
+             "gemma4_e": "gemma4"}.get(model_type, model_type)
     config = transformers.CONFIG_MAPPING[outer](**json.loads(json.dumps(values)))
     class_of(config)._from_config(config).save_pretrained(folder)
     path = os.path.join(folder, "model.safetensors")
@@ -270,6 +349,22 @@ def make(case, folder):
     return config, shapes, offset
 
 
+def make_remote(case, folder):
+    """Write the folder of a model under its names in transformers; return what its own would have."""
+    base, change, rename = REMOTE[case]
+    config, shapes, offset = make(base, folder)
+    save_file({n: elements(rename(n), s, offset) for n, s in shapes.items()},
+              os.path.join(folder, "model.safetensors"), {"format": "pt"})
+    change(config)
+    own = {rename(n): s for n, s in shapes.items() if ".encoder." not in n and ".img_processor." not in n}
+    for name, shape in list(own.items()):
+        if ".base_layer." in name:
+            for adapter, rank in (("speech", 2), ("vision", 1)):
+                stem = name.replace("base_layer", "lora_{}." + adapter)
+                own |= {stem.format("A"): [rank, shape[1]], stem.format("B"): [shape[0], rank]}
+    return config, own, offset
+
+
 def load(folder):
     model, info = class_of(transformers.AutoConfig.from_pretrained(folder)).from_pretrained(
         folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
@@ -277,7 +372,10 @@ def load(folder):
     if model.config.model_type == "llama4": # 5.24 reads image_outputs, which text does not have
         model.forward = model.language_model.forward
     for name, parameter in model.named_parameters():
-        parameter.requires_grad_("language_model" in name or name.startswith("lm_head"))
+        parameter.requires_grad_("language_model" in name or name.startswith(
+            ("lm_head", "model.layers.", "model.norm.", "model.embed_tokens.")))
+    for number in getattr(model.config.get_text_config(), "cross_attention_layers", []):
+        model.model.language_model.layers[number].requires_grad_(False) # skipped without images
     return model.train()
 
 
@@ -288,6 +386,7 @@ def case(name, batch):
     logits = logits_of(model, batch)
     decayed = decayed_names(model, str)
     losses, norms = train(model, batch, decayed, str)
+    shapes = {n: s for n, s in shapes.items() if not any(part in n for part in LEFT_OUT.get(name, ()))}
     return {"name": "towers-" + name, "config": config, "offset": offset, "tensors": shapes,
             "logits": logits, "losses": losses, "norms": norms,
             "undecayed": sorted(n for n in norms if n not in decayed and ".experts." not in n)}
@@ -297,8 +396,10 @@ def adapter(name, base, batch):
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as to:
         make(base, folder)
         fresh = get_peft_model(load(folder), LoraConfig(
-            r=4, lora_alpha=6, target_modules=TARGETS + MORE_TARGETS.get(base, ""),
-            task_type="CAUSAL_LM"))
+            r=4, lora_alpha=6, task_type="CAUSAL_LM",
+            target_modules=TARGETS.replace(r"\d+", NUMBERS.get(base, r"\d+"))
+            .replace(LAYERS.replace(".", r"\."), LAYERS_OF.get(base, LAYERS.replace(".", r"\.")))
+            + MORE_TARGETS.get(base, "")))
         fresh.save_pretrained(to)
         path = os.path.join(to, "adapter_model.safetensors")
         shapes = {n: list(t.shape) for n, t in sorted(load_file(path).items())}
@@ -314,11 +415,23 @@ def adapter(name, base, batch):
             "tensors": shapes, "logits": logits, "losses": losses, "norms": norms}
 
 
+def shortened(models):
+    """Leave out what a case has in common with another one."""
+    by_name = {one["name"]: one for one in models}
+    for name, other in SAME.items():
+        one, full = by_name.get("towers-" + name), by_name.get("towers-" + other)
+        if not one or "same_as" in one:
+            continue
+        assert all(one[key] == full[key] for key in one if key not in ("name", "config")), name
+        by_name["towers-" + name] = {"name": one["name"], "config": one["config"], "same_as": full["name"]}
+    return list(by_name.values())
+
+
 def main():
     torch.set_num_threads(1)
     path = os.path.join(os.path.dirname(__file__), "multimodal.json")
     batch = [tokens(count, i) for i, count in enumerate(LENGTHS)]
-    names = sys.argv[1:] or [*CASES, *OTHERS, *ADAPTERS]
+    names = sys.argv[1:] or [*CASES, *OTHERS, *REMOTE, *ADAPTERS]
     results = {"made_with": f"transformers {transformers.__version__}, torch "
                             f"{torch.__version__.split('+')[0]}",
                "batch": batch, "lr": LR, "weight_decay": DECAY, "models": [], "adapters": []}
@@ -333,6 +446,7 @@ def main():
             results["adapters"].append(adapter(name, ADAPTERS[name], batch))
         else:
             results["models"].append(case(name, batch))
+    results["models"] = shortened(results["models"])
     architectures.write(results, path)
 
 

@@ -38,6 +38,7 @@ static void test_names_of_families(void **state)
         { "ibm-granite/granite-3.1-2b-base", "granite" },
         { "mistralai/Mistral-Small-24B-Base-2501", "mistral" },
         { "mistralai/Mistral-Small-3.1-24B-Base-2503", "mistral3" },
+        { "mistralai/Mistral-Small-4-119B-2603", "mistral3" },
         { "meta-llama/Llama-3.2-1B", "llama" },
         { "meta-llama/Llama-3.2-11B-Vision", "mllama" },
         { "meta-llama/Llama-4-Scout-17B-16E", "llama4" },

@@ -436,11 +436,58 @@ static void test_multimodal_keeps_layers_that_predict_further_tokens(void **stat
     json_decref(one);
 }
 
+/* The published files of Phi-4-multimodal have adapters of the model's own on its matrices: a
+ * saved model and an export have all names, and the adapters as they were. */
+static void test_multimodal_keeps_adapters_of_the_models_own(void **state)
+{
+    static const enum method methods[] = { METHOD_FULL, METHOD_LORA };
+    char *dir = folder_of(find_case("models", "towers-phi4mm"), NULL);
+    struct error err = { 0 };
+    struct safetensors *old = safetensors_open(dir, "model", false, &err);
+
+    (void)state;
+    unit_must(old != NULL, &err);
+    for (size_t i = 0; i < TS_COUNT(methods); i++) {
+        struct unit_model u = open_folder(dir);
+        char *saved = unit_dir_new();
+        struct safetensors *new;
+        size_t kept = 0;
+
+        u.plan.method = methods[i];
+        start(&u);
+        unit_must(methods[i] == METHOD_LORA ? model_export(u.model, saved, &err)
+                                            : model_save(u.model, saved, &err),
+                  &err);
+        new = safetensors_open(saved, "model", false, &err);
+        unit_must(new != NULL, &err);
+        assert_int_equal(safetensors_count(new), safetensors_count(old));
+        for (size_t k = 0; k < safetensors_count(old); k++) {
+            const struct stored_tensor *t = safetensors_at(old, k);
+            const struct stored_tensor *found = safetensors_find(new, t->name);
+
+            if (!found)
+                fail_msg("%s is not saved", t->name);
+            if (!strstr(t->name, ".lora_"))
+                continue;
+            assert_memory_equal(found->data, t->data, t->bytes);
+            kept++;
+        }
+        assert_int_equal(kept, 2 * 4 * 2 * 2);
+        safetensors_close(new);
+        unit_model_stop(&u);
+        unit_dir_free(saved);
+    }
+    safetensors_close(old);
+    unit_dir_free(dir);
+}
+
 /* The weights of a saved folder are found by their parameters, whatever names it has. */
 static void test_multimodal_finds_saved_weights(void **state)
 {
-    static const char *const cases[] = { "towers-gemma3", "towers-gemma3-new-names",
-                                         "towers-qwen2_vl", "towers-qwen3_vl" };
+    static const char *const cases[] = { "towers-gemma3",  "towers-gemma3-new-names",
+                                         "towers-mllama",  "towers-phi4_multimodal",
+                                         "towers-phi4mm",  "towers-qwen2_vl",
+                                         "towers-qwen3_vl" };
 
     (void)state;
     for (size_t i = 0; i < TS_COUNT(cases); i++) {
@@ -620,6 +667,7 @@ int main(void)
         cmocka_unit_test(test_multimodal_keeps_the_bytes_of_towers),
         cmocka_unit_test(test_multimodal_rejects_files_that_would_lose_something),
         cmocka_unit_test(test_multimodal_keeps_layers_that_predict_further_tokens),
+        cmocka_unit_test(test_multimodal_keeps_adapters_of_the_models_own),
         cmocka_unit_test(test_multimodal_finds_saved_weights),
         cmocka_unit_test(test_multimodal_reads_adapters_with_old_names),
         cmocka_unit_test(test_multimodal_adapters_name_their_layers_in_full),

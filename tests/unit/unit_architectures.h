@@ -16,16 +16,19 @@
 static json_t *golden;
 static struct batch batch;
 
-static inline const json_t *find_case(const char *list, const char *name)
+static inline json_t *find_in(const json_t *cases, const char *name)
 {
-    const json_t *cases = json_object_get(golden, list);
-
     for (size_t i = 0; i < json_array_size(cases); i++)
         if (strcmp(json_string_value(json_object_get(json_array_get(cases, i), "name")),
                    name) == 0)
             return json_array_get(cases, i);
-    fail_msg("no %s in %s", name, list);
+    fail_msg("no case %s", name);
     return NULL;
+}
+
+static inline const json_t *find_case(const char *list, const char *name)
+{
+    return find_in(json_object_get(golden, list), name);
 }
 
 static inline char *folder_of(const json_t *one, const char *cut)
@@ -66,37 +69,49 @@ static inline double norm_of(struct tensor t)
     return sqrt(sum);
 }
 
+/* Read a script's output.  A model with "same_as" has the tensors and results of that one. */
+static inline json_t *read_golden_models(const char *file)
+{
+    char *path = unit_source(file);
+    struct error err = { 0 };
+    json_t *root = json_read_file(path, (size_t)4 << 20, &err), *models;
+
+    unit_must(root != NULL, &err);
+    models = json_object_get(root, "models");
+    for (size_t i = 0; i < json_array_size(models); i++) {
+        json_t *one = json_array_get(models, i);
+        const char *same = json_string_value(json_object_get(one, "same_as"));
+
+        if (same)
+            json_object_update_missing(one, find_in(models, same));
+    }
+    free(path);
+    return root;
+}
+
 static inline int architectures_setup(void **state)
 {
-    char *path = unit_source(GOLDEN_FILE);
-    struct error err = { 0 };
     const json_t *runs;
 
     (void)state;
-    golden = json_read_file(path, (size_t)4 << 20, &err);
-    unit_must(golden != NULL, &err);
+    golden = read_golden_models(GOLDEN_FILE);
     runs = json_object_get(golden, "batch");
     for (size_t i = 0; i < json_array_size(runs); i++)
         unit_batch_json(&batch, json_array_get(runs, i));
-    free(path);
     return 0;
 }
 
 /* The same, with the models that have towers (tests/golden/multimodal.py). */
 static inline int architectures_setup_all(void **state)
 {
-    char *path = unit_source("tests/golden/multimodal.json");
     static const char *const lists[] = { "models", "adapters" };
-    struct error err = { 0 };
-    json_t *towers = json_read_file(path, (size_t)4 << 20, &err);
+    json_t *towers = read_golden_models("tests/golden/multimodal.json");
 
-    unit_must(towers != NULL, &err);
     architectures_setup(state);
     for (size_t i = 0; i < TS_COUNT(lists); i++)
         json_array_extend(json_object_get(golden, lists[i]),
                           json_object_get(towers, lists[i]));
     json_decref(towers);
-    free(path);
     return 0;
 }
 

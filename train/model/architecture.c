@@ -182,7 +182,8 @@ void architecture_name(const struct architecture *a, const struct module_place *
 
     text_reset(out);
     if (module_in_block(at->module))
-        text_addf(out, "%s%zu.", a->blocks, at->layer);
+        text_addf(out, "%s%zu.", a->blocks,
+                  a->numbers ? a->numbers[at->layer] : at->layer);
     if (star)
         text_addf(out, "%.*s%zu%s", (int)(star - path), path, at->expert, star + 1);
     else

@@ -497,6 +497,10 @@ struct architecture {
     /* the model has towers (train/model/multimodal.h), in which modules have the same last
      * parts of names; never in the table */
     bool has_towers;
+    /* by layer, its number in names, of `numbered`: other layers are between them
+     * (train/model/cross_layers.h); NULL: its index.  Never in the table */
+    const size_t *numbers;
+    size_t numbered;
 };
 
 /* Return NULL if there is no such model_type. */

@@ -133,6 +133,24 @@ static void add_escaped(struct text *out, const char *string)
             text_addc(out, *string);
 }
 
+/* Any layer, or those that are not between the others (train/model/cross_layers.h). */
+static void add_numbers(struct text *out, const struct architecture *a)
+{
+    const char *separator = "(?:";
+
+    if (!a->numbers) {
+        text_adds(out, "\\d+");
+        return;
+    }
+    for (size_t number = 0, l = 0; number < a->numbered; number++)
+        if (a->numbers[l] == number) {
+            text_addf(out, "%s%zu", separator, number);
+            separator = "|";
+            l++;
+        }
+    text_adds(out, ")");
+}
+
 /* A regular expression for the whole names of layers: towers, and other layers that are not
  * used, have the same last parts of names, which a list would adapt, too. */
 static json_t *pattern_of(const struct architecture *a, const bool *marks)
@@ -147,7 +165,8 @@ static json_t *pattern_of(const struct architecture *a, const bool *marks)
             continue;
         if (pattern.len == 0) {
             add_escaped(&pattern, a->blocks);
-            text_adds(&pattern, "\\d+\\.(?:");
+            add_numbers(&pattern, a);
+            text_adds(&pattern, "\\.(?:");
         }
         text_adds(&pattern, separator);
         add_escaped(&pattern, a->paths[i]);

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/size.h"
 #include "train/model/adapter_targets.h"
+#include "train/model/cross_layers.h"
 #include "train/model/expert_adapters.h"
 #include "train/model/lora_keys.h"
 #include "train/model/name_matcher.h"
@@ -78,7 +79,7 @@ static bool is_adapted(const struct reading *reading, const struct module_place 
     return (reading->all_linear ? module_is_linear(at->module)
                                 : has_name(reading, &reading->targets, name->data)) &&
            !has_name(reading, &reading->excluded, name->data) &&
-           has_layer(reading, at->layer);
+           has_layer(reading, model_config_number(reading->config, at->layer));
 }
 
 /* Count the layers with a module, or its experts in all of them, and how many of those

@@ -13,6 +13,7 @@
 #include "train/model/activation_name.h"
 #include "train/model/architecture_fit.h"
 #include "train/model/config_refusals.h"
+#include "train/model/cross_layers.h"
 #include "train/model/expert_config.h"
 #include "train/model/full_heads.h"
 #include "train/model/latent_config.h"
@@ -399,6 +400,8 @@ static void read_all(struct reader *r, struct model_config *out)
     if (!out->packed.enabled)
         quantized_config_read(r->root, r->file, r->arena, &out->quantized, r->err);
     read_sizes(r, out);
+    if (out->multimodal)
+        cross_layers_read(r->root, r->file, r->arena, out, r->err);
     full_heads_read(r->root, r->file, out, r->err);
     read_activation(r, out);
     read_scores(r, out);

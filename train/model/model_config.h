@@ -36,6 +36,7 @@ struct model_config {
     const struct architecture *architecture;
     const struct multimodal *multimodal; /* NULL: the whole model is a text model */
     size_t vocab_size, hidden_size, intermediate_size;
+    size_t more_embeddings; /* rows of the embeddings after vocab_size, without logits */
     /* vocabulary_growth.h: rows of the files' embeddings, 0: vocab_size; and new tokens */
     size_t stored_vocab, new_token_count;
     const uint32_t *new_tokens;
@@ -227,6 +228,12 @@ size_t model_config_most_queries(const struct model_config *config);
 size_t model_config_most_keys(const struct model_config *config);
 /* Return the columns of a head that a layer rotates. */
 size_t model_config_rotary(const struct model_config *config, size_t layer);
+/* Return how many tokens have embeddings: more than there are logits, in some models. */
+static inline size_t model_config_tokens(const struct model_config *config)
+{
+    return config->vocab_size + config->more_embeddings;
+}
+
 /* Return whether a layer has linear attention or a short convolution. */
 static inline bool model_config_is_linear(const struct model_config *config, size_t layer)
 {

@@ -122,7 +122,7 @@ static bool check_tokens(const struct model *m, const int32_t *tokens, size_t co
                          struct error *err)
 {
     for (size_t i = 0; i < count; i++)
-        if (tokens[i] < 0 || (size_t)tokens[i] >= m->config->vocab_size)
+        if (tokens[i] < 0 || (size_t)tokens[i] >= model_config_tokens(m->config))
             return error_set(err, ERROR_DATA,
                              "token %d is not in the model's vocabulary of %zu; does "
                              "the tokenizer belong to this model?",

@@ -15,6 +15,7 @@
 #include "train/model/model_growth.h"
 #include "train/model/model_pissa.h"
 #include "train/model/model_stored.h"
+#include "train/model/saved_tensors.h"
 #include "train/model/score_head.h"
 #include "train/model/weights.h"
 
@@ -373,9 +374,7 @@ static bool is_ignored(const struct model *m, const char *name)
 {
     const struct architecture *architecture = m->config->architecture;
 
-    if (m->config->multimodal && multimodal_is_tower(m->config->multimodal, name))
-        return true;
-    if (architecture_keeps(architecture, name) ||
+    if (saved_is_tower(m, name) || architecture_keeps(architecture, name) ||
         weights_are_unused_keys(m->config, &m->names, name))
         return true;
     for (size_t i = 0; architecture->ignored[i]; i++)

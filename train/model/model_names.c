@@ -184,6 +184,7 @@ static const struct name_row {
     { "minitron-*", "nemotron" },
     { "mistral-nemo-minitron-*", "mistral" },
     { "mistral-small-3.[12]-*", "mistral3" },
+    { "mistral-small-4-*", "mistral3" },
     { "mistral-small-*", "mistral" },
     { "mistral-large-instruct-24*", "mistral" },
     { "mistral-nemo-*", "mistral" },

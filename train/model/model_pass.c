@@ -34,7 +34,7 @@ static bool check_batch(const struct model *m, const struct batch *batch,
     for (size_t i = 0; i < batch->rows; i++) {
         int32_t token = batch->tokens[i], target = batch->targets[i];
 
-        if (token < 0 || (size_t)token >= m->config->vocab_size)
+        if (token < 0 || (size_t)token >= model_config_tokens(m->config))
             return error_set(
                 err, ERROR_DATA,
                 "token %d is not in the model's vocabulary of %zu; does the tokenizer "

@@ -10,23 +10,31 @@
 /* Sources: transformers/models/NAME/modeling_NAME.py and conversion_mapping.py (5.24),
  * which maps the names of published files to those of modules. */
 static const struct text_names llava_names[] = {
-    { "model.language_model.", "lm_head" },
-    { "language_model.model.", "language_model.lm_head" },
-    { NULL, NULL },
+    { "model.language_model.", "lm_head", false },
+    { "language_model.model.", "language_model.lm_head", false },
+    { NULL, NULL, false },
 };
 static const struct text_names qwen2_vl_names[] = {
-    { "model.language_model.", "lm_head" },
-    { "model.", "lm_head" },
-    { NULL, NULL },
+    { "model.language_model.", "lm_head", false },
+    { "model.", "lm_head", false },
+    { NULL, NULL, false },
 };
 static const struct text_names qwen3_vl_names[] = {
-    { "model.language_model.", "lm_head" },
-    { NULL, NULL },
+    { "model.language_model.", "lm_head", false },
+    { NULL, NULL, false },
 };
 
 static const struct text_names llama4_names[] = {
-    { "language_model.model.", "language_model.lm_head" },
-    { NULL, NULL },
+    { "language_model.model.", "language_model.lm_head", false },
+    { NULL, NULL, false },
+};
+
+/* Files that come with their code have adapters of the model's own, for speech and for
+ * vision. */
+static const struct text_names phi4_names[] = {
+    { "model.", "lm_head", false },
+    { "model.", "lm_head", true },
+    { NULL, NULL, false },
 };
 
 static const char *const llama4_towers[] = { "vision_model.", "multi_modal_projector.",
@@ -40,6 +48,13 @@ static const char *const llava_towers[] = {
     "model.image_newline",
     NULL,
 };
+static const char *const mllama_towers[] = {
+    "vision_model.",
+    "multi_modal_projector.",
+    "model.vision_model.",
+    "model.multi_modal_projector.",
+    NULL,
+};
 static const char *const gemma4_towers[] = {
     "model.vision_tower.", "model.embed_vision.",    "model.audio_tower.",
     "model.embed_audio.",  "model.vision_embedder.", NULL,
@@ -51,6 +66,10 @@ static const char *const audio_towers[] = {
     "model.multi_modal_projector.",
     NULL,
 };
+static const char *const paddle_towers[] = { "visual.", "mlp_AR.", "model.visual.",
+                                             "model.projector.", NULL };
+static const char *const phi4_towers[] = { "model.embed_tokens_extend.", ".lora_A.",
+                                           ".lora_B.", NULL };
 static const char *const qwen_towers[] = { "visual.", "model.visual.", NULL };
 /* mtp: layers that predict further tokens, which transformers does not have */
 static const char *const qwen3_5_towers[] = { "model.visual.", "mtp.", NULL };
@@ -112,10 +131,35 @@ static const struct multimodal rows[] = {
       .text_type = "mistral",
       .names = llava_names,
       .towers = llava_towers },
+    { .model_type = "mllama",
+      .text_type = "mllama_text_model",
+      .fixed_text = true,
+      .crosses = true,
+      .names = llava_names,
+      .towers = mllama_towers },
     { .model_type = "musicflamingo",
       .text_type = "qwen2",
       .names = llava_names,
       .towers = audio_towers },
+    { .model_type = "paddleocr_vl",
+      .text_type = "paddleocr_vl_text",
+      .fixed_text = true,
+      .flat = true,
+      .tied = true,
+      .names = qwen2_vl_names,
+      .towers = paddle_towers },
+    { .model_type = "phi4_multimodal",
+      .text_type = "phi4_multimodal",
+      .fixed_text = true,
+      .flat = true,
+      .names = phi4_names,
+      .towers = phi4_towers },
+    { .model_type = "phi4mm",
+      .text_type = "phi4_multimodal",
+      .fixed_text = true,
+      .flat = true,
+      .names = phi4_names,
+      .towers = phi4_towers },
     { .model_type = "qwen2_5_vl",
       .text_type = "qwen2_5_vl_text",
       .fixed_text = true,
@@ -165,6 +209,7 @@ static const struct text_type {
     const char *model_type, *architecture;
     const char *defaults; /* JSON */
     const char *ignored;  /* key that the class does not read; NULL: none */
+    const char *dropout;  /* its key for attention_dropout; NULL: the same */
 } text_types[] = {
     { .model_type = "gemma3_text",
       .architecture = "gemma3_text",
@@ -215,6 +260,28 @@ static const struct text_type {
           "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, "
           "\"num_key_value_heads\": 8, \"max_position_embeddings\": 131072}",
       .ignored = "layer_types" },
+    { .model_type = "mistral4",
+      .architecture = "mistral4",
+      .defaults =
+          "{\"vocab_size\": 131072, \"hidden_size\": 4096, \"intermediate_size\": 12288, "
+          "\"num_hidden_layers\": 36, \"num_attention_heads\": 32, "
+          "\"num_key_value_heads\": 32, \"max_position_embeddings\": 1048576, "
+          "\"rope_parameters\": {\"rope_type\": \"yarn\", \"rope_theta\": 10000.0, "
+          "\"factor\": 128.0, \"original_max_position_embeddings\": 8192, "
+          "\"beta_fast\": 32.0, \"beta_slow\": 1.0, \"mscale\": 1.0, "
+          "\"mscale_all_dim\": 1.0, \"llama_4_scaling_beta\": 0.1}}" },
+    /* its class never ties the embeddings, which have more rows than the head */
+    { .model_type = "mllama_text_model",
+      .architecture = "llama",
+      .defaults =
+          "{\"vocab_size\": 128256, \"hidden_size\": 4096, \"intermediate_size\": 14336, "
+          "\"num_hidden_layers\": 40, \"num_attention_heads\": 32, "
+          "\"num_key_value_heads\": 8, \"max_position_embeddings\": 131072, "
+          "\"rms_norm_eps\": 1e-5, \"rope_theta\": 500000.0, \"dropout\": 0.0, "
+          "\"bos_token_id\": 128000, \"eos_token_id\": 128001, \"pad_token_id\": 128004, "
+          "\"cross_attention_layers\": [3, 8, 13, 18, 23, 28, 33, 38]}",
+      .ignored = "tie_word_embeddings",
+      .dropout = "dropout" },
     { .model_type = "ministral3",
       .architecture = "ministral3",
       .defaults =
@@ -225,6 +292,20 @@ static const struct text_type {
           "\"factor\": 16.0, \"original_max_position_embeddings\": 16384, "
           "\"beta_fast\": 32.0, \"beta_slow\": 1.0, \"mscale\": 1.0, "
           "\"mscale_all_dim\": 1.0, \"llama_4_scaling_beta\": 0.1}}" },
+    { .model_type = "paddleocr_vl_text",
+      .architecture = "paddleocr_vl_text",
+      .defaults =
+          "{\"vocab_size\": 103424, \"hidden_size\": 1024, \"intermediate_size\": 3072, "
+          "\"num_hidden_layers\": 18, \"num_attention_heads\": 16, "
+          "\"num_key_value_heads\": 2, \"max_position_embeddings\": 131072, "
+          "\"pad_token_id\": 0, \"bos_token_id\": 1, \"eos_token_id\": 2}" },
+    { .model_type = "phi4_multimodal",
+      .architecture = "phi3",
+      .defaults =
+          "{\"vocab_size\": 200064, \"hidden_size\": 3072, \"intermediate_size\": 8192, "
+          "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, "
+          "\"num_key_value_heads\": 8, \"max_position_embeddings\": 131072, "
+          "\"rms_norm_eps\": 1e-5, \"pad_token_id\": 199999}" },
     { .model_type = "qwen2",
       .architecture = "qwen2",
       .defaults =
@@ -334,6 +415,9 @@ static void add_defaults(const struct multimodal *row, json_t *text)
             json_decref(defaults);
             if (text_types[i].ignored)
                 json_object_del(text, text_types[i].ignored);
+            if (text_types[i].dropout)
+                json_object_set(text, "attention_dropout",
+                                json_object_get(text, text_types[i].dropout));
             type = text_types[i].architecture;
         }
     json_object_set_new(text, "model_type", json_string(type));
@@ -381,7 +465,8 @@ const struct architecture *multimodal_architecture(const struct multimodal *row,
 bool multimodal_is_tower(const struct multimodal *row, const char *name)
 {
     for (size_t i = 0; row->towers[i]; i++)
-        if (text_starts(name, row->towers[i]))
+        if (row->towers[i][0] == '.' ? strstr(name, row->towers[i]) != NULL
+                                     : text_starts(name, row->towers[i]))
             return true;
     return false;
 }

@@ -14,9 +14,11 @@
 #include "base/json.h"
 #include "train/model/architecture.h"
 
-/* Names of the text model's tensors: the prefix of those below the head, and the head. */
+/* Names of the text model's tensors: the prefix of those below the head, and the head.
+ * wraps: matrices of blocks are in a layer of adapters, NAME.base_layer.weight. */
 struct text_names {
     const char *base, *head;
+    bool wraps;
 };
 
 struct multimodal {
@@ -26,10 +28,13 @@ struct multimodal {
     bool fixed_text;
     bool flat; /* older files have the text model's keys next to model_type */
     bool tied; /* default of tie_word_embeddings */
+    /* layers of cross-attention are between the others (train/model/cross_layers.h) */
+    bool crosses;
     /* first, the names that modules have in transformers 5, which PEFT saves; then those of
      * files.  base NULL ends the list. */
     const struct text_names *names;
-    /* prefixes of the names of all other tensors; NULL ends the list */
+    /* prefixes of the names of all other tensors, or parts of them that begin with a dot;
+     * NULL ends the list */
     const char *const *towers;
 };
 

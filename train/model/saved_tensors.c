@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "train/model/cross_layers.h"
 #include "train/model/model_internal.h"
 #include "train/model/model_stored.h"
 #include "train/model/score_head.h"
@@ -219,11 +220,16 @@ static bool read_tower(const void *context, size_t index, void *to, struct error
     return ok;
 }
 
+bool saved_is_tower(const struct model *m, const char *name)
+{
+    return m->config->multimodal && model_config_keeps(m->config, name);
+}
+
 static bool is_kept(const struct model *m, const char *name)
 {
     if (m->config->scores == SCORE_VALUE && score_head_replaces(m->config, name))
         return true;
-    return m->config->multimodal ? multimodal_is_tower(m->config->multimodal, name)
+    return m->config->multimodal ? saved_is_tower(m, name)
                                  : architecture_keeps(m->config->architecture, name);
 }
 
@@ -333,12 +339,14 @@ static void fuse(const struct model *m, size_t count, struct tensor_source *sour
     size_t step = alone && p->module != MODULE_EXPERT_DOWN ? 2 : 1;
 
     *f = (struct fused) { m, source->index, count, step, *source };
-    source->name =
+    source->name = name_in_files(
+        m,
         arena_printf(arena, "%s%zu.%s%s", a->blocks, p->layer,
                      p->module == MODULE_EXPERT_GATE ? a->experts.gate_up_tensor
                      : p->module == MODULE_EXPERT_UP ? a->experts.up_tensor
                                                      : a->experts.down_tensor,
-                     p->part == PART_BIAS ? "_bias" : "");
+                     p->part == PART_BIAS ? "_bias" : ""),
+        arena);
     source->rank = p->part == PART_BIAS ? 2 : 3;
     source->shape[0] = m->config->experts;
     source->shape[is_transposed(m, source->index) ? 2 : 1] =

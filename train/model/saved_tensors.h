@@ -14,6 +14,9 @@ bool saved_in_value_head(const struct model *m, size_t index);
  * trained.  transformers keeps buffers of routers in fp32, as files have them. */
 enum format saved_base_format(const struct model *m, size_t index);
 
+/* Return whether a tensor of the base's files belongs to an encoder, or to a projector that
+ * is not trained. */
+bool saved_is_tower(const struct model *m, const char *name);
 /* Return a parameter as it is in memory, under a name. */
 struct tensor_source saved_source(const struct model *m, size_t index, const char *name);
 /* List the tensors of the file of a value head, at most two; returns how many. */

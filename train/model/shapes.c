@@ -232,7 +232,8 @@ static void dims_convert(struct shapes_builder *m, enum format frozen)
         d[DIM_WEIGHT] = widest_of_blocks(m);
     if (s->compute == FORMAT_FP32 &&
         ((any_frozen && frozen != FORMAT_FP32) || s->trainable != FORMAT_FP32))
-        d[DIM_WEIGHT] = max(widest_of_blocks(m), shapes_times(m, d[DIM_V], d[DIM_C]));
+        d[DIM_WEIGHT] =
+            max(widest_of_blocks(m), shapes_times(m, d[DIM_EMBEDDINGS], d[DIM_C]));
     if (s->trainable != FORMAT_FP32)
         d[DIM_BIAS] =
             max(max(max(d[DIM_QKV], shapes_gate_up_columns(m->config, d[DIM_MLP])),

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "train/model/adapter_methods.h"
+#include "train/model/cross_layers.h"
 #include "train/model/optimizer_table.h"
 #include "train/model/shapes_internal.h"
 
@@ -45,17 +46,18 @@ static bool check_expansion(const struct plan *plan, const struct model_config *
                             struct error *err)
 {
     int64_t added = plan->freeze_trainable_layers;
+    size_t layers = model_config_numbered(config);
 
     if (plan->method != METHOD_FREEZE)
         return error_set(err, ERROR_JOB,
                          "use_llama_pro requires finetuning_type: freeze, not %s",
                          plan_method_name(plan));
-    return (added > 0 && config->layers % (size_t)added == 0) ||
+    return (added > 0 && layers % (size_t)added == 0) ||
            error_set(
                err, ERROR_JOB,
                "freeze_trainable_layers must divide the %zu layers of the model with "
                "use_llama_pro, not be %lld",
-               config->layers, (long long)added);
+               layers, (long long)added);
 }
 
 /* LLaMA-Factory also rejects unknown names; a valid name is the first part of a module's

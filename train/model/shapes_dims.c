@@ -169,6 +169,7 @@ void shapes_dims_model(struct shapes_builder *m, const struct model_config *c)
 
     d[DIM_ONE] = 1;
     d[DIM_V] = c->vocab_size;
+    d[DIM_EMBEDDINGS] = c->vocab_size + c->more_embeddings;
     d[DIM_HEAD] = c->scores ? 1 : c->vocab_size;
     d[DIM_C] = c->hidden_size;
     d[DIM_I] = model_config_mlp_of(c, c->layers - 1); /* the widest are the last ones */

@@ -7,7 +7,7 @@
 #include "train/model/shapes_internal.h"
 
 const struct module_dims shapes_module_dims[MODULES] = {
-    [MODULE_EMBED] = { DIM_V, DIM_C },
+    [MODULE_EMBED] = { DIM_EMBEDDINGS, DIM_C },
     [MODULE_POSITIONS] = { DIM_P, DIM_C },
     [MODULE_EMBED_NORM] = { DIM_ONE, DIM_C },
     [MODULE_NORM1] = { DIM_ONE, DIM_C },

@@ -18,6 +18,7 @@ enum dim {
     DIM_CHUNK_STARTS, /* of attention in chunks: their number in the largest batch + 1 */
     DIM_QUERY_SCALES, /* 2, or 0 if queries are not scaled by position */
     DIM_V,
+    DIM_EMBEDDINGS,
     DIM_V_ROW, /* elements from one row of logits to the next: V, or more */
     DIM_C,
     DIM_I,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "train/model/cross_layers.h"
 #include "train/model/expert_adapters.h"
 #include "train/model/matrix_layout.h"
 #include "train/model/shapes_internal.h"
@@ -21,8 +22,9 @@ enum dim shapes_inputs(enum module module)
 static bool is_trained_layer(const struct shapes_builder *m, size_t layer)
 {
     int64_t expected = m->plan->freeze_trainable_layers;
-    size_t layers = m->config->layers;
+    size_t layers = model_config_numbered(m->config);
 
+    layer = model_config_number(m->config, layer);
     if (m->plan->use_llama_pro)
         return (layer + 1) % (layers / (size_t)expected) == 0;
     return expected >= 0 ? layer + (size_t)expected >= layers : layer < (size_t)-expected;

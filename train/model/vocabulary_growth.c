@@ -95,6 +95,8 @@ static size_t adapter_rows(const char *dir, const struct model_config *config)
         found = weights_find_adapter(set, config, name.data);
         text_clear(&name);
         rows = found && found->rank == 2 ? found->shape[0] : 0;
+        if (modules[i] == MODULE_EMBED && rows > config->more_embeddings)
+            rows -= config->more_embeddings;
     }
     safetensors_close(set);
     return rows;

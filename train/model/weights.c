@@ -8,6 +8,7 @@
 
 #include "base/size.h"
 #include "base/text.h"
+#include "train/model/cross_layers.h"
 #include "train/model/gptq_tensors.h"
 #include "train/model/matrix_layout.h"
 #include "train/model/shapes.h"
@@ -72,16 +73,28 @@ static bool has_prefix(const struct safetensors *files, const char *prefix)
     return false;
 }
 
+/* What PEFT calls the layer that adapters are on. */
+static const char base_layer[] = ".base_layer";
+
+static bool has_part(const struct safetensors *files, const char *part)
+{
+    for (size_t i = 0; i < safetensors_count(files); i++)
+        if (strstr(safetensors_at(files, i)->name, part))
+            return true;
+    return false;
+}
+
 struct text_names weights_names(const struct safetensors *files,
                                 const struct model_config *config)
 {
     const struct architecture *a = config->architecture;
     const struct text_names *names =
         config->multimodal ? config->multimodal->names : NULL;
-    struct text_names own = { a->base, a->paths[MODULE_HEAD] };
+    struct text_names own = { a->base, a->paths[MODULE_HEAD], false };
 
     for (size_t i = 0; names && names[i].base; i++)
-        if (has_prefix(files, names[i].base))
+        if (has_prefix(files, names[i].base) &&
+            !(names[i + 1].wraps && has_part(files, base_layer)))
             return names[i];
     if (!names && !has_prefix(files, own.base))
         own.base = "";
@@ -101,6 +114,10 @@ void weights_name(const struct model_config *config, const struct text_names *na
         text_addf(out, "%s%s", names->head, name + strlen(head));
     else
         text_adds(out, name);
+    if (names->wraps && text_starts(name, a->blocks) && text_ends(name, "_proj.weight")) {
+        out->data[out->len -= strlen(".weight")] = '\0';
+        text_addf(out, "%s.weight", base_layer);
+    }
 }
 
 bool weights_are_unused_keys(const struct model_config *config,
@@ -217,8 +234,7 @@ static size_t matrices_of(const void *context, const char *name)
     const struct model_config *config = context;
     enum module first = first_of(config, name);
 
-    if (config->multimodal ? multimodal_is_tower(config->multimodal, name)
-                           : architecture_keeps(config->architecture, name))
+    if (model_config_keeps(config, name))
         return 0;
     return first == MODULES                                                          ? 0
            : first == MODULE_EXPERT_GATE && !config->architecture->experts.up_tensor ? 2
