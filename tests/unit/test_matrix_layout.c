@@ -89,6 +89,36 @@ static void test_stacks_are_columns_of_files(void **state)
     }
 }
 
+/* Column j of patch k is column 3 j + k of a file. */
+static void test_patches_are_interleaved_in_files(void **state)
+{
+    enum { PATCHES = 3, EACH = 2, COUNT = 4 };
+    const struct matrix_layout layout = { .storage = STORED_PATCHES,
+                                          .rows = COUNT,
+                                          .cols = PATCHES * EACH,
+                                          .matrices = PATCHES,
+                                          .item = sizeof(uint16_t) };
+    uint16_t rows[COUNT * PATCHES * EACH], again[TS_COUNT(rows)] = { 0 };
+    uint16_t file[TS_COUNT(rows)] = { 0 };
+    size_t shape[2];
+
+    (void)state;
+    matrix_layout_shape(&layout, shape);
+    assert_true(shape[0] == COUNT && shape[1] == PATCHES * EACH);
+    for (uint16_t i = 0; i < TS_COUNT(rows); i++)
+        rows[i] = 1 + i;
+    matrix_layout_scatter(&layout, rows, 0, 1, file);
+    matrix_layout_scatter(&layout, rows + layout.cols, 1, COUNT - 1, file);
+    for (size_t i = 0; i < COUNT; i++)
+        for (size_t k = 0; k < PATCHES; k++)
+            for (size_t j = 0; j < EACH; j++)
+                assert_int_equal(file[i * layout.cols + j * PATCHES + k],
+                                 1 + i * layout.cols + k * EACH + j);
+    matrix_layout_gather(&layout, file, 0, 3, again);
+    matrix_layout_gather(&layout, file, 3, 1, again + 3 * layout.cols);
+    assert_memory_equal(again, rows, sizeof(rows));
+}
+
 /* Return the layout of a column of fp32. */
 static struct matrix_layout column_of(size_t rows, size_t heads, size_t kv_heads)
 {
@@ -268,6 +298,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stacks_are_columns_of_files),
+        cmocka_unit_test(test_patches_are_interleaved_in_files),
         cmocka_unit_test(test_stored_rows_are_in_the_model_s_order),
         cmocka_unit_test(test_stored_scatter_restores_the_file),
         cmocka_unit_test(test_stored_at_odd_addresses),

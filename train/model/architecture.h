@@ -153,6 +153,8 @@ enum storage {
      * (train/model/expert_adapters.h) */
     STORED_EXPERTS,
     STORED_EXPERT_PAIRS,
+    /* of a layer over P patches next to each other: column j of patch k is column j P + k */
+    STORED_PATCHES,
 };
 
 /* Layout of each matrix in tensors of all experts of a block: [out][in], or [in][out], or

@@ -69,7 +69,7 @@ static void copy_strided(char *out, size_t to, const char *in, size_t from, size
 
 void matrix_layout_shape(const struct matrix_layout *s, size_t *shape)
 {
-    const size_t matrices = s->matrices > 0 ? s->matrices : 1;
+    const size_t matrices = matrix_layout_is_stack(s->storage) ? s->matrices : 1;
     const bool transposed = s->storage == STORED_COLUMNS;
 
     shape[0] = transposed ? s->cols : s->rows / matrices;
@@ -85,6 +85,25 @@ static size_t stacked(const struct matrix_layout *s, size_t row)
     return row_order_in_file(&s->order, row % each) * s->cols * s->matrices + row / each;
 }
 
+/* The columns of patch k, which follow each other in the model. */
+static void gather_patches(const struct matrix_layout *s, const char *in, char *out)
+{
+    const size_t each = s->cols / s->matrices;
+
+    for (size_t k = 0; k < s->matrices; k++)
+        copy_strided(out + k * each * s->item, 1, in + k * s->item, s->matrices, each,
+                     s->item);
+}
+
+static void scatter_patches(const struct matrix_layout *s, const char *in, char *out)
+{
+    const size_t each = s->cols / s->matrices;
+
+    for (size_t k = 0; k < s->matrices; k++)
+        copy_strided(out + k * s->item, s->matrices, in + k * each * s->item, 1, each,
+                     s->item);
+}
+
 void matrix_layout_gather(const struct matrix_layout *s, const void *file, size_t first,
                           size_t count, void *rows)
 {
@@ -98,6 +117,9 @@ void matrix_layout_gather(const struct matrix_layout *s, const void *file, size_
             copy_strided(out + j * s->item, s->cols,
                          in + transposed(s, first, j) * s->item, step_of(s), count,
                          s->item);
+    else if (s->storage == STORED_PATCHES)
+        for (size_t i = 0; i < count; i++)
+            gather_patches(s, in + (first + i) * bytes, out + i * bytes);
     else if (s->matrices > 0)
         for (size_t i = 0; i < count; i++)
             copy_strided(out + i * bytes, 1, in + stacked(s, first + i) * s->item,
@@ -119,6 +141,9 @@ void matrix_layout_scatter(const struct matrix_layout *s, const void *rows, size
         for (size_t j = 0; j < s->cols; j++)
             copy_strided(out + transposed(s, first, j) * s->item, step_of(s),
                          in + j * s->item, s->cols, count, s->item);
+    else if (s->storage == STORED_PATCHES)
+        for (size_t i = 0; i < count; i++)
+            scatter_patches(s, in + i * bytes, out + (first + i) * bytes);
     else if (s->matrices > 0)
         for (size_t i = 0; i < count; i++)
             copy_strided(out + stacked(s, first + i) * s->item, s->matrices,

@@ -16,7 +16,8 @@
 struct matrix_layout {
     enum storage storage;
     size_t rows, cols; /* of the whole matrix in the model */
-    size_t matrices;   /* of a stack (STORED_EXPERTS), which `rows` counts together */
+    /* of a stack (STORED_EXPERTS), which `rows` counts together; or patches (STORED_PATCHES) */
+    size_t matrices;
     struct row_order order;
     size_t item; /* bytes per element */
     /* of a transposed matrix: elements from a column of the model to the next; 0: rows,
