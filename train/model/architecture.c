@@ -41,6 +41,11 @@ static const bool is_linear[MODULES] = {
     [MODULE_INPUT_GATE] = true,
     [MODULE_INPUT_OUT] = true,
     [MODULE_LAYER_INPUTS] = true,
+    [MODULE_PROJECTOR_MERGE] = true,
+    [MODULE_PROJECTOR_FIRST] = true,
+    [MODULE_PROJECTOR_GATE] = true,
+    [MODULE_PROJECTOR_UP] = true,
+    [MODULE_PROJECTOR_LAST] = true,
 };
 
 const struct architecture *architecture_at(size_t index)

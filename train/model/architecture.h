@@ -97,6 +97,14 @@ enum module {
     MODULE_LAYER_EMBED,
     MODULE_LAYER_INPUTS,
     MODULE_LAYER_NORM,
+    /* between an encoder of images or sounds and the language model: projector_config.h */
+    MODULE_PROJECTOR_NORM,
+    MODULE_PROJECTOR_MERGE,
+    MODULE_PROJECTOR_FIRST,
+    MODULE_PROJECTOR_MIDDLE, /* a norm */
+    MODULE_PROJECTOR_GATE,
+    MODULE_PROJECTOR_UP,
+    MODULE_PROJECTOR_LAST,
     MODULE_HEAD,
     MODULES
 };
@@ -523,6 +531,12 @@ bool module_is_dense(enum module module);
 /* Return whether a block has it that has attention, or something in place of it or next to
  * it, or both. */
 bool module_in_mixer(enum module module, bool attention, bool other);
+/* Return whether it is part of a projector. */
+static inline bool module_is_of_projector(enum module module)
+{
+    return module >= MODULE_PROJECTOR_NORM && module <= MODULE_PROJECTOR_LAST;
+}
+
 /* Return whether its name ends without .weight. */
 bool module_is_bare(enum module module);
 /* Return whether its rows are looked up. */

@@ -439,10 +439,15 @@ static void read_root(struct reader *r, json_t *root, struct model_config *out)
     json_t *text = NULL;
 
     out->multimodal = type ? multimodal_find(type) : NULL;
-    if (out->multimodal)
+    if (out->multimodal) {
         text = multimodal_text(out->multimodal, root, r->file, r->err);
-    else if (type)
+        media_config_read(type, root, r->file, &out->media, r->err);
+        projector_config_read(
+            type, root, (size_t)json_get_int(text, "hidden_size", 1, r->file, r->err),
+            r->file, &out->media.projector, r->err);
+    } else if (type) {
         text = nested_config_join(root, architecture_find(type));
+    }
     r->root = out->multimodal || text ? text : root;
     if (r->root)
         read_all(r, out);

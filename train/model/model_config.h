@@ -12,6 +12,7 @@
 #include "kernels/ops.h"
 #include "precision/format.h"
 #include "train/model/architecture.h"
+#include "train/model/media_config.h"
 #include "train/model/multimodal.h"
 #include "train/model/packed_config.h"
 #include "train/model/quantized_config.h"
@@ -35,6 +36,7 @@ struct query_scaling {
 struct model_config {
     const struct architecture *architecture;
     const struct multimodal *multimodal; /* NULL: the whole model is a text model */
+    struct media_config media;
     size_t vocab_size, hidden_size, intermediate_size;
     size_t more_embeddings; /* rows of the embeddings after vocab_size, without logits */
     /* vocabulary_growth.h: rows of the files' embeddings, 0: vocab_size; and new tokens */

@@ -164,5 +164,11 @@ void rope_config_read(const json_t *root, const char *file, struct arena *arena,
 {
     const struct reader r = { root, file, arena, err };
 
+    const json_t *scaling = json_object_get(root, "rope_scaling");
+
     read_rope(&r, out);
+    if (json_object_size(scaling) == 0)
+        scaling = json_object_get(root, "rope_parameters");
+    rope_axes_read(out->multimodal ? out->multimodal->model_type : NULL, scaling,
+                   out->rotary, file, &out->media.axes, err);
 }
