@@ -288,6 +288,10 @@ struct tensor model_moment(const struct model *model, enum moment moment,
  * are reduced to the shards; during each, if gradients are sharded.  A rank that runs
  * fewer adds zeros. */
 void model_expect_batches(struct model *model, size_t batches, size_t most);
+/* Gradients are added to after each model_train, as those of an encoder are: with several ranks,
+ * model_reduce_late has to follow, and reduces all that are of no block. */
+void model_expect_late_gradients(struct model *model);
+void model_reduce_late(struct model *model);
 /* Gradients of this rank's shard as one row. */
 struct tensor model_shard_gradients(const struct model *model);
 /* After the update: send every rank's new weights to all ranks; of sharded weights the

@@ -424,6 +424,7 @@ static size_t piece_end(const struct model *m, size_t from, size_t lowest)
 static void backward_and_reduce(struct model *m, const struct pass *pass)
 {
     size_t from = model_head_level(m), lowest = backward_level(m->first_trained);
+    const bool late = pass && m->expects_late;
 
     model_begin_reductions(m);
     model_reduce_to_level(m, from);
@@ -434,10 +435,12 @@ static void backward_and_reduce(struct model *m, const struct pass *pass)
         use_level(m, to, lowest);
         if (pass)
             levels_backward(pass, from, to);
-        model_reduce_to_level(m, to);
+        model_reduce_to_level(m, late && to == 0 ? 1 : to);
         from = to;
     }
-    model_reduce_remaining(m);
+    m->reduces_late = late;
+    if (!late)
+        model_reduce_remaining(m);
 }
 
 void model_follow_backward(struct model *m)

@@ -290,6 +290,8 @@ struct model {
     size_t reduced_from;     /* gradients from this index on are reduced */
     size_t reduced_level;    /* levels from this one on have been checked for a bucket */
     bool adds_nothing;       /* this rank has no micro-batch to reduce */
+    bool expects_late;       /* gradients are added to after the backward pass */
+    bool reduces_late;       /* its last reductions have not been made yet */
     size_t level;            /* of the backward pass: the one that it is at */
     /* sharded gradients: the lane whose reduction may not have ended; LANES: none */
     enum lane reducing;

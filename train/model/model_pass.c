@@ -474,9 +474,24 @@ bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
     model_run_forward(&pass);
     model_compute_loss(&pass);
     model_backward(&pass);
-    if (pass.reduces && is_last)
+    if (pass.reduces && is_last && !model->reduces_late)
         model_reduce_others(model);
     return true;
+}
+
+void model_expect_late_gradients(struct model *model)
+{
+    model->expects_late = true;
+}
+
+void model_reduce_late(struct model *model)
+{
+    if (!model->reduces_late)
+        return;
+    model->reduces_late = false;
+    model_reduce_remaining(model);
+    if (window_now(model)->batch_count == model->expected_batches)
+        model_reduce_others(model);
 }
 
 /* Results of micro-batch i of the window, from 1; the newest is in row 0. */
