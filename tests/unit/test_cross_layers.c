@@ -139,6 +139,43 @@ static void test_cross_layers_get_no_adapters(void **state)
     unit_dir_free(dir);
 }
 
+/* For a job with images they are layers like the others, so that nothing is left out. */
+static void test_cross_layers_join(void **state)
+{
+    static const char text[] = "{\"model_type\": \"mllama\", \"text_config\": {}}";
+    struct arena *arena = arena_new();
+    struct model_config c;
+    struct error err = { 0 };
+
+    (void)state;
+    unit_must(parse(text, arena, &c, &err), &err);
+    for (int i = 0; i < 2; i++) { /* the second time changes nothing */
+        unit_must(cross_layers_join(&c, arena, &err), &err);
+        assert_int_equal(c.layers, 40);
+        assert_int_equal(c.cross_layers, 8);
+        assert_true(model_config_crosses(&c, 3) && !model_config_crosses(&c, 4));
+        assert_true(model_config_has(&c, MODULE_CROSS_K, 38) &&
+                    model_config_has(&c, MODULE_DOWN, 38) &&
+                    !model_config_has(&c, MODULE_K, 38));
+        assert_true(model_config_has(&c, MODULE_K, 39) &&
+                    !model_config_has(&c, MODULE_CROSS_GATE, 39));
+        assert_module(&c, MODULE_CROSS_V, 3,
+                      "model.language_model.layers.3.cross_attn.v_proj");
+        assert_module(&c, MODULE_CROSS_MLP_GATE, 38,
+                      "model.language_model.layers.38.cross_attn_mlp_gate");
+        assert_false(
+            model_config_keeps(&c, "model.language_model.layers.3.cross_attn_attn_gate"));
+        assert_true(model_config_keeps(&c, "model.vision_model.class_embedding"));
+    }
+    unit_must(parse(MLLAMA_WITH(""), arena, &c, &err), &err);
+    unit_must(cross_layers_join(&c, arena, &err), &err);
+    assert_true(c.layers == 40 && c.cross_layers == 0);
+    unit_must(parse(MLLAMA_WITH("0, 3"), arena, &c, &err), &err);
+    assert_false(cross_layers_join(&c, arena, &err));
+    assert_non_null(strstr(err.text, "has layer 0, which is not supported with images"));
+    arena_free(arena);
+}
+
 static void test_cross_layers_reject_other_lists(void **state)
 {
     static const struct {
@@ -176,6 +213,7 @@ int main(void)
         cmocka_unit_test(test_cross_layers_are_kept),
         cmocka_unit_test(test_cross_layers_count_in_freeze),
         cmocka_unit_test(test_cross_layers_get_no_adapters),
+        cmocka_unit_test(test_cross_layers_join),
         cmocka_unit_test(test_cross_layers_reject_other_lists),
     };
 

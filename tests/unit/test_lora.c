@@ -88,6 +88,41 @@ static void test_lora_target_may_be_a_pattern(void **state)
     }
 }
 
+/* No projector has adapters.  A job does without them; those of a file would be lost. */
+static void test_lora_leaves_projectors_out(void **state)
+{
+#define BOTH ".*(language_model\\.layers\\.\\d+\\.self_attn\\.q_proj|merger\\.mlp\\.[02])"
+    static const char adapter[] =
+        "{\"peft_type\": \"LORA\", \"r\": 8, \"target_modules\": "
+        "\".*(q_proj|merger\\\\.mlp\\\\.0)\"}";
+    struct plan plan = plan_of(BOTH);
+    char *model = unit_source("tests/patch/model-towers"), *dir = unit_dir_new(), *path;
+    struct arena *arena = arena_new();
+    struct model_config config;
+    struct error err = { 0 };
+    struct lora lora;
+
+    (void)state;
+    assert_true(model_config_read(model, arena, &config, &err));
+    assert_true(lora_read(&plan, &config, &lora, &err));
+    assert_true(lora.adapted[MODULE_Q] && lora.names_projector);
+    for (enum module i = 0; i < MODULES; i++)
+        assert_false(module_is_of_projector(i) && lora.adapted[i]);
+    plan = plan_of(".*merger\\.mlp\\.[02]");
+    assert_false(lora_read(&plan, &config, &lora, &err));
+    assert_non_null(strstr(err.text, "the pattern matches no layer"));
+    path = path_join(dir, "adapter_config.json");
+    assert_true(file_replace(path, adapter, sizeof(adapter) - 1, 0600, &err));
+    error_clear(&err);
+    assert_false(lora_config_read(dir, &config, &lora, &err));
+    assert_non_null(strstr(err.text, "merger.mlp.0 is not supported"));
+    free(path);
+    unit_dir_free(dir);
+    free(model);
+    arena_free(arena);
+#undef BOTH
+}
+
 /* PEFT skips names of no module, but not those of other modules. */
 static void test_lora_skips_names_of_no_module(void **state)
 {
@@ -584,6 +619,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lora_reads_the_plan),
         cmocka_unit_test(test_lora_target_may_be_a_pattern),
+        cmocka_unit_test(test_lora_leaves_projectors_out),
         cmocka_unit_test(test_lora_skips_names_of_no_module),
         cmocka_unit_test(test_lora_writes_ties_that_peft_knows),
         cmocka_unit_test(test_lora_names_of_experts),

@@ -46,6 +46,7 @@ static void test_names_of_families(void **state)
         { "zai-org/glm-4-9b-chat-hf", "glm" },
         { "zai-org/GLM-4-9B-0414", "glm4" },
         { "openai-community/gpt2", "gpt2" },
+        { "OpenMOSS-Team/MOSS-VL-Instruct-0708", "moss_vl" },
         { "someone/gpt2-something", NULL },
         { "someone/my-own-model", NULL },
         { "tiiuae/falcon-7b-instruct", "falcon" },
@@ -127,6 +128,8 @@ static void test_unsupported_names(void **state)
                         "dbrx_converted");
     assert_null(model_name_unsupported("swiss-ai/Apertus-8B-Instruct-2509"));
     assert_null(model_name_unsupported("someone/my-own-model"));
+    assert_string_equal(model_name_unsupported("OpenMOSS-Team/MOSS-VL-Instruct-0708"),
+                        "moss_vl");
     assert_string_equal(model_name_unsupported("ai21labs/Jamba-v0.1"), "jamba");
 }
 

@@ -102,8 +102,8 @@ static void test_weights_of_another_dtype_are_rejected(void **state)
     struct error err = { 0 };
 
     (void)state;
-    assert_false(
-        weights_fit(&t, &(struct weights_expected) { 1, 1, 4, STORED_ROWS, 0 }, &err));
+    assert_false(weights_fit(
+        &t, &(struct weights_expected) { 1, 1, 4, STORED_ROWS, 0, NULL }, &err));
     assert_string_equal(
         err.text,
         "f: w has the dtype I8, which is not supported, only F32, F16 and BF16");

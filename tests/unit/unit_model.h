@@ -13,6 +13,7 @@
 #include "base/random.h"
 #include "base/size.h"
 #include "train/model/model.h"
+#include "train/model/model_media.h"
 #include "train/model/optimizer.h"
 #include "train/chat/template.h"
 
@@ -24,6 +25,10 @@ struct unit_model {
     struct model *model;
     /* joined before the model is created; NULL: a single process */
     const struct backend_group *group;
+    /* of batches with images or sounds: their most rows of features, and where these are
+     * from */
+    size_t media_rows;
+    const struct model_media *media;
     const struct device *device;   /* NULL: the CPU */
     const struct backend_ops *ops; /* NULL: the build's backend for the device */
 };
@@ -34,6 +39,8 @@ static inline struct plan unit_plan(const char *dir)
     return (struct plan) {
         .model_name_or_path = dir,
         .method = METHOD_FULL,
+        .freeze_vision_tower = true,
+        .freeze_multi_modal_projector = true,
         .lora_rank = 4,
         .lora_target = "all",
         .precision = { .compute = FORMAT_FP32,
@@ -74,9 +81,12 @@ static inline void unit_model_make(struct unit_model *u, size_t rows, size_t seq
                                   .backend = u->be,
                                   .rows_max = rows,
                                   .sequences_max = sequences,
+                                  .media_rows_max = u->media_rows,
                                   .rank = u->group ? (size_t)u->group->rank : 0 },
         &err);
     unit_must(u->model != NULL, &err);
+    if (u->media)
+        model_set_media(u->model, u->media);
 }
 
 static inline void unit_model_load(struct unit_model *u, size_t rows, size_t sequences)
@@ -198,6 +208,8 @@ static inline void unit_batch_free(struct batch *b)
     free(b->targets);
     free(b->weights);
     free(b->offsets);
+    free(b->media);
+    free(b->media_at);
     *b = (struct batch) { 0 };
 }
 

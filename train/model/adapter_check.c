@@ -39,12 +39,12 @@ static void add_shape(struct text *out, const size_t *shape, size_t rank)
 static bool check_shape(const char *dir, const struct stored_tensor *t,
                         const struct shape_parameter *p, struct error *err)
 {
-    size_t expected[3];
+    size_t expected[5];
     struct text shapes;
 
-    weights_shape(
-        &(struct weights_expected) { p->rank, p->rows, p->cols, p->stored, p->matrices },
-        expected);
+    weights_shape(&(struct weights_expected) { p->rank, p->rows, p->cols, p->stored,
+                                               p->matrices, p->tensor },
+                  expected);
     if (t->rank == p->rank &&
         memcmp(t->shape, expected, p->rank * sizeof(*expected)) == 0)
         return true;

@@ -7,6 +7,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "train/model/projector_config.h"
+
 const char *adapter_targets_names(const struct plan *plan, const char **key)
 {
     const char *names = plan->method == METHOD_OFT ? plan->oft_target : NULL;
@@ -52,6 +54,7 @@ static bool is_refused(const struct target_list *list, enum module module)
 static bool is_target(const struct target_list *list, enum module module)
 {
     return list->architecture->paths[module] && !module_is_buffer(module) &&
+           !(list->linear && module_is_of_projector(module)) &&
            (adapter_targets_can(list->architecture, module) || !list->linear) &&
            !is_refused(list, module);
 }
@@ -73,9 +76,19 @@ static bool is_saved_as(const struct architecture *a, enum module module,
     return !module_in_block(module) && architecture_is_named(a, module, name, len);
 }
 
+/* A projector is trained as a whole: "multi_modal_projector". */
+static bool is_projector(const struct architecture *a, const char *name, size_t len)
+{
+    size_t all = a->projector ? strlen(a->projector) : 0;
+
+    return len > 0 && len <= all && memcmp(a->projector + all - len, name, len) == 0;
+}
+
 bool adapter_targets_match(const struct architecture *a, enum module module,
                            const char *name, size_t len, bool linear)
 {
+    if (module_is_of_projector(module))
+        return !linear && a->paths[module] && is_projector(a, name, len);
     return linear ? architecture_is_named(a, module, name, len)
                   : is_saved_as(a, module, name, len);
 }
@@ -85,6 +98,8 @@ const char *adapter_targets_name(const struct architecture *a, const bool *marks
 {
     const char *leaf = architecture_leaf(a, module);
 
+    if (module_is_of_projector(module))
+        return projector_config_leaf(a->projector);
     if (a->has_towers && module == MODULE_NORM) /* norms of towers end in it, too */
         return a->paths[module];
     for (enum module i = 0; i < MODULES; i++)
@@ -241,7 +256,7 @@ bool adapter_targets_fail_pattern(const struct architecture *a, const char *key,
 bool adapter_targets_finish(struct lora *out, const char *where, enum error_code code,
                             struct error *err)
 {
-    size_t adapted = 0;
+    size_t adapted = out->encoder_count;
 
     for (enum module i = 0; i < MODULES; i++) {
         out->adapted[i] = out->adapted[i] && !out->saved[i];

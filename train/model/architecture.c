@@ -13,6 +13,10 @@ static const bool is_linear[MODULES] = {
     [MODULE_Q] = true,
     [MODULE_K] = true,
     [MODULE_V] = true,
+    [MODULE_CROSS_Q] = true,
+    [MODULE_CROSS_K] = true,
+    [MODULE_CROSS_V] = true,
+    [MODULE_CROSS_O] = true,
     [MODULE_O] = true,
     [MODULE_GATE_UP] = true,
     [MODULE_GATE] = true,
@@ -124,9 +128,17 @@ bool module_in_mixer(enum module module, bool attention, bool other)
     return (attention || !full) && (other || !linear);
 }
 
+bool module_is_of_cross(enum module module)
+{
+    return (module >= MODULE_CROSS_K && module <= MODULE_CROSS_K_NORM) ||
+           module == MODULE_CROSS_Q || module == MODULE_CROSS_O ||
+           module == MODULE_CROSS_GATE || module == MODULE_CROSS_MLP_GATE;
+}
+
 bool module_is_bare(enum module module)
 {
-    return module == MODULE_A_LOG || module == MODULE_DT_BIAS || module == MODULE_SINKS ||
+    return module == MODULE_CROSS_GATE || module == MODULE_CROSS_MLP_GATE ||
+           module == MODULE_A_LOG || module == MODULE_DT_BIAS || module == MODULE_SINKS ||
            module == MODULE_SKIP || module == MODULE_ROUTER_SCALE ||
            module == MODULE_EXPERT_SCALE || module_is_of_activation(module) ||
            module_is_buffer(module);

@@ -25,6 +25,7 @@ enum module {
     MODULE_Q,
     MODULE_K,
     MODULE_V,
+    MODULE_CROSS_Q, /* of cross-attention, whose k and v have other rows */
     /* of latent attention: the latent of q; that of k and v, with what the keys of all
      * heads share */
     MODULE_Q_A,
@@ -45,8 +46,14 @@ enum module {
     MODULE_K_NORM,
     MODULE_Q_B, /* of latent attention: from the latents to the heads */
     MODULE_KV_B,
+    /* of cross-attention: of the rows of images; norms of all heads */
+    MODULE_CROSS_K,
+    MODULE_CROSS_V,
+    MODULE_CROSS_Q_NORM,
+    MODULE_CROSS_K_NORM,
     MODULE_SINKS, /* of attention, one for each head; a vector without a suffix, too */
     MODULE_O,
+    MODULE_CROSS_O,
     MODULE_OUT,      /* the same of linear attention */
     MODULE_SCAN_OUT, /* and of state space models */
     MODULE_POST1,    /* norm of the attention output */
@@ -88,6 +95,10 @@ enum module {
     MODULE_INPUT_GATE,
     MODULE_INPUT_OUT,
     MODULE_POST3,
+    /* of cross-attention: the tanh of each is a factor of what attention, and the MLP, adds to
+     * the residual; one element without a suffix in its name */
+    MODULE_CROSS_GATE,
+    MODULE_CROSS_MLP_GATE,
     /* factor of the residual after the block: one element without a suffix in its name,
      * which is never trained */
     MODULE_FACTOR,
@@ -105,6 +116,7 @@ enum module {
     MODULE_PROJECTOR_GATE,
     MODULE_PROJECTOR_UP,
     MODULE_PROJECTOR_LAST,
+    MODULE_ENCODER, /* each of its tensors: encoder_list.h */
     MODULE_HEAD,
     MODULES
 };
@@ -354,6 +366,7 @@ static inline bool norm_has_bias(enum norm_kind norm)
 
 struct architecture {
     const char *model_type; /* "llama" */
+    const char *projector;  /* path of a projector that can be trained; NULL: none */
     /* rows of one model_type differ by the value of this key, which is next to it; NULL:
      * there is one row */
     const char *norms_key;
@@ -531,6 +544,8 @@ bool module_is_dense(enum module module);
 /* Return whether a block has it that has attention, or something in place of it or next to
  * it, or both. */
 bool module_in_mixer(enum module module, bool attention, bool other);
+/* Return whether only blocks with cross-attention have it. */
+bool module_is_of_cross(enum module module);
 /* Return whether it is part of a projector. */
 static inline bool module_is_of_projector(enum module module)
 {

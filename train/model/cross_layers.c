@@ -79,6 +79,72 @@ static bool remains(const struct model_config *config, unsigned long long number
     return false;
 }
 
+/* transformers' modeling_mllama.py, MllamaCrossAttentionDecoderLayer. */
+static const struct {
+    enum module module;
+    const char *path;
+} cross_paths[] = {
+    { MODULE_CROSS_Q, "cross_attn.q_proj" },
+    { MODULE_CROSS_K, "cross_attn.k_proj" },
+    { MODULE_CROSS_V, "cross_attn.v_proj" },
+    { MODULE_CROSS_O, "cross_attn.o_proj" },
+    { MODULE_CROSS_Q_NORM, "cross_attn.q_norm" },
+    { MODULE_CROSS_K_NORM, "cross_attn.k_norm" },
+    { MODULE_CROSS_GATE, "cross_attn_attn_gate" },
+    { MODULE_CROSS_MLP_GATE, "cross_attn_mlp_gate" },
+};
+
+/* Of both kinds of layers.  Those of cross-attention have the first norm before the MLP. */
+static const enum module cross_order[] = { MODULE_CROSS_GATE,
+                                           MODULE_CROSS_MLP_GATE,
+                                           MODULE_Q,
+                                           MODULE_K,
+                                           MODULE_V,
+                                           MODULE_O,
+                                           MODULE_CROSS_Q,
+                                           MODULE_CROSS_K,
+                                           MODULE_CROSS_V,
+                                           MODULE_CROSS_O,
+                                           MODULE_CROSS_Q_NORM,
+                                           MODULE_CROSS_K_NORM,
+                                           MODULE_NORM1,
+                                           MODULE_GATE,
+                                           MODULE_UP,
+                                           MODULE_DOWN,
+                                           MODULE_NORM1,
+                                           MODULE_NORM2,
+                                           MODULES };
+
+bool cross_layers_join(struct model_config *config, struct arena *arena,
+                       struct error *err)
+{
+    const size_t layers = model_config_numbered(config);
+    struct architecture *out;
+    bool *crosses;
+
+    if (!config->architecture->numbers)
+        return true;
+    if (model_config_number(config, 0) > 0)
+        return error_set(
+            err, ERROR_DATA,
+            "cross_attention_layers in config.json has layer 0, which is not "
+            "supported with images");
+    crosses = arena_array(arena, layers, sizeof(*crosses));
+    out = arena_alloc(arena, sizeof(*out));
+    *out = *config->architecture;
+    for (size_t l = 0; l < layers; l++)
+        crosses[l] = !remains(config, l);
+    for (size_t i = 0; i < TS_COUNT(cross_paths); i++)
+        out->paths[cross_paths[i].module] = cross_paths[i].path;
+    out->order = cross_order;
+    out->numbers = NULL;
+    config->architecture = out;
+    config->cross_layers = layers - config->layers;
+    config->layers = layers;
+    config->crosses = crosses;
+    return true;
+}
+
 bool cross_layers_has(const struct model_config *config, const char *name)
 {
     const struct architecture *a = config->architecture;

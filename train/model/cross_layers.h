@@ -16,6 +16,17 @@
 void cross_layers_read(const json_t *text, const char *file, struct arena *arena,
                        struct model_config *config, struct error *err);
 
+/* Make them layers of the model again, for a job with images.  Nothing happens if the model has
+ * none, or they are part of it.  ERROR_DATA: the first layer is one of them. */
+bool cross_layers_join(struct model_config *config, struct arena *arena,
+                       struct error *err);
+
+/* Return whether the model of a config.json has some, joined or left out. */
+static inline bool cross_layers_exist(const struct model_config *config)
+{
+    return config->crosses || config->architecture->numbers;
+}
+
 /* Return whether a tensor of the files belongs to one of them. */
 bool cross_layers_has(const struct model_config *config, const char *name);
 

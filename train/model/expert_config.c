@@ -428,6 +428,12 @@ double expert_config_balance(const struct plan *plan, const struct model_config 
                                        : config->aux_coefficient;
 }
 
+/* Return whether a block with cross-attention has another module in its place. */
+static bool module_is_self_attention(enum module module)
+{
+    return (module >= MODULE_QKV && module <= MODULE_V) || module == MODULE_O;
+}
+
 bool model_config_has(const struct model_config *config, enum module module, size_t layer)
 {
     bool sparse = config->sparse && config->sparse[layer];
@@ -441,6 +447,10 @@ bool model_config_has(const struct model_config *config, enum module module, siz
                               model_config_scans(config, layer))))
         return false;
     if (module_is_of_activation(module) && !config->learned_slopes)
+        return false;
+    if (model_config_crosses(config, layer)
+            ? module_is_self_attention(module)
+            : module_in_block(module) && module_is_of_cross(module))
         return false;
     if (module == MODULE_V_NORM && config->ssm.heads > 0 &&
         config->ssm.norm == SCAN_NORM_NONE)

@@ -63,6 +63,10 @@ static bool read_plan(const struct plan *plan, const struct model_config *config
                  ? !lora_config_mark_pattern(key, names, config, out, err)
                  : !adapter_targets_mark_names(&adapted, names, out->adapted, err))
         return false;
+    if (plan->freeze_language_model && plan->train_cross_attention) {
+        out->only = config->crosses;
+        out->layers = config->layers;
+    }
     if (plan->lora_target_parameters && *plan->lora_target_parameters &&
         !read_parameters(plan, config, out, err))
         return false;
@@ -76,6 +80,27 @@ static bool read_plan(const struct plan *plan, const struct model_config *config
     return adapter_targets_finish(out, key, ERROR_JOB, err);
 }
 
+/* A continued adapter has its own layers.  Of a job that trains only layers of cross-attention, it
+ * cannot have others. */
+static bool check_layers(const struct plan *plan, const struct model_config *config,
+                         const struct lora *lora, struct error *err)
+{
+    if (!plan->freeze_language_model || !plan->train_cross_attention)
+        return true;
+    for (size_t l = 0; l < config->layers; l++)
+        for (enum module i = 0; !model_config_crosses(config, l) && i < MODULES; i++)
+            if (module_in_block(i) && lora_is_on(lora, i, l) &&
+                model_config_has(config, i, l))
+                return error_set(
+                    err, ERROR_JOB,
+                    "adapter_name_or_path: the adapter is also on %s of layers without "
+                    "cross-attention, but the job has train_cross_attention; remove "
+                    "that key and freeze_language_model to train all its layers, or set "
+                    "create_new_adapter: true",
+                    architecture_leaf(config->architecture, i));
+    return true;
+}
+
 bool lora_read(const struct plan *plan, const struct model_config *config,
                struct lora *out, struct error *err)
 {
@@ -83,7 +108,8 @@ bool lora_read(const struct plan *plan, const struct model_config *config,
     if (!plan_adapts(plan))
         return true;
     if (plan->adapter_name_or_path && !plan->create_new_adapter
-            ? !lora_config_read(plan->adapter_name_or_path, config, out, err)
+            ? !lora_config_read(plan->adapter_name_or_path, config, out, err) ||
+                  !check_layers(plan, config, out, err)
             : !read_plan(plan, config, out, err))
         return false;
     out->saved[MODULE_HEAD] |= config->scores != SCORE_NONE;
@@ -133,16 +159,23 @@ static void add_escaped(struct text *out, const char *string)
             text_addc(out, *string);
 }
 
-/* Any layer, or those that are not between the others (train/model/cross_layers.h). */
-static void add_numbers(struct text *out, const struct architecture *a)
+/* Any layer, or those that are not between the others (train/model/cross_layers.h), or only
+ * these. */
+static void add_numbers(struct text *out, const struct architecture *a,
+                        const struct lora *lora)
 {
     const char *separator = "(?:";
 
-    if (!a->numbers) {
+    if (!a->numbers && !lora->only) {
         text_adds(out, "\\d+");
         return;
     }
-    for (size_t number = 0, l = 0; number < a->numbered; number++)
+    for (size_t l = 0; !a->numbers && l < lora->layers; l++)
+        if (lora->only[l]) {
+            text_addf(out, "%s%zu", separator, l);
+            separator = "|";
+        }
+    for (size_t number = 0, l = 0; a->numbers && number < a->numbered; number++)
         if (a->numbers[l] == number) {
             text_addf(out, "%s%zu", separator, number);
             separator = "|";
@@ -153,7 +186,8 @@ static void add_numbers(struct text *out, const struct architecture *a)
 
 /* A regular expression for the whole names of layers: towers, and other layers that are not
  * used, have the same last parts of names, which a list would adapt, too. */
-static json_t *pattern_of(const struct architecture *a, const bool *marks)
+static json_t *pattern_of(const struct architecture *a, const struct lora *lora,
+                          const bool *marks)
 {
     const char *separator = "";
     struct text pattern;
@@ -165,7 +199,7 @@ static json_t *pattern_of(const struct architecture *a, const bool *marks)
             continue;
         if (pattern.len == 0) {
             add_escaped(&pattern, a->blocks);
-            add_numbers(&pattern, a);
+            add_numbers(&pattern, a, lora);
             text_adds(&pattern, "\\.(?:");
         }
         text_adds(&pattern, separator);
@@ -204,7 +238,7 @@ static json_t *targets_of(const struct lora *lora, const struct architecture *a)
     if (!numbered && !a->has_towers && !architecture_has_kept(a))
         return names;
     json_decref(names);
-    return pattern_of(a, layers.adapted);
+    return pattern_of(a, lora, layers.adapted);
 }
 
 /* PEFT ties embedding and head, and warns unless it is asked to, if one of them has a

@@ -12,6 +12,9 @@
 #include "train/model/rotation.h"
 #include "train/plan.h"
 
+/* Tensors of an encoder. */
+enum { LORA_ENCODER_MAX = 4096 };
+
 struct lora {
     size_t rank; /* 0: no adapters, or those that rotate */
     double alpha, dropout, scale;
@@ -20,6 +23,9 @@ struct lora {
     bool pissa;               /* starts as a part of the weights: model_pissa.c */
     struct rotation rotation; /* orthogonal: model_rotation.c */
     bool adapted[MODULES];
+    /* by layer of the config, whether it has adapters: those of cross-attention; NULL: all */
+    const bool *only;
+    size_t layers; /* in that list */
     /* adapters of experts are on the parameters that have the matrices of all of them
      * (train/model/expert_adapters.h): by block, and in all blocks with experts, a bit for
      * each of MODULE_EXPERT_GATE, which stands for gate and up, and MODULE_EXPERT_DOWN */
@@ -27,6 +33,10 @@ struct lora {
     unsigned char joined_in[MODEL_LAYERS_MAX], joined_everywhere;
     /* trained as a whole in addition to the adapters: additional_target */
     bool saved[MODULES];
+    /* on layers of the encoder, by the list of the config; and how many they are */
+    bool encoder[LORA_ENCODER_MAX];
+    size_t encoder_count;
+    bool names_projector; /* its targets do; it has no adapters */
     /* only for lora_write_config: saved embedding and head are one matrix; no layer has the
      * module, so that its name is free */
     bool tied, absent[MODULES];
@@ -35,6 +45,13 @@ struct lora {
 };
 
 #define LORA_RANK_MAX 4096
+
+/* Return whether a module of a block has an adapter there. */
+static inline bool lora_is_on(const struct lora *lora, enum module module, size_t layer)
+{
+    return lora->adapted[module] &&
+           (!lora->only || (module_in_block(module) && lora->only[layer]));
+}
 
 /*
  * Read the plan's settings or, if it continues an adapter (adapter_name_or_path without

@@ -108,7 +108,35 @@ static size_t count_adapted(const struct reading *reading, enum module module,
     return all;
 }
 
-/* Mark a module of the blocks if all layers that have it have an adapter on it. */
+/* Return whether all layers of cross-attention have an adapter on a module, and no others. */
+static bool is_only_in_cross(const struct reading *reading, enum module module)
+{
+    const struct model_config *c = reading->config;
+    struct module_place at = { .module = module };
+    struct text name;
+    bool only = c->crosses != NULL;
+
+    text_init(&name, 0);
+    for (; only && at.layer < c->layers; at.layer++)
+        only = !model_config_has(c, module, at.layer) ||
+               is_adapted(reading, &at, &name) == model_config_crosses(c, at.layer);
+    text_clear(&name);
+    return only;
+}
+
+static bool fail_partial(const struct reading *reading, enum module module,
+                         size_t adapted, size_t all, struct error *err)
+{
+    return error_set(
+        err, reading->code,
+        "%s: the adapter is on %s in %zu of %zu layers; only adapters in all "
+        "layers are supported",
+        reading->code == ERROR_JOB ? reading->targets_key : reading->file,
+        architecture_leaf(reading->config->architecture, module), adapted, all);
+}
+
+/* Mark a module of the blocks if all layers that have it have an adapter on it, or those with
+ * cross-attention. */
 static bool mark_in_blocks(struct reading *reading, enum module module, struct text *name,
                            struct error *err)
 {
@@ -117,14 +145,32 @@ static bool mark_in_blocks(struct reading *reading, enum module module, struct t
     if (adapted > 0 && !module_is_linear(module))
         return error_set(err, reading->code, "%s: %s is not a linear layer",
                          reading->targets_key, name->data);
-    if (adapted > 0 && adapted < all)
-        return error_set(
-            err, reading->code,
-            "%s: the adapter is on %s in %zu of %zu layers; only adapters in all layers "
-            "are supported",
-            reading->code == ERROR_JOB ? reading->targets_key : reading->file,
-            architecture_leaf(reading->config->architecture, module), adapted, all);
+    if (adapted > 0 && adapted < all) {
+        if (!is_only_in_cross(reading, module))
+            return fail_partial(reading, module, adapted, all, err);
+        reading->out->only = reading->config->crosses;
+        reading->out->layers = reading->config->layers;
+    }
     reading->out->adapted[module] = adapted > 0;
+    return true;
+}
+
+/* If one module has adapters only in the layers of cross-attention, so have all. */
+static bool check_only(const struct reading *reading, struct text *name,
+                       struct error *err)
+{
+    const struct lora *out = reading->out;
+
+    for (enum module i = 0; out->only && i < MODULES; i++) {
+        size_t adapted, all;
+
+        if (!out->adapted[i] || !module_in_block(i) || is_only_in_cross(reading, i))
+            continue;
+        for (enum module k = 0; k < MODULES; k++)
+            if (out->adapted[k] && module_in_block(k) && is_only_in_cross(reading, k) &&
+                (all = count_adapted(reading, k, &adapted, name)) > adapted)
+                return fail_partial(reading, k, adapted, all, err);
+    }
     return true;
 }
 
@@ -134,6 +180,20 @@ static bool is_adapted_outside(const struct reading *reading, enum module module
 {
     return lora_keys_are_off(json_object_get(reading->root, "layers_to_transform")) &&
            is_adapted(reading, &(struct module_place) { .module = module }, name);
+}
+
+/* A job leaves the projector out; an adapter of other programs may not. */
+static bool pass_projector(struct reading *reading, enum module module, struct text *name,
+                           struct error *err)
+{
+    if (!is_adapted_outside(reading, module, name))
+        return true;
+    reading->out->names_projector = true;
+    return reading->code == ERROR_JOB ||
+           error_set(err, reading->code,
+                     "%s: an adapter on %s is not supported: no projector has one here, "
+                     "and modules_to_save can train it whole",
+                     reading->targets_key, name->data);
 }
 
 static bool mark_adapted(struct reading *reading, struct error *err)
@@ -148,6 +208,8 @@ static bool mark_adapted(struct reading *reading, struct error *err)
             continue;
         if (module_in_block(i))
             ok = mark_in_blocks(reading, i, &name, err);
+        else if (module_is_of_projector(i) && module_is_linear(i))
+            ok = pass_projector(reading, i, &name, err);
         else if (module_is_linear(i))
             reading->out->adapted[i] = is_adapted_outside(reading, i, &name);
         else if (is_adapted(reading, &(struct module_place) { .module = i }, &name))
@@ -158,8 +220,17 @@ static bool mark_adapted(struct reading *reading, struct error *err)
                            reading->code == ERROR_JOB ? "additional_target"
                                                       : "modules_to_save");
     }
+    ok = ok && check_only(reading, &name, err);
     text_clear(&name);
     return ok;
+}
+
+static bool adapts_text(const struct lora *lora)
+{
+    for (enum module i = 0; i < MODULES; i++)
+        if (lora->adapted[i])
+            return true;
+    return false;
 }
 
 /* PEFT ignores listed names without a layer, unless no name has one. */
@@ -176,9 +247,8 @@ static bool check_some(const struct reading *reading, struct error *err)
     const char *first = json_string_value(json_array_get(reading->targets.names, 0));
     bool marks[MODULES];
 
-    for (enum module i = 0; i < MODULES; i++)
-        if (reading->out->adapted[i])
-            return true;
+    if (adapts_text(reading->out))
+        return true;
     if (reading->targets.pattern)
         return adapter_targets_fail_pattern(list.architecture, reading->targets_key,
                                             reading->code, err);
@@ -252,7 +322,8 @@ bool lora_config_mark_pattern(const char *key, const char *pattern,
     reading.targets.pattern = pattern_compile_whole(pattern, key, &local);
     if (!reading.targets.pattern)
         return error_set(err, ERROR_JOB, "%s", local.text);
-    ok = mark_adapted(&reading, err) && check_some(&reading, err);
+    ok = mark_adapted(&reading, err);
+    ok = ok && check_some(&reading, err);
     name_matcher_clear(&reading.targets);
     return ok;
 }

@@ -9,7 +9,7 @@
 /*
  * Read the adapter_config.json in `dir`.  Only architecture and layers of `config` are
  * read.  ERROR_DATA, with the key, for an adapter whose values mean something else than
- * one rank and one scale for each module, in all layers: another kind of adapter, an
+ * one rank and one scale for each module, in all layers or those with cross-attention: another kind of adapter, an
  * initialization that changes the base, a key that is not known.
  */
 bool lora_config_read(const char *dir, const struct model_config *config,

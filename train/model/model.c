@@ -11,6 +11,7 @@
 #include "base/size.h"
 #include "precision/affine.h"
 #include "precision/nf4.h"
+#include "train/model/model_cross.h"
 #include "train/model/model_exchange.h"
 #include "train/model/model_internal.h"
 #include "train/model/shapes.h"
@@ -98,6 +99,7 @@ static void place_parameter(const struct segments *at, const struct shapes *shap
                                .decays = from->decays,
                                .stored = from->stored,
                                .matrices = from->matrices,
+                               .tensor = from->tensor,
                                .lr_factor = from->lr_factor };
     if (from->quantized)
         to->quantized =
@@ -178,13 +180,19 @@ static bool branch_is_trained(const struct block *b)
            (b->expert_scale && b->expert_scale->trainable);
 }
 
+static bool is_trained_gate(const struct parameter *gate)
+{
+    return gate && gate->trainable;
+}
+
 /* Return the index of the first sublayer, in the order of the forward pass, that is
  * trained. */
 static size_t first_trained_index(const struct model *m)
 {
-    if (m->embed->trainable || (m->positions && m->positions->trainable) ||
-        is_trained(&m->embed_norm) || m->layer_inputs.trained ||
-        is_trained(&m->layer_norm) || (m->layer_embed && m->layer_embed->trainable))
+    if (m->shapes.trains_projector || m->shapes.trains_encoder || m->embed->trainable ||
+        (m->positions && m->positions->trainable) || is_trained(&m->embed_norm) ||
+        m->layer_inputs.trained || is_trained(&m->layer_norm) ||
+        (m->layer_embed && m->layer_embed->trainable))
         return 0;
     for (size_t l = 0; l < m->config->layers; l++) {
         const struct block *b = &m->blocks[l];
@@ -192,8 +200,11 @@ static size_t first_trained_index(const struct model *m)
             [SUBLAYER_NORM1] = is_trained(&b->norm1),
             [SUBLAYER_QKV] = b->qkv.trained || is_trained(&b->q_norm) ||
                              is_trained(&b->k_norm) || b->q_b.trained ||
-                             b->kv_b.trained || mixer_is_trained(b),
-            [SUBLAYER_O] = b->o.trained || b->scan_out.trained || is_trained(&b->post1),
+                             b->kv_b.trained || mixer_is_trained(b) ||
+                             b->cross_kv.trained || is_trained(&b->cross_q_norm) ||
+                             is_trained(&b->cross_k_norm),
+            [SUBLAYER_O] = b->o.trained || b->scan_out.trained || is_trained(&b->post1) ||
+                           is_trained_gate(b->cross_gate),
             [SUBLAYER_NORM2] = is_trained(&b->norm2) || is_trained(&b->expert_norm) ||
                                is_trained(&b->router_norm),
             /* what a block with experts trains is in one sublayer */
@@ -202,7 +213,8 @@ static size_t first_trained_index(const struct model *m)
                                  (b->alpha_p && b->alpha_p->trainable) ||
                                  b->shared_router.trained || branch_is_trained(b) ||
                                  (b->sparse && b->down.trained),
-            [SUBLAYER_DOWN] = b->down.trained || is_trained(&b->post2),
+            [SUBLAYER_DOWN] = b->down.trained || is_trained(&b->post2) ||
+                              is_trained_gate(b->cross_mlp_gate),
             [SUBLAYER_INPUT] =
                 b->input_gate.trained || b->input_out.trained || is_trained(&b->post3),
         };
@@ -375,13 +387,19 @@ struct model *model_new(const struct model_options *options, struct error *err)
     m->rank = options->rank;
     m->writer = SIZE_MAX;
     m->arena = arena_new();
-    if (!shapes_make(m->plan, m->config, options->rows_max, options->sequences_max,
-                     m->arena, &m->shapes, err))
+    if (!shapes_make_for(m->plan, m->config,
+                         &(struct shapes_batch) { .rows = options->rows_max,
+                                                  .sequences = options->sequences_max,
+                                                  .media_rows = options->media_rows_max },
+                         m->arena, &m->shapes, err))
         goto fail;
     assert(!m->shapes.rounds_in_matmul || m->be->ops->rounds_b);
     if (!take_memory(m, err))
         goto fail;
     lay_out(m);
+    m->media = model_media_new(m);
+    m->cross = model_cross_new(m);
+    m->projector = model_projector_new(m);
     if (m->be->ops->begin)
         make_padded_batch(m);
     fill_ones(m);
@@ -402,6 +420,9 @@ void model_free(struct model *model)
         model->be->ops->free(model->be, model->memory_block);
     if (model->host_block)
         model->be->ops->free(model->be, model->host_block);
+    model_media_free(model->media);
+    model_cross_free(model->cross);
+    model_projector_free(model->projector);
     safetensors_close(model->base_files);
     safetensors_close(model->value_head);
     safetensors_close(model->merged);

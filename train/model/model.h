@@ -21,13 +21,14 @@
 /* A named matrix or vector of the model, as Hugging Face (or PEFT) names it. */
 struct parameter {
     const char *name;  /* "model.layers.0.self_attn.q_proj.weight" */
-    size_t rank;       /* 1 or 2, as in the files */
+    size_t rank;       /* as in the files */
     size_t rows, cols; /* a vector has 1 row */
     bool trainable;
     bool decays; /* weight decay applies: not to norms and biases */
     /* how files store it; gradients and moments are laid out like the weight */
     enum storage stored;
     size_t matrices; /* of a stack that is one tensor in files; 0: it is no stack */
+    const struct encoder_tensor *tensor; /* of an encoder: its shape in files; or NULL */
     /* fp32 if trainable, otherwise the frozen format; no data if sharded */
     struct tensor weight;
     bool sharded; /* this rank has the part in its shard: model_write_weight */
@@ -53,6 +54,7 @@ struct model_options {
     struct backend *backend;
     size_t rows_max; /* N of the largest batch */
     size_t sequences_max;
+    size_t media_rows_max; /* of images and sounds: rows of features of a batch */
     size_t rank; /* among the plan's ranks; the backend has already joined the others */
 };
 
@@ -103,6 +105,12 @@ uint64_t model_trainable_elements(const struct model *model); /* elements */
 uint64_t model_total_elements(const struct model *model);
 /* Memory in use: low is the block; total and high include what the backend holds. */
 const struct memory_use *model_memory(const struct model *model);
+/* Set out[i] to the tensors of config->encoder.list[i], of a model that trains it. */
+void model_encoder_weights(const struct model *model, struct encoder_weights *out);
+/* The same of a model that has adapters in it, which are zero without one; return their
+ * settings. */
+const struct lora *model_encoder_adapters(const struct model *model,
+                                          struct encoder_adapter *out);
 /* All gradients as one row of fp32, or those of this rank's shard if they are sharded; the
  * padding between them is zero. */
 struct tensor model_gradients(const struct model *model);
@@ -418,6 +426,10 @@ size_t model_vocabulary(const struct model *model);
  * keys and values to the slot.  logits (V): those of its last row. */
 bool model_prefill(struct model *model, size_t slot, const int32_t *tokens, size_t count,
                    float *logits, struct error *err);
+/* The same with images or sounds among the tokens. */
+bool model_prefill_media(struct model *model, size_t slot, const int32_t *tokens,
+                         size_t count, const struct question_media *media, float *logits,
+                         struct error *err);
 /* Return whether a sequence that has become this long must be prefilled again: LongRoPE
  * has other angles, also of its first positions, beyond the original positions. */
 bool model_renews_slot(const struct model *model, size_t length);

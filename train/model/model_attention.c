@@ -45,8 +45,9 @@ static void rotate_heads(const struct pass *pass, size_t layer, struct tensor x,
     const struct model_config *c = pass->model->config;
     const struct op_rope op = {
         .x = x,
-        .table = pass_buffer(pass, pass->model->blocks[layer].rope, 0),
-        .positions = pass_buffer(pass, BUFFER_POSITIONS, 0).data,
+        .table = pass_buffer(
+            pass, model_media_angles(pass, pass->model->blocks[layer].rope), 0),
+        .positions = pass_buffer(pass, model_media_positions(pass), 0).data,
         .heads = x.cols / model_config_head_size(c, layer),
         .rotary = model_config_rotary(c, layer),
         .interleaved = c->architecture->rotary_interleaved,
@@ -282,7 +283,7 @@ static void prepare_qk(const struct pass *pass, size_t layer, struct tensor qkv)
         lend_keys(pass, layer, qk);
 }
 
-static struct attention_dropout attention_dropout(const struct pass *pass, size_t layer)
+struct attention_dropout model_attention_dropout(const struct pass *pass, size_t layer)
 {
     double p = pass->model->config->attention_dropout;
 
@@ -300,7 +301,7 @@ static struct op_attention attention_of(const struct pass *pass, size_t layer,
     const struct model_config *c = pass->model->config;
     const struct block *b = &pass->model->blocks[layer];
     struct op_attention op = {
-        .dropout = attention_dropout(pass, layer),
+        .dropout = model_attention_dropout(pass, layer),
         .out = tensor_columns(pass_buffer(pass, BUFFER_ATT, layer), 0, of.q.cols),
         .lse = pass_buffer(pass, BUFFER_LSE, layer),
         .q = of.q,
@@ -319,6 +320,7 @@ static struct op_attention attention_of(const struct pass *pass, size_t layer,
     };
 
     divide_sequences(pass, layer, &op);
+    model_media_see(pass, &op);
     return op;
 }
 

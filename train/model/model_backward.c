@@ -3,6 +3,7 @@
 
 #include "train/model/model.h"
 
+#include "train/model/model_cross.h"
 #include "train/model/model_exchange.h"
 #include "train/model/model_linear.h"
 #include "train/model/model_loss.h"
@@ -15,32 +16,38 @@ static void zero(const struct pass *pass, struct tensor out)
         pass->ops->zero(pass->be, &(struct op_zero) { .out = out });
 }
 
-/* Return whether the gradients of the embeddings come after those of the head, in the same
+/* Return whether the gradients that are of no block come after those of the head, in the same
  * lane. */
 static bool shares_root_lane(const struct model *m)
 {
     return m->shapes.shards_gradients && m->head != m->embed;
 }
 
-static void zero_embeddings(const struct pass *pass)
+/* Zero what the lookup and an encoder add to. */
+static void zero_root(const struct pass *pass)
 {
-    zero(pass, pass->model->embed->grad);
-    if (pass->model->positions)
-        zero(pass, pass->model->positions->grad);
-    if (pass->model->layer_embed)
-        zero(pass, pass->model->layer_embed->grad);
+    const struct model *m = pass->model;
+
+    zero(pass, m->embed->grad);
+    if (m->positions)
+        zero(pass, m->positions->grad);
+    if (m->layer_embed)
+        zero(pass, m->layer_embed->grad);
+    for (size_t i = 0; m->shapes.trains_encoder && i < m->shapes.count; i++)
+        if (m->shapes.parameters[i].module == MODULE_ENCODER && m->parameters[i].rank > 1)
+            zero(pass, m->parameters[i].grad);
 }
 
 /* Zero the gradients that are only ever added to: those of vectors, which are contiguous,
- * and those that the classifier and the lookup write.  Gradients of linear layers are
- * overwritten. */
+ * and those that the classifier, the lookup and an encoder write.  Gradients of linear layers
+ * are overwritten. */
 static void zero_gradients(const struct pass *pass)
 {
     const struct model *m = pass->model;
     size_t vectors = m->shapes.vector_elements;
 
     if (!shares_root_lane(m))
-        zero_embeddings(pass);
+        zero_root(pass);
     if (m->head != m->embed)
         zero(pass, m->head->grad);
     if (vectors > 0)
@@ -211,7 +218,9 @@ static bool o_backward(const struct pass *pass, size_t layer)
     stack_backward_to_weights(pass, &b->o, x, dy, datt.data != NULL);
     if (!datt.data)
         return false;
-    if (linear)
+    if (b->crosses)
+        model_cross_backward(pass, layer, dout);
+    else if (linear)
         model_delta_backward(pass, layer, dout);
     else if (model_config_has_conv(pass->model->config, layer))
         model_conv_backward(pass, layer, dout);
@@ -239,7 +248,7 @@ static void qkv_backward(const struct pass *pass, size_t layer)
 static bool blocks_are_alike(const struct model_config *c)
 {
     return (c->sparse_layers == 0 || c->sparse_layers == c->layers) && !c->linear &&
-           c->full_head_size == 0 && c->sharing_layers == 0;
+           !c->crosses && c->full_head_size == 0 && c->sharing_layers == 0;
 }
 
 /* The padding between gradients is zero.  In a lane, blocks whose matrices differ have it
@@ -283,10 +292,15 @@ static void block_backward(const struct pass *pass, size_t layer)
     again.recomputes = true;
     zero_lane(pass, layer);
     model_fill_window(pass, layer);
+    if (model_cross_skips(pass, layer)) {
+        model_cross_skip_backward(pass, layer);
+        return;
+    }
     /* the buffers still hold the last block, even with checkpointing */
     if (m->shapes.checkpointing && layer + 1 < m->config->layers)
         model_forward_block(&again, layer, true);
     factor_backward(pass, layer);
+    model_media_add_backward(pass, layer);
     if (m->blocks[layer].input_gate.base_count > 0 && !model_inputs_backward(pass, layer))
         return;
     if (m->blocks[layer].expert_post.weight)
@@ -330,6 +344,7 @@ static void embed_backward(const struct pass *pass)
     int64_t padding = m->config->padding; /* gets no gradient; -1: none */
     struct tensor dout = embeddings_gradient(pass);
 
+    model_media_embed_backward(pass, dout);
     if (m->embed->trainable)
         pass->ops->embedding_backward(
             pass->be, &(struct op_embedding_backward) {
@@ -368,7 +383,7 @@ static void embeddings_backward(const struct pass *pass)
     const struct model *m = pass->model;
 
     if (shares_root_lane(m))
-        zero_embeddings(pass);
+        zero_root(pass);
     if (pass_uses_dropout(pass, m->config->embed_dropout))
         pass_dropout(pass, m->config->embed_dropout, dropout_stream(0, DROP_EMBED),
                      residual_columns(pass, BUFFER_DX),

@@ -113,6 +113,7 @@ static const enum dropout_site lora_dropout[STACKS] = {
     [STACK_QKV] = DROP_LORA_QKV,
     [STACK_Q_B] = DROP_LORA_Q_B,
     [STACK_KV_B] = DROP_LORA_KV_B,
+    [STACK_CROSS_KV] = DROP_LORA_CROSS_KV,
     [STACK_O] = DROP_LORA_O,
     [STACK_GATE_UP] = DROP_LORA_GATE_UP,
     [STACK_DOWN] = DROP_LORA_DOWN,
@@ -133,8 +134,9 @@ static void place_rooms(const struct model *m, enum module module, struct linear
 
     for (enum module i = 0; i < module; i++) {
         const enum stack stack = shapes_stack(i);
-        const struct parameter *weight =
-            stack < STACKS ? model_find(m, i, PART_WEIGHT, p->layer) : NULL;
+        const struct parameter *weight = stack < STACKS && stack != STACK_CROSS_KV
+                                             ? model_find(m, i, PART_WEIGHT, p->layer)
+                                             : NULL;
 
         if (!weight)
             continue;
@@ -281,6 +283,15 @@ static void make_plain(const struct model *m, size_t layer, enum module module,
     out->base[0].fp8 = out->base[0].rounds_x = false;
 }
 
+/* Keys and values of cross-attention read rows that have no rooms for 8 bits. */
+static void make_beside(const struct model *m, size_t layer, struct linear_stack *out)
+{
+    make_stack(m, layer, MODULE_CROSS_K, MODULE_CROSS_V, out);
+    out->of_images = true;
+    for (size_t i = 0; i < out->base_count; i++)
+        out->base[i].fp8 = out->base[i].rounds_x = false;
+}
+
 static void add_plain_router(const struct model *m, size_t layer,
                              struct linear_stack *out)
 {
@@ -343,6 +354,12 @@ void model_make_block(const struct model *m, size_t layer, struct block *out)
         .qkv = stack_of(m, STACK_QKV, BUFFER_U_QKV, BUFFER_QKV),
         .q_b = stack_of(m, STACK_Q_B, BUFFER_U_Q_B, BUFFER_U_Q_B),
         .kv_b = stack_of(m, STACK_KV_B, BUFFER_U_KV_B, BUFFER_U_KV_B),
+        .cross_kv = stack_of(m, STACK_CROSS_KV, BUFFER_U_CROSS_KV, BUFFER_U_CROSS_KV),
+        .crosses = model_config_crosses(c, layer),
+        .cross_q_norm = model_norm_of(m, MODULE_CROSS_Q_NORM, layer),
+        .cross_k_norm = model_norm_of(m, MODULE_CROSS_K_NORM, layer),
+        .cross_gate = model_find(m, MODULE_CROSS_GATE, PART_WEIGHT, layer),
+        .cross_mlp_gate = model_find(m, MODULE_CROSS_MLP_GATE, PART_WEIGHT, layer),
         .o = stack_of(m, STACK_O, BUFFER_U_O, BUFFER_U_O),
         .scan_out = stack_of(m, STACK_SCAN_OUT, BUFFER_U_SCAN_OUT, BUFFER_U_SCAN_OUT),
         .gate_up = stack_of(m, STACK_GATE_UP, BUFFER_U_GATE_UP, BUFFER_GATE_UP),
@@ -380,6 +397,7 @@ void model_make_block(const struct model *m, size_t layer, struct block *out)
     make_stack(m, layer, MODULE_QKV, MODULE_IN_A, &out->qkv);
     make_stack(m, layer, MODULE_Q_B, MODULE_Q_B, &out->q_b);
     make_stack(m, layer, MODULE_KV_B, MODULE_KV_B, &out->kv_b);
+    make_beside(m, layer, &out->cross_kv);
     make_stack(m, layer, MODULE_O, MODULE_OUT, &out->o);
     make_stack(m, layer, MODULE_SCAN_OUT, MODULE_SCAN_OUT, &out->scan_out);
     make_stack(m, layer, MODULE_GATE_UP, MODULE_SHARED_UP, &out->gate_up);

@@ -390,7 +390,8 @@ static void read_all(struct reader *r, struct model_config *out)
     if (!row)
         return;
     if (out->multimodal)
-        row = multimodal_architecture(out->multimodal, row, r->arena);
+        row = multimodal_architecture(out->multimodal, row, &out->media.projector,
+                                      r->arena);
     row = architecture_fit(row, r->root, r->file, r->arena, r->err);
     out->architecture = row;
     r->keys = row->keys;

@@ -12,6 +12,7 @@
 #include "kernels/ops.h"
 #include "precision/format.h"
 #include "train/model/architecture.h"
+#include "train/model/encoder_list.h"
 #include "train/model/media_config.h"
 #include "train/model/multimodal.h"
 #include "train/model/packed_config.h"
@@ -37,6 +38,7 @@ struct model_config {
     const struct architecture *architecture;
     const struct multimodal *multimodal; /* NULL: the whole model is a text model */
     struct media_config media;
+    struct encoder_list encoder; /* empty, unless tower_trained_list filled it */
     size_t vocab_size, hidden_size, intermediate_size;
     size_t more_embeddings; /* rows of the embeddings after vocab_size, without logits */
     /* vocabulary_growth.h: rows of the files' embeddings, 0: vocab_size; and new tokens */
@@ -53,6 +55,10 @@ struct model_config {
      * have MLPs of twice the size */
     size_t sharing_layers;
     bool wide_sharing;
+    /* by layer, whether it has cross-attention to the rows of images (cross_layers.h); NULL:
+     * none has */
+    const bool *crosses;
+    size_t cross_layers;                             /* that have */
     size_t experts;                                  /* 0: none */
     size_t chosen_experts, expert_size, shared_size; /* of rows; of MLPs, 0: none */
     const bool *sparse;      /* by layer, whether it has experts; NULL: none has */
@@ -234,6 +240,12 @@ size_t model_config_rotary(const struct model_config *config, size_t layer);
 static inline size_t model_config_tokens(const struct model_config *config)
 {
     return config->vocab_size + config->more_embeddings;
+}
+
+/* Return whether a layer has cross-attention. */
+static inline bool model_config_crosses(const struct model_config *config, size_t layer)
+{
+    return config->crosses && config->crosses[layer];
 }
 
 /* Return whether a layer has linear attention or a short convolution. */

@@ -133,8 +133,23 @@ static bool check_tokens(const struct model *m, const int32_t *tokens, size_t co
 bool model_prefill(struct model *model, size_t slot, const int32_t *tokens, size_t count,
                    float *logits, struct error *err)
 {
+    return model_prefill_media(model, slot, tokens, count, &(struct question_media) { 0 },
+                               logits, err);
+}
+
+bool model_prefill_media(struct model *model, size_t slot, const int32_t *tokens,
+                         size_t count, const struct question_media *media, float *logits,
+                         struct error *err)
+{
     struct pass pass = pass_of(model, count, 1);
-    const int32_t offsets[] = { 0, (int32_t)count };
+    int32_t offsets[] = { 0, (int32_t)count };
+    const struct batch batch = { .rows = count,
+                                 .sequences = 1,
+                                 .offsets = offsets,
+                                 .media = media->media,
+                                 .media_at = media->media_at,
+                                 .media_count = media->media_count,
+                                 .media_rows = media->media_rows };
     struct tensor h;
 
     if (count == 0 || count > model->shapes.rows || count > model->shapes.slot_rows ||
@@ -147,6 +162,7 @@ bool model_prefill(struct model *model, size_t slot, const int32_t *tokens, size
         return false;
     pass.prefill = true;
     pass.slot = slot;
+    pass.media = media->media_rows > 0;
     for (size_t i = 0; i < count; i++)
         model->position_ids[i] = (int32_t)i;
     upload_ids(&pass, BUFFER_TOKENS, tokens, count);
@@ -154,6 +170,9 @@ bool model_prefill(struct model *model, size_t slot, const int32_t *tokens, size
     upload_ids(&pass, BUFFER_OFFSETS, offsets, 2);
     model_upload_chunks(&pass, offsets);
     model_rope_reach(model, count);
+    if (!model_media_upload(&pass, &batch, err))
+        return false;
+    model_media_started(&pass, &batch);
     model_forward(&pass);
     h = pass_buffer(&pass, BUFFER_H_LAST, 0);
     pass_logits(&pass, tensor_rows(h, count - 1, 1), logits);
@@ -191,6 +210,7 @@ bool model_decode_step(struct model *model, const int32_t *tokens, const int32_t
     pass.decoding = true;
     upload_ids(&pass, BUFFER_TOKENS, tokens, slots);
     upload_ids(&pass, BUFFER_POSITIONS, lengths, slots);
+    model_media_decode(&pass, lengths);
     upload_ones(&pass);
     model_rope_reach(model, 1);
     model_run_forward(&pass);

@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <math.h>
 
+#include "train/model/model_cross.h"
 #include "train/model/model_exchange.h"
 #include "train/model/model_linear.h"
 #include "train/model/model_loss.h"
@@ -86,6 +87,14 @@ static struct tensor residual_after_block(const struct pass *pass, size_t layer)
     return mid.data ? mid : pass_buffer(pass, BUFFER_X_IN, layer);
 }
 
+/* Return the block that a block continues from, which is not the first. */
+static size_t block_below(const struct pass *pass, size_t layer)
+{
+    while (model_cross_skips(pass, --layer))
+        ;
+    return layer;
+}
+
 /* Return where the residual after a block goes if the next norm does not add it up. */
 static struct tensor residual_next(const struct pass *pass, size_t layer)
 {
@@ -140,6 +149,12 @@ static void add_to_residual(const struct pass *pass, const struct linear_stack *
     struct tensor to = pass_buffer(pass, first ? BUFFER_POST1 : BUFFER_POST2, layer);
     struct tensor out = residual_delta(pass);
 
+    if (pass->model->blocks[layer].crosses) {
+        to = pass_buffer(pass, first ? BUFFER_CROSS_ATT : BUFFER_CROSS_MLP, layer);
+        stack_forward(pass, l, layer, x, to, 0);
+        model_cross_gate(pass, layer, first, to, out);
+        return;
+    }
     if (pass_uses_dropout(pass, pass_residual_dropout(pass, first))) {
         assert(!to.data);
         add_with_dropout(pass, l, layer, x, out, beta);
@@ -197,7 +212,7 @@ static void forward_attention(const struct pass *pass, size_t layer, bool recomp
     /* this norm adds the delta of the block below, unless that had a factor after it */
     below = layer > 0 && !m->blocks[layer - 1].factor;
     if (below && !recompute)
-        norm1.x = residual_after_block(pass, layer - 1);
+        norm1.x = residual_after_block(pass, block_below(pass, layer));
     if ((below || (layer == 0 && adds_positions(pass))) && !recompute)
         norm1.delta = residual_delta(pass);
     model_norm(pass, &b->norm1, norm1);
@@ -207,7 +222,9 @@ static void forward_attention(const struct pass *pass, size_t layer, bool recomp
         forward_scan(pass, layer);
         return;
     }
-    if (model_config_has_delta(m->config, layer)) {
+    if (b->crosses) {
+        model_cross_run(pass, layer);
+    } else if (model_config_has_delta(m->config, layer)) {
         model_run_delta(pass, layer);
     } else if (model_config_has_conv(m->config, layer)) {
         model_run_conv(pass, layer);
@@ -320,6 +337,7 @@ static void forward_mlp(const struct pass *pass, size_t layer, bool recompute)
     struct tensor x_mid = pass_buffer(pass, BUFFER_X_MID, layer);
     struct tensor h2 = forward_norm2(pass, layer), act, delta = residual_delta(pass);
     struct tensor gate_up = pass_buffer(pass, BUFFER_GATE_UP, layer);
+    const bool needs_output = b->post2.weight || b->crosses; /* for its gradient */
 
     if (b->expert_post.weight) {
         model_branches_forward(pass, layer, h2, recompute);
@@ -335,10 +353,10 @@ static void forward_mlp(const struct pass *pass, size_t layer, bool recompute)
     }
     stack_forward(pass, &b->gate_up, layer, h2, gate_up, 0);
     model_scale_gate(pass, layer);
-    if (recompute && !b->post2.weight && b->down.lora_a_count == 0)
+    if (recompute && !needs_output && b->down.lora_a_count == 0)
         return; /* the backward pass computes the activation with its gradient */
     act = model_activate(pass, layer);
-    if (recompute && !b->post2.weight)
+    if (recompute && !needs_output)
         stack_recompute(pass, &b->down, layer, act);
     else
         add_to_residual(pass, &b->down, layer, act, x_mid.data ? 0 : 1);
@@ -406,6 +424,7 @@ static void embed(const struct pass *pass)
                                            .table = model_positions(m, false),
                                            .tokens = pass_ids(pass, BUFFER_POSITIONS) });
     add_noise(pass, x);
+    model_media_embed(pass, x);
     if (m->embed_norm.weight)
         model_norm(
             pass, &m->embed_norm,
@@ -451,14 +470,17 @@ static void forward_level(const struct pass *pass, size_t layer)
     }
     model_fill_window(pass, layer);
     heartbeat_tick(m->heartbeat);
-    model_forward_block(pass, layer, false);
+    if (!model_cross_skips(pass, layer)) {
+        model_forward_block(pass, layer, false);
+        model_media_add(pass, layer, residual_delta(pass));
+    }
     if (m->blocks[layer].factor)
         apply_factor(pass, layer);
     if (layer < last)
         return;
     norm.x = norm.sum;
     if (!m->blocks[layer].factor) {
-        norm.x = residual_after_block(pass, last);
+        norm.x = residual_after_block(pass, block_below(pass, layer + 1));
         norm.delta = residual_delta(pass);
     }
     model_norm(pass, &m->norm, norm);

@@ -79,8 +79,8 @@ void model_init_weights(const struct model *m, size_t index, size_t first, size_
                         float *out)
 {
     const struct shape_parameter *p = &m->shapes.parameters[index];
-    bool output =
-        p->module == MODULE_O || p->module == MODULE_OUT || p->module == MODULE_DOWN;
+    bool output = p->module == MODULE_O || p->module == MODULE_CROSS_O ||
+                  p->module == MODULE_OUT || p->module == MODULE_DOWN;
     uint64_t seed = (uint64_t)m->plan->seed;
     double range = m->config->initializer_range;
     int64_t padding = -1;
@@ -110,6 +110,8 @@ void model_init_weights(const struct model *m, size_t index, size_t first, size_
                                                          (uint32_t)index, first + i));
         else
             out[i] = p->part == PART_BIAS || p->module == MODULE_ROUTER_BIAS ||
+                             p->module == MODULE_CROSS_GATE ||
+                             p->module == MODULE_CROSS_MLP_GATE ||
                              (zero && is_offset(p->module))
                          ? 0
                          : 1;

@@ -48,6 +48,8 @@
 #define TRAIN_MODEL_MODEL_INTERNAL_H
 
 #include "train/model/model.h"
+#include "train/model/model_media.h"
+#include "train/model/model_projector.h"
 #include "train/model/shapes.h"
 #include "train/model/matrix_layout.h"
 #include "train/model/weights.h"
@@ -73,6 +75,7 @@ enum dropout_site {
     /* no architecture has two of these */
     DROP_LORA_ROUTER = DROP_LORA_Q_B,
     DROP_LORA_SCAN_OUT = DROP_LORA_KV_B,
+    DROP_LORA_CROSS_KV = DROP_LORA_KV_B,
     DROP_LORA_INPUT_GATE = DROP_LORA_Q_B,
     DROP_LORA_INPUT_OUT = DROP_LORA_KV_B,
     DROP_LORA_LAYER_INPUTS = DROP_EMBED /* before the first block */
@@ -137,6 +140,7 @@ struct linear_stack {
     bool u_after_y;        /* u follows y in the buffer of y */
     size_t y_cols, u_cols; /* columns of y and of u */
     size_t experts;        /* as in struct linear */
+    bool of_images;        /* x has the rows of images, not those of the batch */
     enum buffer u;
     uint32_t dropout_stream;
     bool trained; /* a weight, bias or adapter is trained */
@@ -157,6 +161,11 @@ struct block {
     struct linear_stack qkv, o, gate_up, down;
     struct linear_stack q_b, kv_b; /* of latent attention */
     struct linear_stack scan_out;  /* of a state space model */
+    /* of cross-attention (model_cross.c) */
+    bool crosses;
+    struct linear_stack cross_kv;
+    struct norm cross_q_norm, cross_k_norm;
+    const struct parameter *cross_gate, *cross_mlp_gate;
     /* of the layer's own input; base_count 0: it has none */
     struct linear_stack input_gate, input_out;
     struct norm post3;
@@ -268,6 +277,9 @@ struct model {
     size_t rope_reach[2]; /* what the tables of angles are filled for: model_rope.c */
     struct batch padded;  /* a batch padded for recorded passes: model_pass.c */
     float *row_weights;   /* of the padded batch, if it has weights */
+    struct media_state *media;   /* NULL: no batch has media */
+    struct cross_state *cross;   /* NULL: no block has cross-attention */
+    struct projector *projector; /* NULL: rows of features are its output */
     struct window results[WINDOWS];
     size_t posted, ended;  /* windows whose results were requested, and returned */
     float *correct;        /* on the host, of the last evaluated batch; or NULL */
@@ -330,6 +342,7 @@ struct pass {
     size_t pairs;       /* preferences: the first 2 * pairs sequences; grpo: that many */
     double temperature; /* logits are divided by it for the loss; 0: 1 */
     bool training, weighted;
+    bool media; /* the batch has images or sounds */
     bool first; /* overwrites gradients, does not add to them */
     bool fills; /* the rooms for weights in 8 bits, if trained or `fills_frozen` */
     bool fills_frozen;
@@ -445,8 +458,9 @@ void model_sink_backward(const struct pass *pass, size_t layer,
  * gradient of the output of attention to BUFFER_DQKV. */
 void model_prepare_heads(const struct pass *pass, size_t layer);
 void model_attention_backward(const struct pass *pass, size_t layer, struct tensor datt);
-/* Return the operands of a block's attention. */
+/* Return the operands of a block's attention, and those of its dropout. */
 struct op_attention model_attention_op(const struct pass *pass, size_t layer);
+struct attention_dropout model_attention_dropout(const struct pass *pass, size_t layer);
 /* model_latent.c.  Return q, k and v of latent attention, or their gradients. */
 struct attention_heads {
     struct tensor q, k, v;

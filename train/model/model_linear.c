@@ -3,6 +3,8 @@
 #include "config.h"
 
 #include "train/model/model_linear.h"
+
+#include "train/model/model_cross.h"
 #include "train/model/model_dora.h"
 #include "train/model/model_internal.h"
 #include "train/model/model_rotation.h"
@@ -88,6 +90,8 @@ struct tensor pass_u(const struct pass *pass, const struct linear_stack *stack,
 
     if (stack->experts > 0)
         return pass_pairs(pass, stack->u, layer);
+    if (stack->of_images && u.data)
+        u = tensor_rows(u, 0, model_cross_rows(pass->model));
     return tensor_columns(u, stack->u_after_y ? stack->y_cols : 0, stack->u_cols);
 }
 

@@ -108,10 +108,10 @@ const struct stored_tensor *model_find_saved(const struct model *model,
 bool model_check_shape(const struct stored_tensor *t, const struct parameter *p,
                        struct error *err)
 {
-    return weights_fit(
-        t,
-        &(struct weights_expected) { p->rank, p->rows, p->cols, p->stored, p->matrices },
-        err);
+    return weights_fit(t,
+                       &(struct weights_expected) { p->rank, p->rows, p->cols, p->stored,
+                                                    p->matrices, p->tensor },
+                       err);
 }
 
 /* In a file whose header is not padded, elements are at odd addresses. */

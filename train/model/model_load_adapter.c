@@ -159,10 +159,14 @@ static bool read_factor(const void *context, const struct expert_factor *at, flo
     const struct expert_adapter shape =
         expert_adapter_of(m->config, &m->merged_lora, at->module, at->part);
     const struct stored_tensor *t = find_joined(m, at->module, at->part, at->layer);
-    const struct weights_expected expected = { 2, shape.rows, shape.cols, shape.stored,
+    const struct weights_expected expected = { 2,
+                                               shape.rows,
+                                               shape.cols,
+                                               shape.stored,
                                                matrix_layout_is_stack(shape.stored)
                                                    ? m->config->experts
-                                                   : 0 };
+                                                   : 0,
+                                               NULL };
     struct matrix_layout layout = { .storage = shape.stored,
                                     .rows = shape.rows,
                                     .cols = shape.cols,
@@ -179,6 +183,13 @@ static bool read_factor(const void *context, const struct expert_factor *at, flo
     return model_read_rows(&layout, t, &rows, err);
 }
 
+/* Return the ending of a parameter's name that find_adapter replaces: a bare parameter, like a
+ * bias, has none. */
+static const char *saved_ending(const struct shape_parameter *p)
+{
+    return text_ends(p->name, ".weight") ? ".weight" : "";
+}
+
 bool model_add_merged(const struct model *m, const struct model_rows *rows,
                       struct error *err)
 {
@@ -187,7 +198,7 @@ bool model_add_merged(const struct model *m, const struct model_rows *rows,
     enum module module = shape->module;
     enum part part = shape->part;
     const struct stored_tensor *saved =
-        find_adapter(m, m->merged, p->name, part == PART_BIAS ? "" : ".weight");
+        find_adapter(m, m->merged, p->name, saved_ending(shape));
 
     if (saved && m->merged_lora.saved[module])
         return model_check_shape(saved, p, err) &&
@@ -196,7 +207,7 @@ bool model_add_merged(const struct model *m, const struct model_rows *rows,
         return stays_separate(m, module) ||
                model_merge_joined(m, rows, &m->merged_lora,
                                   &(struct expert_factors) { read_factor, m }, err);
-    if (part != PART_WEIGHT || !m->merged_lora.adapted[module] ||
+    if (part != PART_WEIGHT || !lora_is_on(&m->merged_lora, module, shape->layer) ||
         stays_separate(m, module))
         return true;
     return m->merged_lora.rotation.on ? merge_rotation(m, rows, err)
@@ -239,7 +250,7 @@ static bool is_read(const struct model *m, const struct stored_tensor *t)
         bool weight = p->part == PART_WEIGHT;
 
         if ((weight || p->part == PART_BIAS) && lora->saved[p->module] &&
-            t == find_adapter(m, m->merged, p->name, weight ? ".weight" : ""))
+            t == find_adapter(m, m->merged, p->name, saved_ending(p)))
             return true;
         if (weight && lora->joined && module_is_of_experts(p->module)) {
             if (t == find_joined(m, p->module, PART_LORA_A, p->layer) ||
@@ -247,7 +258,7 @@ static bool is_read(const struct model *m, const struct stored_tensor *t)
                 return true;
             continue;
         }
-        if (weight && lora->adapted[p->module] &&
+        if (weight && lora_is_on(lora, p->module, p->layer) &&
             (t == find_adapter(m, m->merged, p->name, ".lora_A.weight") ||
              t == find_adapter(m, m->merged, p->name, ".lora_B.weight") ||
              (lora->rotation.on &&
@@ -312,9 +323,7 @@ static const struct stored_tensor *find_trained(const struct model *m,
 {
     if (model_is_adapter(p))
         return weights_find_adapter(set, m->config, p->name);
-    return p->trainable
-               ? find_adapter(m, set, p->name, p->part == PART_BIAS ? "" : ".weight")
-               : NULL;
+    return p->trainable ? find_adapter(m, set, p->name, saved_ending(p)) : NULL;
 }
 
 /* Load an adapter that is trained further, over the initialized one. */

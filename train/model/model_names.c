@@ -192,6 +192,7 @@ static const struct name_row {
     { "mixtral-*", "mixtral" },
     { "mobilellm-r1-*", "llama4_text" },
     { "moonlight-*", "deepseek_v3" },
+    { "moss-vl-*", "moss_vl" },
     { "mpt-*", "mpt" },
     { "music-flamingo-*", "musicflamingo" },
     { "nemotron-mini-4b-*", "nemotron" },

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "train/model/model_cross.h"
 #include "train/model/model_exchange.h"
 #include "train/model/model_internal.h"
 #include "train/chat/template.h"
@@ -121,6 +122,10 @@ static const struct batch *pad_batch(struct model *m, const struct batch *batch)
     }
     for (size_t i = batch->sequences + 1; i <= to->sequences; i++)
         to->offsets[i] = (int32_t)to->rows;
+    to->media = batch->media;
+    to->media_at = batch->media_at;
+    to->media_count = batch->media_count;
+    to->media_rows = batch->media_rows;
     return to;
 }
 
@@ -135,7 +140,8 @@ static size_t positions_of(const struct batch *batch)
     return most + 1;
 }
 
-static void upload_batch(const struct pass *pass, const struct batch *batch)
+static bool upload_batch(const struct pass *pass, const struct batch *batch,
+                         struct error *err)
 {
     const struct {
         enum buffer to;
@@ -158,6 +164,7 @@ static void upload_batch(const struct pass *pass, const struct batch *batch)
                               rows[i].from, rows[i].count * sizeof(int32_t));
     model_upload_chunks(pass, batch->offsets);
     model_rope_reach(pass->model, positions_of(batch));
+    return model_media_upload(pass, batch, err);
 }
 
 /* Rounded up, but at most the rows of the batch. */
@@ -200,6 +207,7 @@ static struct pass pass_of(struct model *m, const struct batch *batch)
                            .longest = longest_sequence(m, batch),
                            .labeled = count_labeled(batch),
                            .weighted = batch->weights != NULL,
+                           .media = batch->media_rows > 0,
                            .scalars = model_step_scalars(m) };
 }
 
@@ -232,20 +240,29 @@ bool pass_open(struct model *model, const struct batch *batch, struct pass *out,
     *out = pass_of(model, batch);
     out->pairs = pairs;
     out->announced = model->shapes.shards_blocks;
-    upload_batch(out, batch);
-    return true;
+    return upload_batch(out, batch, err);
 }
 
 /* from 0: the forward pass */
 static bool begin(const struct pass *pass, size_t from, size_t to)
 {
     const bool fills = from == 0 && pass->fills;
-    const size_t key[] = { pass->rows,     pass->sequences,
-                           pass->longest,  pass->training,
-                           pass->decoding, pass->skip_adapters,
-                           pass->second,   from > 0 && pass->first,
-                           fills,          fills && pass->fills_frozen,
-                           from,           to };
+    const size_t key[] = {
+        pass->rows,
+        pass->sequences,
+        pass->longest,
+        pass->training,
+        pass->decoding,
+        pass->skip_adapters,
+        pass->second,
+        from > 0 && pass->first,
+        fills,
+        fills && pass->fills_frozen,
+        pass->media,
+        pass->media || pass->decoding ? model_cross_parts(pass->model) : 0,
+        from,
+        to
+    };
 
     return !pass->ops->begin || pass->ops->begin(pass->be, key, sizeof(key));
 }
@@ -456,7 +473,8 @@ bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
     pass.fills_frozen = !model->rounded_frozen;
     model->rounded_frozen = true;
     save_previous(&pass);
-    upload_batch(&pass, batch);
+    if (!upload_batch(&pass, batch, err))
+        return false;
     upload_draw(&pass, given, draw);
     is_last = window->batch_count == model->expected_batches;
     pass.reduces = model_ranks(model) > 1 &&

@@ -120,7 +120,8 @@ bool model_pissa_changes(const struct model *m, const struct parameter *p, bool 
     const struct shape_parameter *shape = &m->shapes.parameters[p - m->parameters];
     const struct lora *lora = merged ? &m->merged_lora : &m->shapes.lora;
 
-    return lora->pissa && shape->part == PART_WEIGHT && lora->adapted[shape->module];
+    return lora->pissa && shape->part == PART_WEIGHT &&
+           lora_is_on(lora, shape->module, shape->layer);
 }
 
 bool model_pissa_subtract(const struct model *m, const struct model_rows *rows,

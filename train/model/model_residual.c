@@ -3,6 +3,8 @@
 
 #include "train/model/model_residual.h"
 
+#include "train/model/model_cross.h"
+
 /* Return the first C columns of a buffer, without the folded adapters. */
 struct tensor residual_columns(const struct pass *pass, enum buffer buffer)
 {
@@ -100,6 +102,15 @@ static struct tensor scaled_gradient(const struct pass *pass, double factor)
     return whole;
 }
 
+static struct tensor gradient_through_gate(const struct pass *pass, size_t layer, bool o)
+{
+    struct tensor dx = residual_columns(pass, BUFFER_DX);
+    struct tensor whole = pass_buffer(pass, BUFFER_DROPPED, 0);
+
+    model_cross_gate_backward(pass, layer, o, dx, tensor_columns(whole, 0, dx.cols));
+    return whole;
+}
+
 struct tensor post_norm_gradient(const struct pass *pass, const struct norm_place *at)
 {
     struct tensor copy = pass_buffer(pass, BUFFER_DPOST_COPY, 0);
@@ -138,11 +149,14 @@ struct tensor delta_gradient(const struct pass *pass, size_t layer, bool o)
         .rstd = pass_buffer(pass, o ? BUFFER_RSTD_POST1 : BUFFER_RSTD_POST2, layer),
     };
 
+    if (b->crosses)
+        return gradient_through_gate(pass, layer, o);
     if (pass_uses_dropout(pass, pass->model->config->residual_dropout))
         return gradient_through_dropout(pass, layer, o);
     /* then the other has no room for folded adapters */
     if (!post->weight &&
-        (model_added_factor(pass, true) != 1 || model_added_factor(pass, false) != 1))
+        (pass->model->config->crosses || model_added_factor(pass, true) != 1 ||
+         model_added_factor(pass, false) != 1))
         return scaled_gradient(pass, model_added_factor(pass, o));
     return post->weight ? post_norm_gradient(pass, &place) : residual_gradient(pass);
 }

@@ -11,14 +11,21 @@
 #include "train/model/model_stored.h"
 #include "train/model/weights.h"
 
-/* Return the position of a module of a block among the others. */
-static size_t position_in_block(const struct architecture *a, enum module module)
+/* Return the position of a module of a block among the others.  Of two places, the first is that
+ * in layers of cross-attention. */
+static size_t position_in_block(const struct model_config *config, enum module module,
+                                size_t layer)
 {
-    size_t position = 0;
+    const enum module *order = config->architecture->order;
+    size_t found = 0;
 
-    while (a->order[position] != module && a->order[position] != MODULES)
-        position++;
-    return position;
+    while (order[found] != module && order[found] != MODULES)
+        found++;
+    for (size_t i = found; !model_config_crosses(config, layer) && order[i] != MODULES;
+         i++)
+        if (order[i] == module)
+            found = i;
+    return found;
 }
 
 /* Modules of transformers' models outside blocks are in the order of our enum, except for
@@ -34,6 +41,9 @@ static size_t sort_key(const struct model *m, size_t index)
     bool alone = m->config->architecture->experts.up_tensor != NULL;
     bool adjacent = p->module == MODULE_EXPERT_UP && !alone;
 
+    if (p->module == MODULE_ENCODER) /* it is first */
+        return 2 * p->expert + (p->part == PART_LORA_B);
+
     if (module_is_of_experts(p->module)) {
         of_expert = (size_t)(p->module - MODULE_EXPERT_GATE);
         adjacent = adjacent || p->part >= PART_LORA_A;
@@ -42,16 +52,22 @@ static size_t sort_key(const struct model *m, size_t index)
     if (module_in_block(p->module)) {
         before = 2 * (size_t)MODULE_NORM1;
         layer = p->layer;
-        position = position_in_block(m->config->architecture,
-                                     adjacent ? MODULE_EXPERT_GATE : p->module);
+        position = position_in_block(m->config, adjacent ? MODULE_EXPERT_GATE : p->module,
+                                     layer);
     }
     if (p->module == MODULE_NORM && m->config->architecture->norm_first)
         before = 2 * (size_t)MODULE_NORM1 - 1;
+    before += 2 * (MODULE_PROJECTOR_LAST - MODULE_PROJECTOR_NORM + 1);
+    if (module_is_of_projector(p->module) &&
+        !m->config->media.projector.follows_text) /* but is before the language model */
+        before = 2 * (size_t)(m->config->media.projector.bare
+                                  ? MODULE_PROJECTOR_LAST - p->module
+                                  : p->module - MODULE_PROJECTOR_NORM);
     position += (before * m->config->layers + layer) * (MODULES + 1);
     position = position * 2 * (copies + 1) + p->expert;
     if (module_is_of_experts(p->module) && p->part == PART_BIAS)
         position += copies + 1; /* another parameter of all experts */
-    return (3 * position + of_expert) * PARTS + p->part;
+    return 2 * m->config->encoder.count + (3 * position + of_expert) * PARTS + p->part;
 }
 
 void model_torch_order(const struct model *m, size_t *order)
@@ -74,11 +90,11 @@ void model_torch_order(const struct model *m, size_t *order)
 struct tensor_source model_stored_shape(const struct parameter *p)
 {
     struct tensor_source out = { .rank = p->rank };
-    size_t shape[3];
+    size_t shape[5];
 
-    weights_shape(
-        &(struct weights_expected) { p->rank, p->rows, p->cols, p->stored, p->matrices },
-        shape);
+    weights_shape(&(struct weights_expected) { p->rank, p->rows, p->cols, p->stored,
+                                               p->matrices, p->tensor },
+                  shape);
     memcpy(out.shape, shape, p->rank * sizeof(*shape));
     return out;
 }

@@ -147,7 +147,8 @@ static const struct multimodal rows[] = {
       .flat = true,
       .tied = true,
       .names = qwen2_vl_names,
-      .towers = paddle_towers },
+      .towers = paddle_towers,
+      .projector = "mlp_AR" },
     { .model_type = "phi4_multimodal",
       .text_type = "phi4_multimodal",
       .fixed_text = true,
@@ -442,9 +443,9 @@ json_t *multimodal_text(const struct multimodal *row, const json_t *root,
     return text;
 }
 
-const struct architecture *multimodal_architecture(const struct multimodal *row,
-                                                   const struct architecture *text,
-                                                   struct arena *arena)
+const struct architecture *
+multimodal_architecture(const struct multimodal *row, const struct architecture *text,
+                        const struct projector_config *projector, struct arena *arena)
 {
     struct architecture *out = arena_alloc(arena, sizeof(*out));
     const struct text_names *names = &row->names[0];
@@ -459,7 +460,26 @@ const struct architecture *multimodal_architecture(const struct multimodal *row,
                                              : arena_printf(arena, "%s%s", names->base,
                                                             text->paths[i] + skip);
     out->has_towers = true;
+    out->projector = projector->path;
+    for (enum module i = MODULE_PROJECTOR_NORM; i <= MODULE_PROJECTOR_LAST; i++) {
+        const char *name = projector_config_name(projector, i);
+
+        out->paths[i] =
+            name ? arena_printf(arena, "%s%s%s", projector->path, *name ? "." : "", name)
+                 : NULL;
+    }
     return out;
+}
+
+/* Files without the prefix of the whole model are those of transformers before 4.52. */
+const char *multimodal_projector(const struct multimodal *row,
+                                 const struct text_names *names, const char *path)
+{
+    static const char prefix[] = "model.";
+
+    if (strcmp(names->base, row->names[0].base) == 0)
+        return path;
+    return row->projector ? row->projector : path + strlen(prefix);
 }
 
 bool multimodal_is_tower(const struct multimodal *row, const char *name)

@@ -13,6 +13,7 @@
 #include "base/arena.h"
 #include "base/json.h"
 #include "train/model/architecture.h"
+#include "train/model/projector_config.h"
 
 /* Names of the text model's tensors: the prefix of those below the head, and the head.
  * wraps: matrices of blocks are in a layer of adapters, NAME.base_layer.weight. */
@@ -36,6 +37,8 @@ struct multimodal {
     /* prefixes of the names of all other tensors, or parts of them that begin with a dot;
      * NULL ends the list */
     const char *const *towers;
+    /* the projector in files whose names are not the first; NULL: without "model." */
+    const char *projector;
 };
 
 /* Return NULL if config.json describes no such model, or one that is not supported. */
@@ -48,10 +51,14 @@ const struct multimodal *multimodal_at(size_t index);
 json_t *multimodal_text(const struct multimodal *row, const json_t *root,
                         const char *file, struct error *err);
 /* Return the text model's architecture with the names of modules that it has here. */
-const struct architecture *multimodal_architecture(const struct multimodal *row,
-                                                   const struct architecture *text,
-                                                   struct arena *arena);
+const struct architecture *
+multimodal_architecture(const struct multimodal *row, const struct architecture *text,
+                        const struct projector_config *projector, struct arena *arena);
 /* Return whether a tensor of the files belongs to a tower or projector. */
 bool multimodal_is_tower(const struct multimodal *row, const char *name);
+/* Return the start of the names of a projector's tensors in files whose text model has these
+ * names. */
+const char *multimodal_projector(const struct multimodal *row,
+                                 const struct text_names *names, const char *path);
 
 #endif

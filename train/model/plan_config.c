@@ -9,6 +9,7 @@
 #include "base/json_edit.h"
 #include "train/files/safetensors.h"
 #include "train/model/adapter_targets.h"
+#include "train/model/cross_layers.h"
 #include "train/model/lora_config.h"
 #include "train/model/rope_scaling.h"
 #include "train/model/score_head.h"
@@ -85,6 +86,26 @@ static bool untie(struct arena *arena, struct model_config *config, struct error
     return ok;
 }
 
+/* Return whether an adapter fits layers that are not part of the model. */
+static bool adapter_has_cross_layers(const char *dir, const struct model_config *config)
+{
+    static const char prefix[] = "base_model.model.";
+    struct safetensors *set;
+    bool has = false;
+
+    if (!dir || !config->architecture->numbers)
+        return false;
+    set = safetensors_open(dir, "adapter_model", false, NULL);
+    for (size_t i = 0; set && i < safetensors_count(set); i++) {
+        const char *name = safetensors_at(set, i)->name;
+
+        has |=
+            text_starts(name, prefix) && cross_layers_has(config, name + strlen(prefix));
+    }
+    safetensors_close(set);
+    return has;
+}
+
 bool plan_config_read(const struct plan *plan, const char *dir, struct arena *arena,
                       struct model_config *out, struct error *err)
 {
@@ -95,6 +116,10 @@ bool plan_config_read(const struct plan *plan, const char *dir, struct arena *ar
         return false;
     if (plan_adapts(plan) && out->tied && !out->multimodal && !plan->external &&
         trains_head(plan, out) && !untie(arena, out, err))
+        return false;
+    if ((plan->train_cross_attention ||
+         adapter_has_cross_layers(plan->adapter_name_or_path, out)) &&
+        !cross_layers_join(out, arena, err))
         return false;
     return vocabulary_grow(plan, dir, arena, out, err);
 }

@@ -220,9 +220,25 @@ static bool read_tower(const void *context, size_t index, void *to, struct error
     return ok;
 }
 
+/* Return whether it is a parameter of the encoder. */
+static bool is_of_encoder(const struct model *m, const char *name)
+{
+    for (size_t i = 0; i < m->shapes.count; i++)
+        if (m->shapes.parameters[i].tensor &&
+            strcmp(m->shapes.parameters[i].name, name) == 0)
+            return true;
+    return false;
+}
+
 bool saved_is_tower(const struct model *m, const char *name)
 {
-    return m->config->multimodal && model_config_keeps(m->config, name);
+    const struct multimodal *row = m->config->multimodal;
+    const char *projector = m->config->architecture->projector;
+
+    if (!row || !model_config_keeps(m->config, name) || is_of_encoder(m, name))
+        return false;
+    return !m->shapes.projects ||
+           !text_starts(name, multimodal_projector(row, &m->names, projector));
 }
 
 static bool is_kept(const struct model *m, const char *name)

@@ -41,6 +41,10 @@ static const struct {
     [STACK_EXPERT_DOWN] = { .first = MODULE_EXPERT_DOWN,
                             .last = MODULE_EXPERT_DOWN,
                             .adapters = DIM_U_EXPERT_DOWN },
+    [STACK_CROSS_KV] = { .first = MODULE_CROSS_K,
+                         .last = MODULE_CROSS_V,
+                         .outputs = DIM_CROSS_KV,
+                         .adapters = DIM_U_CROSS_KV },
     [STACK_ROUTER] = { .first = MODULE_SHARED_ROUTER,
                        .last = MODULE_LINEAR_ROUTER,
                        .adapters = DIM_U_ROUTER },
@@ -119,7 +123,7 @@ static bool can_fold(const struct shapes_builder *m, enum stack stack)
     if (stack == STACK_EXPERT_GATE_UP || stack == STACK_EXPERT_DOWN ||
         stack == STACK_Q_B || stack == STACK_KV_B || stack == STACK_ROUTER ||
         stack == STACK_INPUT_GATE || stack == STACK_INPUT_OUT ||
-        stack == STACK_LAYER_INPUTS || stack == STACK_SCAN_OUT)
+        stack == STACK_LAYER_INPUTS || stack == STACK_SCAN_OUT || stack == STACK_CROSS_KV)
         return false;
     if (stack == STACK_QKV && model_config_is_latent(m->config) && m->config->qkv_bias &&
         m->config->latent.q_rank == 0)
@@ -192,7 +196,8 @@ static void dims_lora(struct shapes_builder *m, const struct lora *lora)
              folded_columns(m, STACK_DOWN, d[DIM_C]));
     d[DIM_DROPPED] =
         m->config->residual_dropout > 0 && !m->plan->disable_dropout ? dy : 0;
-    if (m->config->residual_scale != 1 || m->config->down_factor != 1)
+    if (m->config->residual_scale != 1 || m->config->down_factor != 1 ||
+        m->config->crosses)
         d[DIM_DROPPED] = dy;
     d[DIM_DX] = d[DIM_POST] || d[DIM_DROPPED] ? d[DIM_C] : dy;
     d[DIM_POST_DX] = d[DIM_POST] ? dy : 0;
@@ -322,6 +327,10 @@ static void dims_cache(struct shapes_builder *m)
     s->slot_rows = shapes_slot_rows(m->plan, m->config);
     m->dims[DIM_POSITIONS] = max(s->rows, s->slot_rows);
     m->dims[DIM_CACHE] = shapes_times(m, s->slots, s->slot_rows);
+    if (m->config->crosses) { /* with rows that no sequence sees between those of slots */
+        m->dims[DIM_CROSS_CACHE] = shapes_times(m, s->slots, m->media_rows);
+        m->dims[DIM_CROSS_PARTS] = max(m->dims[DIM_CROSS_PARTS], 2 * s->slots + 2);
+    }
     if (!m->config->linear && m->config->ssm.heads == 0)
         return;
     m->dims[DIM_OFFSETS] = max(m->dims[DIM_OFFSETS], s->slots + 1);
@@ -402,6 +411,7 @@ static void lay_out_buffers(struct shapes_builder *m, size_t rows, size_t sequen
     m->out->rows = rows;
     m->out->sequences = sequences;
     dims_batch(m, rows, sequences);
+    shapes_media_dims(m, rows);
     dims_cache(m);
     dims_distill(m);
     dims_preference(m, sequences);
@@ -472,13 +482,16 @@ static void use_room(struct shapes_builder *m, size_t rows, size_t sequences)
     m->overflow = false;
 }
 
-bool shapes_make(const struct plan *plan, const struct model_config *config,
-                 size_t rows_max, size_t sequences_max, struct arena *arena,
-                 struct shapes *out, struct error *err)
+bool shapes_make_for(const struct plan *plan, const struct model_config *config,
+                     const struct shapes_batch *largest, struct arena *arena,
+                     struct shapes *out, struct error *err)
 {
-    struct shapes_builder m = {
-        .plan = plan, .config = config, .arena = arena, .out = out
-    };
+    struct shapes_builder m = { .plan = plan,
+                                .config = config,
+                                .arena = arena,
+                                .out = out,
+                                .media_rows = largest->media_rows };
+    const size_t sequences_max = largest->sequences;
     size_t batch = plan_batch_sequences(plan), rows, sequences;
 
     *out = (struct shapes) { .compute = shapes_stored(plan->precision.compute),
@@ -495,12 +508,13 @@ bool shapes_make(const struct plan *plan, const struct model_config *config,
     if (plan->stage >= STAGE_DPO && plan->stage != STAGE_RM)
         /* regardless of an adapter's own settings */
         out->lora.dropout = 0;
-    rows =
-        rows_max ? rows_max : shapes_times(&m, batch, shapes_sequence_rows(plan, config));
+    rows = largest->rows ? largest->rows
+                         : shapes_times(&m, batch, shapes_sequence_rows(plan, config));
     rows = max(rows, shapes_generation_rows(plan, config));
     rows = shapes_rows(plan, rows);
     sequences = (sequences_max ? sequences_max : batch) + pads_batches[plan->device.kind];
     shapes_dims_model(&m, config);
+    shapes_projector_dims(&m);
     dims_lora(&m, &out->lora);
     dims_convert(&m, shapes_stored(plan->precision.frozen));
     m.dims[DIM_BRANCH_DX] = m.dims[DIM_BRANCH] ? m.dims[DIM_POST_DX] : 0;

@@ -65,6 +65,7 @@ enum stack {
     STACK_EXPERT_GATE_UP,
     STACK_EXPERT_DOWN,
     STACK_ROUTER,
+    STACK_CROSS_KV, /* keys and values of cross-attention */
     STACKS
 };
 
@@ -91,14 +92,15 @@ struct shape_parameter {
     const char *name; /* as Hugging Face or PEFT name it */
     enum module module;
     enum part part;
-    size_t layer, expert;
-    size_t rank, rows, cols; /* a vector has rank 1 and 1 row */
+    size_t layer, expert;                /* or the number of an encoder's tensor */
+    const struct encoder_tensor *tensor; /* of an encoder; or NULL */
+    size_t rank, rows, cols;             /* a vector has rank 1 and 1 row */
     bool trainable, decays;
     bool starts_group; /* first of a group of adjacent parameters */
     bool folded;       /* the copy is among the frozen weights */
     bool quantized; /* kept in few bits; the copy is in BUFFER_WEIGHT while it is used */
     enum storage stored; /* how the files store it */
-    size_t matrices;     /* of a stack that is one tensor in files; 0: it is no stack */
+    size_t matrices;     /* struct matrix_layout */
     double lr_factor;
     enum format format; /* storage of the weight */
     enum format copy;   /* of the working copy; FORMAT_COUNT: none */
@@ -135,9 +137,19 @@ enum buffer {
      * H D) */
     BUFFER_LATENTS,
     BUFFER_HEADS,
-    BUFFER_SCAN,  /* output of a state space model */
-    BUFFER_ATT,   /* attention output (N, H D) */
-    BUFFER_LSE,   /* (H, N) */
+    BUFFER_SCAN, /* output of a state space model */
+    BUFFER_ATT,  /* attention output (N, H D) */
+    BUFFER_LSE,  /* (H, N) */
+    /* cross-attention: q after its norm (N, H D); k and v of the rows of images (M, 2 K D), k
+     * after its norm (M, K D); outputs of attention and of the MLP before their gates, fp32
+     * (N, C) */
+    BUFFER_CROSS_Q,
+    BUFFER_RSTD_CROSS_Q, /* (N, H) */
+    BUFFER_CROSS_KV,
+    BUFFER_CROSS_K,
+    BUFFER_RSTD_CROSS_K, /* (M, K) */
+    BUFFER_CROSS_ATT,
+    BUFFER_CROSS_MLP,
     BUFFER_POST1, /* output of attention before its norm, if it has one, fp32 (N, C) */
     BUFFER_RSTD_POST1,
     BUFFER_X_MID, /* residual after attention, fp32; absent in parallel blocks */
@@ -180,6 +192,7 @@ enum buffer {
     BUFFER_U_QKV,
     BUFFER_U_Q_B,
     BUFFER_U_KV_B,
+    BUFFER_U_CROSS_KV, /* (M, adapters * r), of the rows of images */
     BUFFER_U_O,
     BUFFER_U_GATE_UP,
     BUFFER_U_DOWN, /* x A^T (N, adapters * r), unless it is in the buffers above */
@@ -241,6 +254,11 @@ enum buffer {
     BUFFER_DSHARED_KEYS, /* gradients of SHARED_KEYS, fp32 */
     BUFFER_DHEADS,       /* gradients of HEADS and LATENTS */
     BUFFER_DLATENTS,
+    BUFFER_DCROSS_KV, /* gradients of CROSS_KV */
+    /* gradients of MEDIA_ROWS, if a projector or an encoder is trained: of one layer, and of
+     * all, fp32 (M, C) */
+    BUFFER_DCROSS_ROWS,
+    BUFFER_DCROSS_SUM,
     BUFFER_DCONV, /* gradient of CONV; then of DECAY and BETA */
     BUFFER_DDECAY,
     BUFFER_DBETA,
@@ -304,9 +322,49 @@ enum buffer {
     BUFFER_EXPERT_SUMS,
     BUFFER_STEP_SCALARS, /* one struct step_scalars */
     BUFFER_CORRECT,      /* of an evaluation (1, N), if its accuracy is requested */
-    BUFFER_DORA_NORM,    /* one per block: norms of the rows of adapted weights */
-    BUFFER_ROTATIONS,    /* one per block: those of its layers */
+    /* of images and sounds: rows of features (M, C), those of DeepStack (layers * M, C),
+     * which rows of the batch they belong to, int32 (1, M); struct op_attention's reach and
+     * since, int32 (1, N) */
+    BUFFER_MEDIA_ROWS,
+    /* of a projector: its input, fp32 (rows of the norm); these are not read without a norm;
+     * its statistics; the gradient of the input; the input of its first layer (M, in); of its
+     * second, if the first merges patches (M, merged); what is before and after the activation
+     * (M, inner); with a second norm, the input of that in fp32, its statistics and its
+     * gradient; gates and their other factors, adjacent, and their products (M, gated) */
+    BUFFER_MEDIA_X,
+    BUFFER_RSTD_MEDIA,
+    BUFFER_DMEDIA_X,
+    BUFFER_MEDIA_IN,
+    BUFFER_MEDIA_MERGED,
+    BUFFER_MEDIA_INNER,
+    BUFFER_MEDIA_ACT,
+    BUFFER_MEDIA_MIDDLE,
+    BUFFER_RSTD_MEDIA_MIDDLE,
+    BUFFER_DMEDIA_MIDDLE,
+    BUFFER_MEDIA_GATES,
+    BUFFER_MEDIA_GATED,
+    BUFFER_MEDIA_DEEP,
+    BUFFER_MEDIA_AT,
+    /* of cross-attention (model_cross.c): whether rows see an image, int32 (1, N); offsets of
+     * the sequences of rows that see the same images, and of these images' rows; reach (1, N)
+     * and since (1, M) */
+    BUFFER_CROSS_SEEN,
+    BUFFER_CROSS_OFFSETS,
+    BUFFER_CROSS_KEY_OFFSETS,
+    BUFFER_CROSS_REACH,
+    BUFFER_CROSS_SINCE,
+    BUFFER_REACH,
+    BUFFER_SINCE,
+    /* a row of angles for each row of the batch, and 0 .. N - 1, int32 */
+    BUFFER_ROPE_ROWS,
+    BUFFER_ROPE_AT,
+    BUFFER_DORA_NORM, /* one per block: norms of the rows of adapted weights */
+    BUFFER_ROTATIONS, /* one per block: those of its layers */
     BUFFER_ROTATION_SCRATCH,
+    /* one per block with cross-attention, if the plan generates: keys after their norm, and
+     * values, of the images of each prompt (slots * M, K D) */
+    BUFFER_CROSS_KEYS,
+    BUFFER_CROSS_VALUES,
     BUFFER_KEYS,
     /* one per block with keys of its own, if the plan generates: keys and values of the previous rows of each
      * sequence (slots * slot_rows, K D) */
@@ -370,6 +428,10 @@ struct shapes {
     bool quantized, double_quant; /* linear layers of blocks: see nf4_layout */
     struct affine affine;         /* or integer codes: see affine_layout */
     bool checkpointing;
+    /* rows of features are those of the encoder: the model has its projector, which is
+     * trained, or an adapter that is merged has trained it, or it returns the gradients of
+     * these rows */
+    bool projects, trains_projector, trains_encoder;
     /* the input of this stack's matmuls, which is the output of a norm or an activation, is
      * kept for the backward pass; otherwise that recomputes it, to the same bits */
     bool keeps[STACKS];
@@ -399,6 +461,8 @@ struct shapes {
      * has it */
     size_t *mixer_index;
     size_t linear_layers;
+    size_t
+        *cross_index; /* by layer, its number among those with cross-attention; or NULL */
     /* with layers that use the keys of others: by layer, the one whose keys it uses; and 0
      * if it has a window, otherwise 1.  NULL: no layer does */
     size_t *key_index, *key_room;
@@ -451,18 +515,49 @@ bool shapes_is_quantized(const struct plan *plan, const struct model_config *con
 /* Return the bytes of a quantized matrix. */
 size_t shapes_quantized_bytes(const struct shapes *shapes, size_t rows, size_t cols);
 
-/* Lay out a run; names and table are allocated from the arena.  rows_max and
- * sequences_max 0: a full batch of per_device_train_batch_size * cutoff_len rows. */
-bool shapes_make(const struct plan *plan, const struct model_config *config,
-                 size_t rows_max, size_t sequences_max, struct arena *arena,
-                 struct shapes *out, struct error *err);
+/* The largest batch.  rows and sequences 0: a full batch of per_device_train_batch_size *
+ * cutoff_len rows.  media_rows: rows of features of images and sounds among them. */
+struct shapes_batch {
+    size_t rows, sequences, media_rows;
+};
+
+/* Return whether a run trains the projector; and whether it reads rows of the encoder, which
+ * it does then, and if it trains the encoder. */
+bool shapes_trains_projector(const struct plan *plan, const struct model_config *config);
+bool shapes_projects(const struct plan *plan, const struct model_config *config);
+/* Return whether it trains the encoder, or adapters in it. */
+bool shapes_trains_encoder(const struct plan *plan, const struct model_config *config);
+
+/* Lay out a run; names and table are allocated from the arena. */
+bool shapes_make_for(const struct plan *plan, const struct model_config *config,
+                     const struct shapes_batch *largest, struct arena *arena,
+                     struct shapes *out, struct error *err);
+/* The same for batches of text. */
+static inline bool shapes_make(const struct plan *plan, const struct model_config *config,
+                               size_t rows_max, size_t sequences_max, struct arena *arena,
+                               struct shapes *out, struct error *err)
+{
+    const struct shapes_batch largest = { .rows = rows_max, .sequences = sequences_max };
+
+    return shapes_make_for(plan, config, &largest, arena, out, err);
+}
 
 /* Estimate the bytes of a run on the plan's device, including what its backend is
  * expected to hold, with bounds; on a CPU only the block, which is exact.  limit is left
  * 0 (memory_finish compares).  Errors as for shapes_make. */
-bool shapes_memory(const struct plan *plan, const struct model_config *config,
-                   size_t rows_max, size_t sequences_max, struct memory_use *out,
-                   struct error *err);
+bool shapes_memory_for(const struct plan *plan, const struct model_config *config,
+                       const struct shapes_batch *largest, struct memory_use *out,
+                       struct error *err);
+/* The same for batches of text. */
+static inline bool shapes_memory(const struct plan *plan,
+                                 const struct model_config *config, size_t rows_max,
+                                 size_t sequences_max, struct memory_use *out,
+                                 struct error *err)
+{
+    const struct shapes_batch largest = { .rows = rows_max, .sequences = sequences_max };
+
+    return shapes_memory_for(plan, config, &largest, out, err);
+}
 
 /* Return the bytes of a layout by purpose. */
 void shapes_use(const struct shapes *shapes, struct memory_use *out);

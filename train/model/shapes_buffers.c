@@ -28,6 +28,7 @@ enum mixers {
     MIXERS_ALL,
     MIXERS_FULL,
     MIXERS_LINEAR,
+    MIXERS_CROSS,
     MIXERS_KEYS /* that have attention with keys of their own */
 };
 
@@ -64,6 +65,20 @@ static const struct buffer_row {
                       MIXERS_LINEAR },
     [BUFFER_ATT] = { "attention", KIND_COMPUTE, DIM_N, DIM_ATT, LIFE_KEPT, true },
     [BUFFER_LSE] = { "attention", KIND_FP32, DIM_H, DIM_N, LIFE_KEPT, true, MIXERS_FULL },
+    [BUFFER_CROSS_Q] = { "cross-attention", KIND_COMPUTE, DIM_N, DIM_CROSS_Q, LIFE_KEPT,
+                         true, MIXERS_CROSS },
+    [BUFFER_RSTD_CROSS_Q] = { "cross-attention", KIND_FP32, DIM_N, DIM_CROSS_HEADS,
+                              LIFE_KEPT, true, MIXERS_CROSS },
+    [BUFFER_CROSS_KV] = { "cross-attention", KIND_COMPUTE, DIM_MEDIA, DIM_CROSS_KV,
+                          LIFE_KEPT, true, MIXERS_CROSS },
+    [BUFFER_CROSS_K] = { "cross-attention", KIND_COMPUTE, DIM_MEDIA, DIM_CROSS_K,
+                         LIFE_KEPT, true, MIXERS_CROSS },
+    [BUFFER_RSTD_CROSS_K] = { "cross-attention", KIND_FP32, DIM_MEDIA, DIM_CROSS_KEYS,
+                              LIFE_KEPT, true, MIXERS_CROSS },
+    [BUFFER_CROSS_ATT] = { "cross-attention", KIND_FP32, DIM_N, DIM_CROSS_C, LIFE_KEPT,
+                           true, MIXERS_CROSS },
+    [BUFFER_CROSS_MLP] = { "cross-attention", KIND_FP32, DIM_N, DIM_CROSS_C, LIFE_KEPT,
+                           true, MIXERS_CROSS },
     [BUFFER_POST1] = { "added by attention", KIND_FP32, DIM_N, DIM_POST, LIFE_KEPT,
                        true },
     [BUFFER_RSTD_POST1] = { "added by attention", KIND_FP32, DIM_POST_STATS, DIM_N,
@@ -118,6 +133,8 @@ static const struct buffer_row {
     [BUFFER_U_QKV] = { "lora", KIND_COMPUTE, DIM_N, DIM_U_QKV, LIFE_KEPT, true },
     [BUFFER_U_Q_B] = { "lora", KIND_COMPUTE, DIM_N, DIM_U_Q_B, LIFE_KEPT, true },
     [BUFFER_U_KV_B] = { "lora", KIND_COMPUTE, DIM_N, DIM_U_KV_B, LIFE_KEPT, true },
+    [BUFFER_U_CROSS_KV] = { "lora", KIND_COMPUTE, DIM_MEDIA, DIM_U_CROSS_KV, LIFE_KEPT,
+                            true, MIXERS_CROSS },
     [BUFFER_U_O] = { "lora", KIND_COMPUTE, DIM_N, DIM_U_O, LIFE_KEPT, true },
     [BUFFER_U_GATE_UP] = { "lora", KIND_COMPUTE, DIM_N, DIM_U_GATE_UP, LIFE_KEPT, true },
     [BUFFER_U_DOWN] = { "lora", KIND_COMPUTE, DIM_N, DIM_U_DOWN, LIFE_KEPT, true },
@@ -189,6 +206,12 @@ static const struct buffer_row {
                               true },
     [BUFFER_DHEADS] = { "gradient", KIND_COMPUTE, DIM_N, DIM_WHOLE, LIFE_ONCE, true },
     [BUFFER_DLATENTS] = { "gradient", KIND_COMPUTE, DIM_N, DIM_LATENTS, LIFE_ONCE, true },
+    [BUFFER_DCROSS_KV] = { "gradient", KIND_COMPUTE, DIM_MEDIA, DIM_CROSS_KV, LIFE_ONCE,
+                           true },
+    [BUFFER_DCROSS_ROWS] = { "gradient", KIND_COMPUTE, DIM_CROSS_DROWS, DIM_C, LIFE_ONCE,
+                             true },
+    [BUFFER_DCROSS_SUM] = { "gradient", KIND_FP32, DIM_CROSS_DROWS, DIM_C, LIFE_ONCE,
+                            true },
     [BUFFER_DCONV] = { "gradient", KIND_COMPUTE, DIM_N, DIM_FILTERED, LIFE_ONCE, true },
     [BUFFER_DDECAY] = { "gradient", KIND_FP32, DIM_N, DIM_BETA, LIFE_ONCE, true },
     [BUFFER_DBETA] = { "gradient", KIND_FP32, DIM_N, DIM_BETA, LIFE_ONCE, true },
@@ -208,15 +231,15 @@ static const struct buffer_row {
                                true },
     [BUFFER_DEXPERT] = { "gradient", KIND_COMPUTE, DIM_N, DIM_CHOSEN_C, LIFE_ONCE, true },
     [BUFFER_DLSE] = { "gradient", KIND_FP32, DIM_H, DIM_N, LIFE_ONCE, true },
-    [BUFFER_LORA_G] = { "lora gradient", KIND_COMPUTE, DIM_N, DIM_LORA_G, LIFE_ONCE,
-                        true },
+    [BUFFER_LORA_G] = { "lora gradient", KIND_COMPUTE, DIM_ADAPTER_ROWS, DIM_LORA_G,
+                        LIFE_ONCE, true },
     [BUFFER_DORA_G] = { "dora gradient", KIND_COMPUTE, DIM_N, DIM_DORA_G, LIFE_ONCE,
                         true },
     [BUFFER_DROTATED] = { "oft gradient", KIND_COMPUTE, DIM_N, DIM_DROTATED, LIFE_ONCE,
                           true },
     [BUFFER_DROPPED] = { "dropout", KIND_COMPUTE, DIM_N, DIM_DROPPED, LIFE_ONCE, true },
-    [BUFFER_LORA_X] = { "lora dropout", KIND_COMPUTE, DIM_N, DIM_LORA_X, LIFE_ONCE,
-                        true },
+    [BUFFER_LORA_X] = { "lora dropout", KIND_COMPUTE, DIM_ADAPTER_ROWS, DIM_LORA_X,
+                        LIFE_ONCE, true },
     [BUFFER_ROUNDED_DY] = { "gradient in 8 bits", KIND_FP32, DIM_ONE, DIM_ROUNDED_DY,
                             LIFE_ONCE, true },
     [BUFFER_ROUNDED_W] = { "weights in 8 bits", KIND_FP32, DIM_ONE, DIM_ROUNDED_W,
@@ -267,12 +290,57 @@ static const struct buffer_row {
     [BUFFER_STEP_SCALARS] = { "numbers", KIND_FP32, DIM_ONE, DIM_STEP_SCALARS, LIFE_ONCE,
                               false },
     [BUFFER_CORRECT] = { "hits", KIND_FP32, DIM_ONE, DIM_CORRECT, LIFE_ONCE, false },
+    [BUFFER_MEDIA_ROWS] = { "media", KIND_COMPUTE, DIM_MEDIA, DIM_C, LIFE_ONCE, false },
+    [BUFFER_MEDIA_X] = { "projector", KIND_FP32, DIM_MEDIA_NORMED, DIM_PROJECTOR_NORM,
+                         LIFE_ONCE, true },
+    [BUFFER_RSTD_MEDIA] = { "projector", KIND_FP32, DIM_MEDIA_STATS, DIM_MEDIA_NORMED,
+                            LIFE_ONCE, true },
+    [BUFFER_DMEDIA_X] = { "projector", KIND_FP32, DIM_MEDIA_NORMED, DIM_PROJECTOR_NORM,
+                          LIFE_ONCE, true },
+    [BUFFER_MEDIA_IN] = { "projector", KIND_COMPUTE, DIM_MEDIA, DIM_PROJECTOR_IN,
+                          LIFE_ONCE, true },
+    [BUFFER_MEDIA_MERGED] = { "projector", KIND_COMPUTE, DIM_MEDIA, DIM_PROJECTOR_MERGED,
+                              LIFE_ONCE, true },
+    [BUFFER_MEDIA_INNER] = { "projector", KIND_COMPUTE, DIM_MEDIA, DIM_PROJECTOR_INNER,
+                             LIFE_ONCE, true },
+    [BUFFER_MEDIA_ACT] = { "projector", KIND_COMPUTE, DIM_MEDIA, DIM_PROJECTOR_INNER,
+                           LIFE_ONCE, true },
+    [BUFFER_MEDIA_MIDDLE] = { "projector", KIND_FP32, DIM_MEDIA, DIM_PROJECTOR_MIDDLE,
+                              LIFE_ONCE, true },
+    [BUFFER_RSTD_MEDIA_MIDDLE] = { "projector", KIND_FP32, DIM_MEDIA_MIDDLE_STATS,
+                                   DIM_MEDIA, LIFE_ONCE, true },
+    [BUFFER_DMEDIA_MIDDLE] = { "projector", KIND_FP32, DIM_MEDIA, DIM_PROJECTOR_MIDDLE,
+                               LIFE_ONCE, true },
+    [BUFFER_MEDIA_GATES] = { "projector", KIND_COMPUTE, DIM_MEDIA, DIM_PROJECTOR_GATES,
+                             LIFE_ONCE, true },
+    [BUFFER_MEDIA_GATED] = { "projector", KIND_COMPUTE, DIM_MEDIA, DIM_PROJECTOR_GATED,
+                             LIFE_ONCE, true },
+    [BUFFER_MEDIA_DEEP] = { "media", KIND_COMPUTE, DIM_MEDIA_DEEP, DIM_C, LIFE_ONCE,
+                            false },
+    [BUFFER_MEDIA_AT] = { "media", KIND_FP32, DIM_ONE, DIM_MEDIA, LIFE_ONCE, false },
+    [BUFFER_CROSS_SEEN] = { "media", KIND_FP32, DIM_CROSS_ONE, DIM_N, LIFE_ONCE, false },
+    [BUFFER_CROSS_OFFSETS] = { "media", KIND_FP32, DIM_ONE, DIM_CROSS_PARTS, LIFE_ONCE,
+                               false },
+    [BUFFER_CROSS_KEY_OFFSETS] = { "media", KIND_FP32, DIM_ONE, DIM_CROSS_PARTS,
+                                   LIFE_ONCE, false },
+    [BUFFER_CROSS_REACH] = { "media", KIND_FP32, DIM_CROSS_ONE, DIM_N, LIFE_ONCE, false },
+    [BUFFER_CROSS_SINCE] = { "media", KIND_FP32, DIM_CROSS_ONE, DIM_MEDIA, LIFE_ONCE,
+                             false },
+    [BUFFER_REACH] = { "media", KIND_FP32, DIM_ONE, DIM_BLOCK_ROWS, LIFE_ONCE, false },
+    [BUFFER_SINCE] = { "media", KIND_FP32, DIM_ONE, DIM_BLOCK_ROWS, LIFE_ONCE, false },
+    [BUFFER_ROPE_ROWS] = { "media", KIND_FP32, DIM_ROPE_ROWS, DIM_ROTARY, LIFE_ONCE,
+                           false },
+    [BUFFER_ROPE_AT] = { "media", KIND_FP32, DIM_ONE, DIM_ROPE_ROWS, LIFE_ONCE, false },
     [BUFFER_DORA_NORM] = { "norms of weights", KIND_FP32, DIM_ONE, DIM_DORA_NORM,
                            LIFE_CACHE, false },
     [BUFFER_ROTATIONS] = { "rotations of inputs", KIND_FP32, DIM_ONE, DIM_ROTATIONS,
                            LIFE_CACHE, false },
     [BUFFER_ROTATION_SCRATCH] = { "rotations of inputs", KIND_FP32, DIM_ONE,
                                   DIM_ROTATION_SCRATCH, LIFE_ONCE, false },
+    [BUFFER_CROSS_KEYS] = { "cache", KIND_COMPUTE, DIM_CROSS_CACHE, DIM_CROSS_K,
+                            LIFE_CACHE, true, MIXERS_CROSS },
+    [BUFFER_CROSS_VALUES] = { "cache", KIND_COMPUTE, DIM_CROSS_CACHE, DIM_CROSS_K,
+                              LIFE_CACHE, true, MIXERS_CROSS },
     [BUFFER_KEYS] = { "cache", KIND_COMPUTE, DIM_CACHE, DIM_KV, LIFE_CACHE, true,
                       MIXERS_KEYS },
     [BUFFER_VALUES] = { "cache", KIND_COMPUTE, DIM_CACHE, DIM_KV, LIFE_CACHE, true,
@@ -290,10 +358,11 @@ static size_t blocks_with(const struct shapes_builder *m, enum mixers mixers)
 
     if (!m->config->linear && m->config->ssm.heads > 0) /* blocks have both */
         return layers;
-    return mixers == MIXERS_LINEAR ? linear
-           : mixers == MIXERS_FULL ? layers - linear
-           : mixers == MIXERS_KEYS ? layers - linear - m->config->sharing_layers
-                                   : layers;
+    return mixers == MIXERS_CROSS    ? m->config->cross_layers
+           : mixers == MIXERS_LINEAR ? linear
+           : mixers == MIXERS_FULL   ? layers - linear
+           : mixers == MIXERS_KEYS   ? layers - linear - m->config->sharing_layers
+                                     : layers;
 }
 
 static size_t instances(const struct shapes_builder *m, const struct buffer_row *row)
@@ -328,6 +397,8 @@ static const size_t *index_of(const struct shapes_builder *m,
 {
     if (row->life == LIFE_ROOM)
         return m->out->key_room;
+    if (row->mixers == MIXERS_CROSS)
+        return m->out->cross_index;
     if (row->mixers == MIXERS_KEYS && m->out->key_index)
         return m->out->key_index;
     return row->mixers == MIXERS_ALL ? NULL : m->out->mixer_index;

@@ -201,13 +201,30 @@ static bool only_generates(const struct plan *plan, const struct model_config *c
 static void drop_absent(const struct model_config *config, struct lora *lora)
 {
     for (enum module i = 0; i < MODULES; i++) {
-        bool exists = false;
+        bool exists = false, on = false;
 
-        for (size_t l = 0; l < config->layers; l++)
-            exists = exists || model_config_has(config, i, l);
-        lora->adapted[i] = lora->adapted[i] && exists;
+        for (size_t l = 0; l < config->layers; l++) {
+            const bool has = model_config_has(config, i, l);
+
+            exists = exists || has;
+            on = on || (has && lora_is_on(lora, i, l));
+        }
+        lora->adapted[i] = on;
         lora->saved[i] = lora->saved[i] && exists;
     }
+}
+
+/* Their layers of keys and values read other rows than the rest of the model. */
+static bool check_cross(const struct model_config *config, const struct lora *lora,
+                        struct error *err)
+{
+    if (!config->crosses || (!lora->dora && !lora->rotation.on))
+        return true;
+    return error_set(err, ERROR_JOB,
+                     "%s is not supported with images for a model with cross-attention; "
+                     "train it with finetuning_type: lora%s",
+                     lora->dora ? "use_dora" : "finetuning_type: oft",
+                     lora->dora ? " alone" : "");
 }
 
 bool shapes_check(const struct plan *plan, const struct model_config *config,
@@ -222,7 +239,7 @@ bool shapes_check(const struct plan *plan, const struct model_config *config,
         !(only_generates(plan, config) || lora_read(plan, config, lora, err)))
         return false;
     drop_absent(config, lora);
-    if (!check_saved(config, lora, err) ||
+    if (!check_saved(config, lora, err) || !check_cross(config, lora, err) ||
         !adapter_methods_check(plan, config, lora, err))
         return false;
     if (config->tied && lora->saved[MODULE_EMBED] && plan->adapter_name_or_path &&

@@ -147,6 +147,28 @@ static void dims_layer_inputs(struct shapes_builder *m, const struct model_confi
     d[DIM_INPUT_STATS] = 1;
 }
 
+/* Of layers with cross-attention. */
+static void dims_cross(struct shapes_builder *m, const struct model_config *c)
+{
+    size_t *d = m->dims, count = 0;
+
+    if (!c->crosses)
+        return;
+    d[DIM_CROSS_NORM] = c->head_size;
+    d[DIM_CROSS_Q] = d[DIM_Q];
+    d[DIM_CROSS_KV] = shapes_times(m, 2, d[DIM_KV]);
+    d[DIM_CROSS_K] = d[DIM_KV];
+    d[DIM_CROSS_HEADS] = c->heads;
+    d[DIM_CROSS_KEYS] = c->kv_heads;
+    d[DIM_CROSS_C] = c->hidden_size;
+    d[DIM_CROSS_ONE] = 1;
+    m->out->cross_index = arena_array(m->arena, c->layers, sizeof(*m->out->cross_index));
+    for (size_t l = 0; l < c->layers; l++) {
+        m->out->cross_index[l] = count;
+        count += c->crosses[l];
+    }
+}
+
 /* Note whose keys and values layers use, if some use those of others. */
 static void index_keys(struct shapes_builder *m, const struct model_config *c)
 {
@@ -184,6 +206,7 @@ void shapes_dims_model(struct shapes_builder *m, const struct model_config *c)
     index_mixers(m, c);
     dims_layer_inputs(m, c);
     index_keys(m, c);
+    dims_cross(m, c);
     d[DIM_WIDE] = max(max(d[DIM_C], d[DIM_ATT]), d[DIM_SCANNED]);
     d[DIM_MID] = c->parallel ? 0 : d[DIM_C];
     d[DIM_STATS] = norm_is_centered(c->architecture->norm) ? 2 : 1;

@@ -169,7 +169,38 @@ enum dim {
     DIM_ROUNDED_DY, /* bytes / 4 of rooms for matrices in 8 bits */
     DIM_ROUNDED_W,
     DIM_ROUNDED_X, /* of a block */
-    DIM_DACT,      /* I, or 0 if the gradient of the activation overwrites it */
+    /* cross-attention, 0 without: columns of a head, of q, of k and v, of k; query and key
+     * heads; C; 1; sequences of rows that see the same images, at most, + 1 */
+    DIM_CROSS_NORM,
+    DIM_CROSS_Q,
+    DIM_CROSS_KV,
+    DIM_CROSS_K,
+    DIM_CROSS_HEADS,
+    DIM_CROSS_KEYS,
+    DIM_CROSS_C,
+    DIM_CROSS_ONE,
+    DIM_CROSS_DROWS, /* rows of features whose gradients are needed */
+    DIM_CROSS_PARTS,
+    DIM_CROSS_CACHE, /* rows of images of all slots of generation */
+    DIM_ADAPTER_ROWS, /* N, or the rows of images if they are more and adapters read them */
+    DIM_U_CROSS_KV,
+    DIM_PROJECTOR_NORM,   /* of a projector: columns of its norm, and inputs and output */
+    DIM_PROJECTOR_IN,     /* of its layers; 0: it is not trained */
+    DIM_PROJECTOR_MERGED, /* after a layer that merges patches; 0: there is none */
+    DIM_PROJECTOR_FIRST,
+    DIM_PROJECTOR_INNER,
+    DIM_PROJECTOR_MIDDLE, /* the same, of a second norm; 0: there is none */
+    DIM_PROJECTOR_GATED,
+    DIM_PROJECTOR_GATES, /* two parts next to each other */
+    DIM_PROJECTOR_LAST,
+    DIM_MEDIA_NORMED, /* rows of features that its norm reads; and values that it keeps */
+    DIM_MEDIA_STATS,
+    DIM_MEDIA_MIDDLE_STATS,
+    DIM_MEDIA,      /* rows of features of the largest batch, of images and sounds */
+    DIM_MEDIA_DEEP, /* those that are added after the first layers, of all of these */
+    DIM_ROPE_ROWS,  /* N, if images have positions of three dimensions */
+    DIM_BLOCK_ROWS, /* N, if the rows of an image see each other */
+    DIM_DACT,       /* I, or 0 if the gradient of the activation overwrites it */
     DIM_WEIGHT,
     DIM_BIAS, /* elements to convert at a time */
     DIMS
@@ -203,6 +234,7 @@ struct shapes_builder {
     struct arena *arena;
     struct shapes *out;
     size_t dims[DIMS];
+    size_t media_rows;
     bool large_chunks; /* of the classifier: there is room for them */
     size_t trainable_at, frozen_at, copies_at; /* offsets of the next parameter */
     size_t blocks_at;  /* of the next frozen matrix of sharded blocks */
@@ -230,6 +262,13 @@ size_t shapes_rows(const struct plan *plan, size_t rows);
  * and return the elements of its largest matrix besides those of its inputs. */
 void shapes_latent_dims(struct shapes_builder *m);
 size_t shapes_latent_widest(struct shapes_builder *m);
+/* shapes_media.c: set the dimensions of rows of images and sounds, for a batch of `rows`. */
+void shapes_media_dims(struct shapes_builder *m, size_t rows);
+/* Decide whether the model has its projector, and set its dimensions. */
+void shapes_projector_dims(struct shapes_builder *m);
+/* Return whether it has this part of a module, and whether a module is trained. */
+bool shapes_projector_has(const struct shapes_builder *m, enum module module,
+                          enum part part);
 /* Return the elements of a row of logits, with padding. */
 size_t shapes_logits_row(const struct device *device, size_t vocabulary);
 /* Return the rows of a chunk of the classifier: as few chunks as the limits allow, all of

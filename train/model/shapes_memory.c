@@ -67,13 +67,13 @@ static struct memory_range held_by_backend(const struct plan *plan,
                            attention_room_bytes(plan, config, rows, shapes->sequences)));
 }
 
-bool shapes_memory(const struct plan *plan, const struct model_config *config,
-                   size_t rows_max, size_t sequences_max, struct memory_use *out,
-                   struct error *err)
+bool shapes_memory_for(const struct plan *plan, const struct model_config *config,
+                       const struct shapes_batch *largest, struct memory_use *out,
+                       struct error *err)
 {
     struct arena *arena = arena_new();
     struct shapes shapes;
-    bool ok = shapes_make(plan, config, rows_max, sequences_max, arena, &shapes, err);
+    bool ok = shapes_make_for(plan, config, largest, arena, &shapes, err);
 
     *out = (struct memory_use) { .fits = true };
     if (ok) {

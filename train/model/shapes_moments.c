@@ -17,11 +17,18 @@ size_t shapes_trained_alignment(const struct shapes_builder *m)
                                                       : SHAPES_ALIGN_ELEMENTS;
 }
 
+/* Of an encoder, the matrices that no matmul reads are tables of positions, nn.Embedding. */
+static bool is_table(const struct shape_parameter *p)
+{
+    return module_is_table(p->module) ||
+           (p->tensor && p->rank == 2 && !p->tensor->multiplied);
+}
+
 /* bitsandbytes keeps 32 bits of small parameters, transformers' Trainer of embeddings
  * (create_optimizer).  The blocks of a parameter begin where it does. */
 static bool has_codes(const struct shape_parameter *p)
 {
-    return !module_is_table(p->module) && p->rows * p->cols >= MOMENT_CODES_LEAST &&
+    return !is_table(p) && p->rows * p->cols >= MOMENT_CODES_LEAST &&
            p->at % DYNAMIC_BLOCK == 0;
 }
 

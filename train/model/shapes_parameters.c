@@ -51,18 +51,31 @@ static bool freeze_trains(const struct shapes_builder *m, enum module module,
     return false;
 }
 
+/* Of a frozen text model, the job may train the layers of cross-attention. */
+static bool full_trains(const struct shapes_builder *m, enum module module, size_t layer)
+{
+    if (!m->plan->freeze_language_model)
+        return true;
+    return m->plan->train_cross_attention && module_in_block(module) &&
+           model_config_crosses(m->config, layer);
+}
+
 static bool is_trainable(const struct shapes_builder *m, enum module module,
                          enum part part, size_t layer)
 {
     if (m->plan->generation.alone || module_is_buffer(module))
         return false;
+    if (module == MODULE_ENCODER)
+        return true;
     if (part >= PART_LORA_A || (module == MODULE_HEAD && m->config->scores))
         return true;
     switch (m->plan->method) {
     case METHOD_FULL:
-        return true;
+        return module_is_of_projector(module) ? m->out->trains_projector
+                                              : full_trains(m, module, layer);
     case METHOD_FREEZE:
-        return freeze_trains(m, module, layer);
+        return module_is_of_projector(module) ? m->out->trains_projector
+                                              : freeze_trains(m, module, layer);
     case METHOD_LORA:
     case METHOD_OFT:
         return m->out->lora.saved[module];
@@ -100,6 +113,7 @@ static bool has_bias(const struct model_config *c, enum module module)
     case STACK_LAYER_INPUTS:
         return false;
     case STACK_ROUTER:
+    case STACK_CROSS_KV:
     case STACK_SCAN_OUT:
     case STACKS:
         break;
@@ -126,6 +140,8 @@ static bool exists(const struct shapes_builder *m, enum module module, enum part
 {
     const struct model_config *c = m->config;
 
+    if (module_is_of_projector(module))
+        return shapes_projector_has(m, module, part);
     if (!model_config_has(c, module, layer) || (module == MODULE_NORM2 && c->one_norm) ||
         (module == MODULE_HEAD && part == PART_WEIGHT && c->tied))
         return false;
@@ -136,13 +152,13 @@ static bool exists(const struct shapes_builder *m, enum module module, enum part
         return has_bias(c, module);
     case PART_LORA_A:
     case PART_LORA_B:
-        return m->out->lora.adapted[module] && !m->out->lora.rotation.on &&
+        return lora_is_on(&m->out->lora, module, layer) && !m->out->lora.rotation.on &&
                (!is_joined(m, module, part) ||
                 expert_adapters_in(&m->out->lora, module, layer));
     case PART_OFT_R:
-        return m->out->lora.adapted[module] && m->out->lora.rotation.on;
+        return lora_is_on(&m->out->lora, module, layer) && m->out->lora.rotation.on;
     case PART_LORA_MAGNITUDE:
-        return m->out->lora.adapted[module] && m->out->lora.dora;
+        return lora_is_on(&m->out->lora, module, layer) && m->out->lora.dora;
     }
     return false;
 }
@@ -156,7 +172,9 @@ static const char *name_of(const struct shapes_builder *m,
                                             ".lora_B.weight",
                                             ".lora_magnitude_vector",
                                             ".oft_R.weight" };
-    const char *suffix = module_is_bare(p->module) ? "" : suffixes[p->part];
+    const bool bare = module_is_bare(p->module) || (p->module == MODULE_PROJECTOR_LAST &&
+                                                    m->config->media.projector.bare);
+    const char *suffix = bare ? "" : suffixes[p->part];
     const char *prefix = p->part >= PART_LORA_A ? "base_model.model." : "";
     const struct module_place at = { p->module, p->layer, p->expert };
     const char *out;
@@ -253,6 +271,8 @@ static void shape_joined(const struct shapes_builder *m, struct shape_parameter 
 /* Norms whose weights have two dimensions are used like vectors. */
 static bool is_vector(const struct shape_parameter *p)
 {
+    if (p->tensor)
+        return p->rank < 2;
     return p->rank != 2 ||
            (p->part == PART_WEIGHT && shapes_module_dims[p->module].rows == DIM_ONE);
 }
@@ -266,6 +286,11 @@ static enum storage storage_of(const struct shapes_builder *m,
 
     if (p->part == PART_OFT_R)
         return STORED_ROWS;
+    if (module_is_of_projector(p->module))
+        return p->module == MODULE_PROJECTOR_LAST && m->config->media.projector.bare
+                   ? STORED_COLUMNS
+               : p->module == MODULE_PROJECTOR_MERGE ? STORED_PATCHES
+                                                     : STORED_ROWS;
     if (p->module == MODULE_Q && a->gated_attention && p->part != PART_LORA_A)
         return STORED_PAIRS;
     if ((p->module == MODULE_IN_QKV || p->module == MODULE_IN_B) && a->fused_delta &&
@@ -286,7 +311,8 @@ static void formats_of(const struct shapes_builder *m, struct shape_parameter *p
     bool buffer = module_is_buffer(p->module);
     bool looked_up = module_is_table(p->module);
     bool multiplied = !is_vector(p) && p->part != PART_OFT_R &&
-                      (!looked_up || (p->module == MODULE_EMBED && m->config->tied));
+                      (!looked_up || (p->module == MODULE_EMBED && m->config->tied)) &&
+                      (!p->tensor || p->tensor->multiplied);
 
     p->copy = p->folded || p->quantized ? s->compute : FORMAT_COUNT;
     /* was trained before, may be trained now */
@@ -371,6 +397,8 @@ static void place_parameter(struct shapes_builder *m, struct shape_parameter *p)
         p->copy_at = *copies_at;
         *copies_at += shapes_times(m, elements, format_info(p->copy)->bytes);
     }
+    if (p->tensor)
+        m->trainable_at += p->tensor->gap;
     m->frozen_at += bias_padding(m, p);
     m->out->elements += elements;
     if (m->trainable_at > SIZE_MAX / 64 || m->frozen_at > SIZE_MAX / 8 ||
@@ -393,13 +421,15 @@ static void place_region(struct shapes_builder *m, enum region region)
             place_parameter(m, &m->out->parameters[i]);
 }
 
-/* Files have layers in few bits, not tensors of all experts.  GPTQ and AWQ leave routers as they are. */
+/* Files have layers in few bits, not tensors of all experts.  GPTQ and AWQ leave routers as they are.
+ * A projector is as it would be next to a frozen encoder. */
 static bool is_quantized(const struct shapes_builder *m, const struct shape_parameter *p)
 {
     const struct model_config *c = m->config;
 
     if (!m->out->quantized || p->part != PART_WEIGHT || !module_is_linear(p->module) ||
         p->trainable || m->out->lora.saved[p->module] ||
+        module_is_of_projector(p->module) ||
         (shapes_stack(p->module) == STACK_ROUTER && m->out->affine.bits > 0))
         return false;
     return !(c->quantized.enabled && module_is_of_experts(p->module) &&
@@ -424,6 +454,8 @@ static void add_parameter(struct shapes_builder *m, const struct module_place *a
     } else {
         shape_of(m, p);
         p->stored = storage_of(m, p);
+        if (p->stored == STORED_PATCHES)
+            p->matrices = m->config->media.projector.patches;
     }
     p->name = name_of(m, p);
     p->trainable = is_trainable(m, module, part, at->layer);
@@ -437,7 +469,10 @@ static void add_parameter(struct shapes_builder *m, const struct module_place *a
          (m->config->architecture->norms_decay && part == PART_WEIGHT) ||
          module == MODULE_SINKS || module == MODULE_SKIP || module == MODULE_ALPHA_P ||
          module == MODULE_ALPHA_N || module == MODULE_ROUTER_SCALE ||
-         module == MODULE_EXPERT_SCALE || part == PART_LORA_MAGNITUDE);
+         module == MODULE_EXPERT_SCALE || module == MODULE_CROSS_GATE ||
+         module == MODULE_CROSS_MLP_GATE || part == PART_LORA_MAGNITUDE ||
+         (module == MODULE_PROJECTOR_NORM && part == PART_WEIGHT &&
+          m->config->media.projector.norm_decays));
     if (m->config->architecture->undecayed_attention &&
         (shapes_stack(module) == STACK_QKV || shapes_stack(module) == STACK_O))
         p->decays = false;
@@ -445,6 +480,39 @@ static void add_parameter(struct shapes_builder *m, const struct module_place *a
     p->lr_factor = lr_ratio > 0 && (part == PART_LORA_B || p->rank == 1) ? lr_ratio : 1;
     p->gathered = shapes_is_gathered(m, p);
     formats_of(m, p);
+}
+
+static void add_encoder_tensor(struct shapes_builder *m, size_t index)
+{
+    struct shape_parameter *p = &m->out->parameters[m->out->count++];
+    const struct encoder_tensor *t = &m->config->encoder.list[index];
+
+    *p = (struct shape_parameter) {
+        .name = t->name,
+        .module = MODULE_ENCODER,
+        .part = PART_WEIGHT,
+        .expert = index,
+        .tensor = t,
+        .rank = t->rank,
+        .rows = t->rows,
+        .cols = t->cols,
+        .trainable = is_trainable(m, MODULE_ENCODER, PART_WEIGHT, 0),
+        .starts_group = !t->joins,
+        .stored = STORED_ROWS,
+        .decays = t->decays,
+        .lr_factor = 1,
+    };
+    formats_of(m, p);
+}
+
+/* The encoder is a list of tensors, not of modules.  Next to adapters it is frozen, and not among
+ * the parameters. */
+static void add_encoder(struct shapes_builder *m)
+{
+    if (!m->out->trains_encoder || plan_adapts(m->plan))
+        return;
+    for (size_t i = 0; i < m->config->encoder.count; i++)
+        add_encoder_tensor(m, i);
 }
 
 static void add_groups(struct shapes_builder *m, const struct shape_groups *groups,
@@ -475,11 +543,13 @@ void shapes_add_parameters(struct shapes_builder *m)
     s->shards_blocks = m->plan->zero_stage > 2 && ranks > 1;
     s->parameters =
         arena_array(m->arena,
-                    shapes_groups_before.count + shapes_groups_after.count +
+                    2 * m->config->encoder.count + shapes_groups_before.count +
+                        shapes_groups_after.count +
                         m->config->layers *
                             (3 * shapes_groups_of_block.count + 12 * m->config->experts +
                              m->config->heads + m->config->kv_heads),
                     sizeof(*s->parameters));
+    add_encoder(m);
     add_groups(m, &shapes_groups_before, 0);
     for (size_t l = 0; l < m->config->layers; l++)
         add_groups(m, &shapes_groups_of_block, l);

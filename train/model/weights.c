@@ -29,6 +29,10 @@ void weights_shape(const struct weights_expected *expected, size_t *shape)
         .matrices = expected->matrices,
     };
 
+    if (expected->tensor) {
+        memcpy(shape, expected->tensor->shape, sizeof(expected->tensor->shape));
+        return;
+    }
     matrix_layout_shape(&layout, shape);
     shape[2] = expected->cols;
     if (expected->rank == 3) /* of a convolution of each column */
@@ -38,7 +42,7 @@ void weights_shape(const struct weights_expected *expected, size_t *shape)
 bool weights_fit(const struct stored_tensor *t, const struct weights_expected *expected,
                  struct error *err)
 {
-    size_t shape[3];
+    size_t shape[5];
     struct text text;
 
     weights_shape(expected, shape);
@@ -108,7 +112,11 @@ void weights_name(const struct model_config *config, const struct text_names *na
     const char *head = a->paths[MODULE_HEAD];
 
     text_reset(out);
-    if (text_starts(name, a->base))
+    if (a->projector && text_starts(name, a->projector))
+        text_addf(out, "%s%s",
+                  multimodal_projector(config->multimodal, names, a->projector),
+                  name + strlen(a->projector));
+    else if (text_starts(name, a->base))
         text_addf(out, "%s%s", names->base, name + strlen(a->base));
     else if (text_starts(name, head) && name[strlen(head)] == '.')
         text_addf(out, "%s%s", names->head, name + strlen(head));
@@ -421,9 +429,11 @@ static bool check(const struct checked *c, struct error *err)
         bool grown =
             config->stored_vocab > 0 && p->part == PART_WEIGHT &&
             (p->module == MODULE_EMBED || (p->module == MODULE_HEAD && !config->scores));
-        const struct weights_expected expected = { p->rank,
-                                                   grown ? config->stored_vocab : p->rows,
-                                                   p->cols, p->stored, p->matrices };
+        const struct weights_expected expected = {
+            p->rank,     grown ? config->stored_vocab : p->rows,
+            p->cols,     p->stored,
+            p->matrices, p->tensor
+        };
         const struct stored_tensor *t =
             weights_find(c->files, &c->names, config, p->name);
 
@@ -446,6 +456,8 @@ bool weights_check(const char *dir, const struct model_config *config, struct er
     /* The smallest run that has every parameter; its compute format does not matter. */
     const struct plan plan = { .method =
                                    config->quantized.enabled ? METHOD_LORA : METHOD_FULL,
+                               .freeze_vision_tower = true,
+                               .freeze_multi_modal_projector = true,
                                .lora_rank = 1,
                                .lora_alpha = 1,
                                .precision = { .compute = FORMAT_FP32,

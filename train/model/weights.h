@@ -9,10 +9,11 @@
 struct weights_expected {
     size_t rank, rows, cols;
     enum storage stored;
-    size_t matrices; /* of a stack; 0: it is no stack */
+    size_t matrices;                     /* of a stack; 0: it is no stack */
+    const struct encoder_tensor *tensor; /* of an encoder: its shape; or NULL */
 };
 
-/* Set shape[3] to the dimensions that files have. */
+/* Set shape[5] to the dimensions that files have. */
 void weights_shape(const struct weights_expected *expected, size_t *shape);
 
 /* ERROR_DATA if a stored tensor has a dtype or a shape that does not match. */
