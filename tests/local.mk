@@ -112,6 +112,7 @@ unit_tests += %D%/unit/test_adapter_check
 unit_tests += %D%/unit/test_adapter_gradients
 unit_tests += %D%/unit/test_added_tokens
 unit_tests += %D%/unit/test_adapter_methods
+unit_tests += %D%/unit/test_encoder_adapters
 unit_tests += %D%/unit/test_expert_adapters
 unit_tests += %D%/unit/test_answer
 unit_tests += %D%/unit/test_architectures

@@ -206,6 +206,7 @@ libtrain_a_SOURCES += %D%/model/model_joined.c
 libtrain_a_SOURCES += %D%/model/model_latent.c
 libtrain_a_SOURCES += %D%/model/shapes_latent.c
 libtrain_a_SOURCES += %D%/model/architecture_fit.c %D%/model/architecture_fit.h
+libtrain_a_SOURCES += %D%/model/encoder_adapters.c %D%/model/encoder_adapters.h
 libtrain_a_SOURCES += %D%/model/expert_adapters.c %D%/model/expert_adapters.h
 libtrain_a_SOURCES += %D%/model/expert_config.c %D%/model/expert_config.h
 libtrain_a_SOURCES += %D%/model/architecture_experts.c %D%/model/model_experts.c

@@ -88,6 +88,55 @@ static void test_lora_target_may_be_a_pattern(void **state)
     }
 }
 
+/* Layers of the encoder have adapters if it is trained, and those of a frozen text model do not. */
+static void test_lora_patterns_name_encoders(void **state)
+{
+#define TEXT    ".*self_attn\\.q_proj"
+#define ENCODER "model\\.visual\\.blocks\\.\\d+\\.attn\\.qkv"
+    static const struct {
+        const char *target;
+        bool trains, freezes_text, text, encoder, refused;
+    } cases[] = {
+        { ENCODER, .trains = true, .encoder = true },
+        { ENCODER, .refused = true },
+        { "(" TEXT "|" ENCODER ")", .trains = true, .text = true, .encoder = true },
+        { "(" TEXT "|" ENCODER ")", .text = true },
+        { "(" TEXT "|" ENCODER ")", .trains = true, .freezes_text = true,
+          .encoder = true },
+    };
+    static struct encoder_tensor layer = { .name =
+                                               "model.visual.blocks.0.attn.qkv.weight",
+                                           .path = "model.visual.blocks.0.attn.qkv" };
+    char *model = unit_source("tests/patch/model-towers");
+    struct arena *arena = arena_new();
+    struct model_config config;
+    struct error err = { 0 };
+
+    (void)state;
+    assert_true(model_config_read(model, arena, &config, &err));
+    config.encoder = (struct encoder_list) { .list = &layer, .count = 1 };
+    for (size_t i = 0; i < TS_COUNT(cases); i++) {
+        struct plan plan = plan_of(cases[i].target);
+        struct lora lora;
+
+        plan.freeze_vision_tower = !cases[i].trains;
+        plan.freeze_language_model = cases[i].freezes_text;
+        error_clear(&err);
+        assert_int_equal(lora_read(&plan, &config, &lora, &err), !cases[i].refused);
+        if (cases[i].refused) {
+            assert_non_null(
+                strstr(err.text, "only layers of the encoder, which is frozen"));
+            continue;
+        }
+        assert_int_equal(lora.adapted[MODULE_Q], cases[i].text);
+        assert_int_equal(lora.encoder_count, cases[i].encoder);
+    }
+    free(model);
+    arena_free(arena);
+#undef TEXT
+#undef ENCODER
+}
+
 /* No projector has adapters.  A job does without them; those of a file would be lost. */
 static void test_lora_leaves_projectors_out(void **state)
 {
@@ -619,6 +668,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lora_reads_the_plan),
         cmocka_unit_test(test_lora_target_may_be_a_pattern),
+        cmocka_unit_test(test_lora_patterns_name_encoders),
         cmocka_unit_test(test_lora_leaves_projectors_out),
         cmocka_unit_test(test_lora_skips_names_of_no_module),
         cmocka_unit_test(test_lora_writes_ties_that_peft_knows),

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "train/files/safetensors.h"
+#include "train/model/encoder_adapters.h"
 #include "train/model/shapes.h"
 #include "train/model/weights.h"
 
@@ -100,6 +101,8 @@ static bool check_tensors(const char *dir, const struct model_config *config,
             ok = check_tensor(dir, find(set, config, p), p, err);
             known++;
         }
+    for (size_t i = 0; ok && i < safetensors_count(set); i++)
+        known += encoder_adapters_unread(&config->encoder, safetensors_at(set, i)->name);
     if (ok && known != safetensors_count(set))
         ok = error_set(err, ERROR_DATA,
                        "%s is an adapter of another model: it has %zu tensors, but "
@@ -109,11 +112,24 @@ static bool check_tensors(const char *dir, const struct model_config *config,
     return ok;
 }
 
+bool adapter_check_encoder(const char *dir, const struct model_config *config)
+{
+    struct error ignored = { 0 };
+    struct safetensors *set = safetensors_open(dir, "adapter_model", true, &ignored);
+    bool has = false;
+
+    for (size_t i = 0; set && !has && i < safetensors_count(set); i++)
+        has = encoder_adapters_has(&config->encoder, safetensors_at(set, i)->name);
+    safetensors_close(set);
+    return has;
+}
+
 bool adapter_check(const char *dir, const struct model_config *config, struct error *err)
 {
     /* The smallest run that continues the adapter; its compute format does not matter. */
     const struct plan plan = { .method = METHOD_LORA,
                                .adapter_name_or_path = dir,
+                               .freeze_vision_tower = !adapter_check_encoder(dir, config),
                                .precision = { .compute = FORMAT_FP32,
                                               .trainable = FORMAT_FP32,
                                               .frozen = FORMAT_FP32 },

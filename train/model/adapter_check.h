@@ -11,5 +11,7 @@
  * would fail with, if the adapter belongs to another model or has an unsupported kind.
  */
 bool adapter_check(const char *dir, const struct model_config *config, struct error *err);
+/* Return whether an adapter has layers in blocks of the model's encoder. */
+bool adapter_check_encoder(const char *dir, const struct model_config *config);
 
 #endif

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "train/model/adapter_targets.h"
+#include "train/model/encoder_adapters.h"
 #include "train/model/optimizer_table.h"
 #include "train/model/shapes.h"
 
@@ -139,12 +140,39 @@ static bool check_rotation(const struct plan *plan, const struct model_config *c
                      (int)plan->zero_stage);
 }
 
+/* The encoder has frozen weights of its own, in 16 or 32 bits, and computes each adapter alone. */
+static bool check_encoder(const struct plan *plan, const struct lora *lora,
+                          struct error *err)
+{
+    static const char key[] = "freeze_vision_tower: false";
+
+    if (lora->encoder_count == 0 || plan->external)
+        return true;
+    if (plan_merges(plan))
+        return encoder_adapters_can_merge(lora, plan->adapter_name_or_path, err);
+    if (lora->dropout > 0)
+        return error_set(err, ERROR_JOB,
+                         "%s requires lora_dropout: 0, not %g: adapters of an encoder "
+                         "have no dropout",
+                         key, lora->dropout);
+    if (lora->dora || lora->pissa)
+        return error_set(err, ERROR_JOB,
+                         "%s: %s is not supported for adapters of an encoder; remove it",
+                         key, lora->dora ? "use_dora" : "pissa_init");
+    return !optimizer_of(plan)->whole ||
+           error_set(err, ERROR_JOB,
+                     "%s: an optimizer that updates whole matrices is not supported "
+                     "with it; use another optim, such as adamw_torch",
+                     key);
+}
+
 bool adapter_methods_check(const struct plan *plan, const struct model_config *config,
                            const struct lora *lora, struct error *err)
 {
     if ((lora->dora || lora->pissa || lora->rotation.on) &&
         !check_experts(plan, config->architecture, lora, err))
         return false;
-    return check_joined(plan, lora, err) && check_rotation(plan, config, lora, err) &&
-           check_dora(plan, lora, err) && check_pissa(plan, config, lora, err);
+    return check_joined(plan, lora, err) && check_encoder(plan, lora, err) &&
+           check_rotation(plan, config, lora, err) && check_dora(plan, lora, err) &&
+           check_pissa(plan, config, lora, err);
 }

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "train/model/lora_config.h"
 #include "train/model/adapter_targets.h"
+#include "train/model/encoder_adapters.h"
 #include "train/model/expert_adapters.h"
 #include "train/model/rotation_config.h"
 
@@ -46,6 +47,36 @@ static bool read_parameters(const struct plan *plan, const struct model_config *
     return expert_adapters_mark(&targets, plan->lora_target_parameters, out, err);
 }
 
+static void mark_encoder(const struct encoder_list *encoder, const char *names,
+                         struct lora *out)
+{
+    if (strcmp(names, "all") == 0)
+        encoder_adapters_all(encoder, out);
+    else if (!lora_config_is_pattern(names))
+        encoder_adapters_mark(encoder, names, out);
+}
+
+/* LLaMA-Factory adapts nothing but the encoder of a model whose text model is frozen.  The job may
+ * have the layers of cross-attention adapted, too. */
+static bool is_frozen(const struct plan *plan, const struct lora *lora)
+{
+    return plan->freeze_language_model && lora->encoder_count > 0 &&
+           !plan->train_cross_attention;
+}
+
+/* A pattern may match layers of both, of which the text model's are frozen. */
+static bool mark_pattern(const char *key, const char *pattern, const struct plan *plan,
+                         const struct model_config *config, struct lora *out,
+                         struct error *err)
+{
+    if (!lora_config_mark_pattern(key, pattern, config, plan_trains_encoder(plan), out,
+                                  err))
+        return false;
+    if (is_frozen(plan, out))
+        memset(out->adapted, 0, sizeof(out->adapted));
+    return true;
+}
+
 static bool read_plan(const struct plan *plan, const struct model_config *config,
                       struct lora *out, struct error *err)
 {
@@ -57,10 +88,14 @@ static bool read_plan(const struct plan *plan, const struct model_config *config
     if (plan->method == METHOD_OFT ? !rotation_config_of_job(plan, &out->rotation, err)
                                    : !read_low_rank(plan, out, err))
         return false;
-    if (strcmp(names, "all") == 0)
+    if (plan_trains_encoder(plan))
+        mark_encoder(&config->encoder, names, out);
+    if (is_frozen(plan, out))
+        ;
+    else if (strcmp(names, "all") == 0)
         adapter_targets_all(&adapted, out->adapted);
     else if (lora_config_is_pattern(names)
-                 ? !lora_config_mark_pattern(key, names, config, out, err)
+                 ? !mark_pattern(key, names, plan, config, out, err)
                  : !adapter_targets_mark_names(&adapted, names, out->adapted, err))
         return false;
     if (plan->freeze_language_model && plan->train_cross_attention) {
@@ -112,6 +147,8 @@ bool lora_read(const struct plan *plan, const struct model_config *config,
                   !check_layers(plan, config, out, err)
             : !read_plan(plan, config, out, err))
         return false;
+    if (!plan_trains_encoder(plan))
+        encoder_adapters_clear(out);
     out->saved[MODULE_HEAD] |= config->scores != SCORE_NONE;
     return true;
 }
@@ -214,6 +251,9 @@ static json_t *pattern_of(const struct architecture *a, const struct lora *lora,
         text_adds(&pattern, pattern.len > 0 ? "|" : "");
         add_escaped(&pattern, a->paths[i]);
     }
+    if (lora->encoder_count > 0)
+        encoder_adapters_pattern(lora->encoder_list, lora, pattern.len > 0 ? "|" : "",
+                                 &pattern);
     out = json_string(pattern.data);
     text_clear(&pattern);
     return out;

@@ -40,6 +40,7 @@ struct lora {
     /* only for lora_write_config: saved embedding and head are one matrix; no layer has the
      * module, so that its name is free */
     bool tied, absent[MODULES];
+    const struct encoder_list *encoder_list; /* the same: that of the config */
     bool
         classifies; /* the same: the model is transformers' ...ForSequenceClassification */
 };

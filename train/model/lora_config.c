@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/size.h"
+#include "train/model/encoder_adapters.h"
 #include "train/model/adapter_targets.h"
 #include "train/model/cross_layers.h"
 #include "train/model/expert_adapters.h"
@@ -182,6 +183,20 @@ static bool is_adapted_outside(const struct reading *reading, enum module module
            is_adapted(reading, &(struct module_place) { .module = module }, name);
 }
 
+static void mark_encoder(struct reading *reading)
+{
+    const struct encoder_list *encoder = &reading->config->encoder;
+
+    for (size_t i = 0; i < encoder->count; i++) {
+        const char *path = encoder->list[i].path;
+
+        if (path && (reading->all_linear || name_matcher_has(&reading->targets, path)) &&
+            !name_matcher_has(&reading->excluded, path) &&
+            lora_keys_are_off(json_object_get(reading->root, "layers_to_transform")))
+            encoder_adapters_add(i, reading->out);
+    }
+}
+
 /* A job leaves the projector out; an adapter of other programs may not. */
 static bool pass_projector(struct reading *reading, enum module module, struct text *name,
                            struct error *err)
@@ -222,6 +237,7 @@ static bool mark_adapted(struct reading *reading, struct error *err)
     }
     ok = ok && check_only(reading, &name, err);
     text_clear(&name);
+    mark_encoder(reading);
     return ok;
 }
 
@@ -249,10 +265,23 @@ static bool check_some(const struct reading *reading, struct error *err)
 
     if (adapts_text(reading->out))
         return true;
-    if (reading->targets.pattern)
+    if (reading->targets.pattern && reading->out->encoder_count == 0)
         return adapter_targets_fail_pattern(list.architecture, reading->targets_key,
                                             reading->code, err);
     return !first || adapter_targets_mark(&list, first, strlen(first), marks, err);
+}
+
+/* Its layers have no adapters, even if a pattern matches them. */
+static bool check_frozen_encoder(struct reading *reading, struct error *err)
+{
+    const bool alone = reading->out->encoder_count > 0 && !adapts_text(reading->out);
+
+    encoder_adapters_clear(reading->out);
+    return !alone ||
+           error_set(err, ERROR_JOB,
+                     "%s: the pattern matches only layers of the encoder, which "
+                     "is frozen; set freeze_vision_tower: false to adapt them",
+                     reading->targets_key);
 }
 
 /* A list of names, or null. */
@@ -310,8 +339,8 @@ bool lora_config_is_pattern(const char *targets)
 }
 
 bool lora_config_mark_pattern(const char *key, const char *pattern,
-                              const struct model_config *config, struct lora *out,
-                              struct error *err)
+                              const struct model_config *config, bool encoder,
+                              struct lora *out, struct error *err)
 {
     struct reading reading = {
         .targets_key = key, .code = ERROR_JOB, .config = config, .out = out
@@ -323,6 +352,8 @@ bool lora_config_mark_pattern(const char *key, const char *pattern,
     if (!reading.targets.pattern)
         return error_set(err, ERROR_JOB, "%s", local.text);
     ok = mark_adapted(&reading, err);
+    if (!encoder)
+        ok = ok && check_frozen_encoder(&reading, err);
     ok = ok && check_some(&reading, err);
     name_matcher_clear(&reading.targets);
     return ok;

@@ -17,10 +17,11 @@ bool lora_config_read(const char *dir, const struct model_config *config,
 
 /* Return whether a value of lora_target, or oft_target, is a regular expression, not a list of names. */
 bool lora_config_is_pattern(const char *targets);
-/* Mark the modules whose whole names a regular expression of PEFT matches; ERROR_JOB if it
- * does not match a module in all layers, or a module that cannot have an adapter. */
+/* Mark the modules whose whole names a regular expression of PEFT matches, and the layers of the
+ * encoder if `encoder`; ERROR_JOB if it matches none of them, a module in some layers only, or a
+ * module that cannot have an adapter. */
 bool lora_config_mark_pattern(const char *key, const char *pattern,
-                              const struct model_config *config, struct lora *out,
-                              struct error *err);
+                              const struct model_config *config, bool encoder,
+                              struct lora *out, struct error *err);
 
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "train/model/encoder_adapters.h"
 #include "train/model/expert_adapters.h"
 #include "train/model/lora_config.h"
 #include "train/model/model_load.h"
@@ -270,6 +271,13 @@ static bool is_read(const struct model *m, const struct stored_tensor *t)
     return false;
 }
 
+/* The same of the encoder, which reads its own layers (train/tower/tower_merge.h). */
+static bool is_read_by_encoder(const struct model *m, const struct stored_tensor *t)
+{
+    return encoder_adapters_unread(&m->config->encoder, t->name) ||
+           encoder_adapters_reads(m->merged, m->config, &m->merged_lora, t);
+}
+
 /* A tensor that is not read would silently change what the adapter computes.  `copies`
  * of the embedding are known. */
 static bool check_all_read(const struct model *m, size_t copies, struct error *err)
@@ -280,7 +288,7 @@ static bool check_all_read(const struct model *m, size_t copies, struct error *e
     for (size_t i = 0; i < count; i++) {
         const struct stored_tensor *t = safetensors_at(m->merged, i);
 
-        if (!is_read(m, t) &&
+        if (!is_read(m, t) && !is_read_by_encoder(m, t) &&
             !(copies > 0 && t == find_adapter(m, m->merged, head, ".weight")))
             return error_set(err, ERROR_DATA,
                              "%s: the adapter's tensor %s belongs to no layer that its "
@@ -351,6 +359,9 @@ static bool load_adapter(const struct model_loader *l, const struct safetensors 
             return false;
         used++;
     }
+    for (size_t i = 0; i < safetensors_count(set); i++)
+        used +=
+            encoder_adapters_unread(&m->config->encoder, safetensors_at(set, i)->name);
     if (used != safetensors_count(set))
         return error_set(
             err, ERROR_DATA,

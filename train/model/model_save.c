@@ -207,6 +207,7 @@ static bool write_adapter_config(const struct model *m, const char *dir, bool co
 
     lora.tied = saved_trains_tied_head(m);
     lora.saved[MODULE_HEAD] |= lora.tied;
+    lora.encoder_list = &m->config->encoder;
     lora.classifies = m->config->scores == SCORE_LINEAR;
     if (m->config->scores == SCORE_VALUE)
         lora.saved[MODULE_HEAD] = false; /* in a file of its own */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "train/model/cross_layers.h"
+#include "train/model/encoder_adapters.h"
 #include "train/model/model_internal.h"
 #include "train/model/model_stored.h"
 #include "train/model/score_head.h"
@@ -220,6 +221,93 @@ static bool read_tower(const void *context, size_t index, void *to, struct error
     return ok;
 }
 
+/* Add the adapter that a run has on a layer of the encoder. */
+static bool add_own(const struct model *m, size_t layer, float *values, struct error *err)
+{
+    float *factors[2] = { NULL, NULL };
+    bool ok = true;
+
+    for (size_t i = 0; ok && i < m->shapes.count; i++) {
+        const struct shape_parameter *p = &m->shapes.parameters[i];
+        const size_t at = p->part == PART_LORA_B;
+
+        if (p->module != MODULE_ENCODER || p->expert != layer)
+            continue;
+        factors[at] = model_read_values(m, i, 0, p->rows, err);
+        ok = factors[at] != NULL;
+    }
+    if (factors[0] && factors[1])
+        encoder_adapters_merge(&m->config->encoder.list[layer], &m->shapes.lora,
+                               factors[0], factors[1], values);
+    free(factors[0]);
+    free(factors[1]);
+    return ok;
+}
+
+/* Add the one of the adapter that was merged before. */
+static bool add_merged(const struct model *m, size_t layer, float *values,
+                       struct error *err)
+{
+    const struct encoder_tensor *t = &m->config->encoder.list[layer];
+    const size_t rank = m->merged_lora.rank;
+    struct encoder_stored stored;
+    float *a, *b;
+
+    if (!m->merged || layer >= LORA_ENCODER_MAX || !m->merged_lora.encoder[layer])
+        return true;
+    if (!encoder_adapters_stored(m->merged, m->config, &m->merged_lora, layer, &stored,
+                                 err))
+        return false;
+    a = memory_alloc((t->rows + t->cols) * rank * sizeof(*a));
+    b = a + t->cols * rank;
+    format_convert(a, FORMAT_FP32, stored.a->data, stored.a->format, t->cols * rank);
+    format_convert(b, FORMAT_FP32, stored.b->data, stored.b->format, t->rows * rank);
+    encoder_adapters_merge(t, &m->merged_lora, a, b, values);
+    free(a);
+    return true;
+}
+
+/* Return the layer of the encoder that a tensor of the files is the matrix of, if it can have
+ * adapters; SIZE_MAX: it is none. */
+static size_t encoder_layer(const struct model *m, const char *name)
+{
+    for (size_t i = 0; i < m->config->encoder.count; i++)
+        if (m->config->encoder.list[i].path &&
+            strcmp(m->config->encoder.list[i].name, name) == 0)
+            return i;
+    return SIZE_MAX;
+}
+
+/* Return whether such a matrix has an adapter. */
+static bool is_adapted(const struct model *m, size_t layer)
+{
+    return layer < LORA_ENCODER_MAX && plan_adapts(m->plan) &&
+           (m->shapes.lora.encoder[layer] ||
+            (m->merged && m->merged_lora.encoder[layer]));
+}
+
+/* A matrix of the encoder with its adapters, as the files have it otherwise. */
+static bool read_adapted(const void *context, size_t index, void *to, struct error *err)
+{
+    const struct model *m = context;
+    const struct stored_tensor *t = safetensors_at(m->base_files, index);
+    const size_t layer = encoder_layer(m, t->name);
+    const struct encoder_tensor *matrix = &m->config->encoder.list[layer];
+    const size_t count = matrix->rows * matrix->cols;
+    float *values = malloc(count * sizeof(*values));
+    bool ok = values || error_set(err, ERROR_SYSTEM, "no memory for %s", t->name);
+
+    heartbeat_tick(m->heartbeat);
+    if (ok)
+        format_convert(values, FORMAT_FP32, t->data, t->format, count);
+    ok = ok && add_merged(m, layer, values, err) && add_own(m, layer, values, err);
+    if (ok)
+        format_convert(to, t->format, values, FORMAT_FP32, count);
+    free(values);
+    safetensors_release(m->base_files);
+    return ok;
+}
+
 /* Return whether it is a parameter of the encoder. */
 static bool is_of_encoder(const struct model *m, const char *name)
 {
@@ -241,6 +329,22 @@ bool saved_is_tower(const struct model *m, const char *name)
            !text_starts(name, multimodal_projector(row, &m->names, projector));
 }
 
+/* Return whether it is a parameter of this model. */
+static bool is_parameter(const struct model *m, const char *name)
+{
+    for (size_t i = 0; i < m->shapes.count; i++)
+        if (strcmp(m->shapes.parameters[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* The base's files may have other names for the parameters of a projector. */
+bool saved_is_of_frozen_tower(const struct model *m, const char *name)
+{
+    return !is_parameter(m, name) &&
+           (saved_is_tower(m, name) || encoder_adapters_has(&m->config->encoder, name));
+}
+
 static bool is_kept(const struct model *m, const char *name)
 {
     if (m->config->scores == SCORE_VALUE && score_head_replaces(m->config, name))
@@ -249,9 +353,10 @@ static bool is_kept(const struct model *m, const char *name)
                                  : architecture_keeps(m->config->architecture, name);
 }
 
-/* Add the tensors that are not part of the text model, as the files have them; returns how
- * many. */
-static size_t add_towers(const struct model *m, struct tensor_source *sources)
+/* Add the tensors that are not part of the text model, as the files have them, but with the
+ * adapters of an encoder; returns how many. */
+static size_t add_towers(const struct model *m, bool merged,
+                         struct tensor_source *sources)
 {
     size_t count = 0;
 
@@ -268,6 +373,8 @@ static size_t add_towers(const struct model *m, struct tensor_source *sources)
                                                   .context = m,
                                                   .index = i };
         memcpy(sources[count].shape, t->shape, t->rank * sizeof(*t->shape));
+        if (merged && is_adapted(m, encoder_layer(m, t->name)))
+            sources[count].read = read_adapted;
         count++;
     }
     return count;
@@ -425,7 +532,7 @@ size_t saved_list_whole(const struct model *m, bool merged, struct arena *arena,
             fuse(m, parts, &sources[count], arena);
         count++;
     }
-    return has_towers(m) ? count + add_towers(m, sources + count) : count;
+    return has_towers(m) ? count + add_towers(m, merged, sources + count) : count;
 }
 
 bool saved_is_frozen(const struct tensor_source *source)

@@ -17,6 +17,8 @@ enum format saved_base_format(const struct model *m, size_t index);
 /* Return whether a tensor of the base's files belongs to an encoder, or to a projector that
  * is not trained. */
 bool saved_is_tower(const struct model *m, const char *name);
+/* The same of parameters of runs, which may be adapters in an encoder. */
+bool saved_is_of_frozen_tower(const struct model *m, const char *name);
 /* Return a parameter as it is in memory, under a name. */
 struct tensor_source saved_source(const struct model *m, size_t index, const char *name);
 /* List the tensors of the file of a value head, at most two; returns how many. */

@@ -482,6 +482,35 @@ static void add_parameter(struct shapes_builder *m, const struct module_place *a
     formats_of(m, p);
 }
 
+/* The two matrices of a layer of the encoder. */
+static void add_encoder_adapter(struct shapes_builder *m, size_t index)
+{
+    const struct encoder_tensor *t = &m->config->encoder.list[index];
+    const double lr_ratio = m->plan->loraplus_lr_ratio;
+
+    for (enum part part = PART_LORA_A; part <= PART_LORA_B; part++) {
+        struct shape_parameter *p = &m->out->parameters[m->out->count++];
+        const bool a = part == PART_LORA_A;
+
+        *p = (struct shape_parameter) {
+            .name = arena_printf(m->arena, "base_model.model.%s.lora_%c.weight", t->path,
+                                 a ? 'A' : 'B'),
+            .module = MODULE_ENCODER,
+            .part = part,
+            .expert = index,
+            .rank = 2,
+            .rows = a ? m->out->lora.rank : t->rows,
+            .cols = a ? t->cols : m->out->lora.rank,
+            .trainable = is_trainable(m, MODULE_ENCODER, part, 0),
+            .starts_group = true,
+            .stored = STORED_ROWS,
+            .decays = true,
+            .lr_factor = lr_ratio > 0 && !a ? lr_ratio : 1,
+        };
+        formats_of(m, p);
+    }
+}
+
 static void add_encoder_tensor(struct shapes_builder *m, size_t index)
 {
     struct shape_parameter *p = &m->out->parameters[m->out->count++];
@@ -509,10 +538,13 @@ static void add_encoder_tensor(struct shapes_builder *m, size_t index)
  * the parameters. */
 static void add_encoder(struct shapes_builder *m)
 {
-    if (!m->out->trains_encoder || plan_adapts(m->plan))
-        return;
-    for (size_t i = 0; i < m->config->encoder.count; i++)
-        add_encoder_tensor(m, i);
+    const bool adapts = plan_adapts(m->plan);
+
+    for (size_t i = 0; m->out->trains_encoder && i < m->config->encoder.count; i++)
+        if (!adapts)
+            add_encoder_tensor(m, i);
+        else if (i < LORA_ENCODER_MAX && m->out->lora.encoder[i])
+            add_encoder_adapter(m, i);
 }
 
 static void add_groups(struct shapes_builder *m, const struct shape_groups *groups,
