@@ -165,6 +165,7 @@ unit_tests += %D%/unit/test_latent_config
 unit_tests += %D%/unit/test_lora
 unit_tests += %D%/unit/test_cross_layers
 unit_tests += %D%/unit/test_multimodal
+unit_tests += %D%/unit/test_tower_config
 unit_tests += %D%/unit/test_checkpoint_find
 unit_tests += %D%/unit/test_manifest
 unit_tests += %D%/unit/test_methods
