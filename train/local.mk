@@ -340,12 +340,16 @@ libtrain_a_SOURCES += %D%/tokenizer/tokenizer.c %D%/tokenizer/tokenizer.h
 libtrain_a_SOURCES += %D%/tokenizer/unigram.c %D%/tokenizer/unigram.h
 libtrain_a_SOURCES += %D%/tokenizer/vocabulary.c %D%/tokenizer/vocabulary.h
 
+libtrain_a_SOURCES += %D%/tower/tower_adapters.c %D%/tower/tower_adapters.h
+libtrain_a_SOURCES += %D%/tower/tower_buffers.c
 libtrain_a_SOURCES += %D%/tower/tower_config.c %D%/tower/tower_config.h
 libtrain_a_SOURCES += %D%/tower/tower_conformer_config.c
 libtrain_a_SOURCES += %D%/tower/tower_encoders.c %D%/tower/tower_encoders.h
 libtrain_a_SOURCES += %D%/tower/tower_family.c %D%/tower/tower_family.h
+libtrain_a_SOURCES += %D%/tower/tower_merge.c %D%/tower/tower_merge.h
 libtrain_a_SOURCES += %D%/tower/tower_order.c %D%/tower/tower_order.h
 libtrain_a_SOURCES += %D%/tower/tower_parameters.c %D%/tower/tower_parameters.h
 libtrain_a_SOURCES += %D%/tower/tower_projector.c
 libtrain_a_SOURCES += %D%/tower/tower_reader.c %D%/tower/tower_reader.h
 libtrain_a_SOURCES += %D%/tower/tower_tiles.c %D%/tower/tower_tiles.h
+libtrain_a_SOURCES += %D%/tower/tower_trained.c %D%/tower/tower_trained.h
