@@ -15,6 +15,7 @@ libtrain_a_SOURCES += %D%/plateau.c %D%/plateau.h
 libtrain_a_SOURCES += %D%/evaluation_only.c %D%/evaluation_only.h
 libtrain_a_SOURCES += %D%/evaluation_plan.c %D%/evaluation_plan.h
 libtrain_a_SOURCES += %D%/follower.c %D%/follower.h
+libtrain_a_SOURCES += %D%/job_config.c %D%/job_config.h
 libtrain_a_SOURCES += %D%/merge.c %D%/merge.h
 libtrain_a_SOURCES += %D%/merge_plan.c %D%/merge_plan.h
 libtrain_a_SOURCES += %D%/methods.c %D%/methods.h
