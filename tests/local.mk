@@ -97,6 +97,7 @@ unit_tests += %D%/unit/test_tensor
 heavy_tests += %D%/unit/test_preflight
 heavy_tests += %D%/unit/test_trainer
 heavy_tests += %D%/unit/test_trainer_resume
+heavy_tests += %D%/unit/test_resume_lost
 heavy_tests += %D%/unit/test_trainer_distill
 heavy_tests += %D%/unit/test_trainer_golden
 heavy_tests += %D%/unit/test_trainer_average

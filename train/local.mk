@@ -53,6 +53,7 @@ libtrain_a_SOURCES += %D%/chat/template_tools.c %D%/chat/template_internal.h
 libtrain_a_SOURCES += %D%/chat/template_turns.c
 
 libtrain_a_SOURCES += %D%/checkpoint/checkpoint.c %D%/checkpoint/checkpoint.h
+libtrain_a_SOURCES += %D%/checkpoint/checkpoint_lost.c %D%/checkpoint/checkpoint_lost.h
 libtrain_a_SOURCES += %D%/checkpoint/checkpoint_find.c %D%/checkpoint/checkpoint_find.h
 libtrain_a_SOURCES += %D%/checkpoint/optimizer_file.c %D%/checkpoint/optimizer_file.h
 libtrain_a_SOURCES += %D%/checkpoint/progress.c %D%/checkpoint/progress.h

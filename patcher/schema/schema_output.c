@@ -20,7 +20,10 @@ static const struct key rows[] = {
       .help = "start from scratch even if the output folder holds an earlier run" },
     { TS_USED("resume_from_checkpoint", KEY_BOOL_OR_TEXT, NULL),
       .into = TS_FIELD(resume_from_checkpoint),
-      .help = "true resumes from the last checkpoint, a folder from that checkpoint" },
+      .help = "true resumes from the last checkpoint, a folder from that checkpoint",
+      .manual = "A job that would lose what the checkpoint has trained ends before its "
+                "first step: adapters of layers that it does not name, or weights that "
+                "it freezes." },
     { TS_USED("run_name", KEY_TEXT, NULL), .into = TS_FIELD(run_name),
       .help = "name of the run in logs and reports" },
     { TS_USED("save_strategy", KEY_ENUM, "steps"),

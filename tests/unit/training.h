@@ -14,6 +14,7 @@
 #include "precision/probe.h"
 #include "tests/unit/unit.h"
 #include "train/evaluation_only.h"
+#include "train/merge.h"
 #include "train/trainer.h"
 
 /* One run of a job in a folder, with the settings that tests change. */
@@ -22,14 +23,15 @@ struct training {
     const char *job; /* its text */
     bool resume;
     bool no_onednn;
-    bool evaluates;                    /* without training */
+    bool evaluates, merges;            /* without training */
     struct log *log;                   /* or NULL */
     int threads;                       /* 0: one, because other tests run in parallel */
     const struct device *device;       /* NULL: the CPU */
     const struct backend_group *group; /* with several processes; NULL: one process */
     int64_t stop_after;                /* request a stop after this step; 0: never */
     const char *stop_at; /* and when the folder has a file named like this; NULL: never */
-    int64_t ticks, stop_at_tick; /* and at this tick; 0: never */
+    int64_t ticks, stop_at_tick;                /* and at this tick; 0: never */
+    void (*on_tick)(struct training *training); /* or NULL */
     volatile sig_atomic_t stop;
     struct heartbeat heartbeat;
     char logged[8192]; /* all logged lines */
@@ -60,6 +62,8 @@ static inline void training_on_beat(void *context)
     training->heartbeat.due = 0;
     if (++training->ticks == training->stop_at_tick)
         training->stop = 1;
+    if (training->on_tick)
+        training->on_tick(training);
     while (dir && (entry = readdir(dir)))
         if (strstr(entry->d_name, training->stop_at))
             training->stop = 1;
@@ -108,8 +112,9 @@ static inline bool training_run(struct training *training, struct error *err)
         patch.plan.device = device;
         if (training->group)
             patch.plan.ranks = training->group->ranks;
-        ok = training->evaluates ? evaluation_only_run(&patch.plan, &trainer, err)
-                                 : trainer_run(&patch.plan, &trainer, err);
+        ok = training->merges      ? merge_run(&patch.plan, &trainer, err)
+             : training->evaluates ? evaluation_only_run(&patch.plan, &trainer, err)
+                                   : trainer_run(&patch.plan, &trainer, err);
         patch_clear(&patch);
     }
     free(name);
@@ -160,6 +165,30 @@ static inline void training_must(struct training *training)
 
     if (!training_run(training, &err))
         fail_msg("%s", err.text);
+}
+
+/* Run a job in attempts, each of which ends `ticks` later than the one before, until one ends by
+ * itself.  Return how many were stopped with these words in their error. */
+static inline size_t training_in_pieces(const char *dir, const char *job, int64_t ticks,
+                                        const char *words)
+{
+    size_t stopped = 0;
+    bool done = false;
+
+    for (int64_t tick = 1; !done; tick += ticks) {
+        struct training training = {
+            .dir = dir, .job = job, .resume = true, .stop_at_tick = tick
+        };
+        struct error err = { 0 };
+
+        assert_true(tick < 20000);
+        training_run(&training, &err);
+        if (err.code != ERROR_NONE && err.code != ERROR_STOPPED)
+            fail_msg("%s", err.text);
+        done = training.ticks < tick;
+        stopped += err.code == ERROR_STOPPED && strstr(err.text, words);
+    }
+    return stopped;
 }
 
 /* Return the value after the n-th `key` of the logged lines; NaN if there is none. */

@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/size.h"
 #include "base/walk.h"
+#include "train/checkpoint/checkpoint_lost.h"
 #include "train/checkpoint/optimizer_file.h"
 #include "train/checkpoint/team.h"
 #include "train/checkpoint/torch_state.h"
@@ -285,6 +286,9 @@ static bool load_tensors(struct model *model, const char *dir, bool moments,
     if (ok &&
         (moments || (optimizer_file_exists(dir) && !model_optimizer(model)->averages)))
         ok = (files.kept = optimizer_file_open(dir, err)) != NULL;
+    if (ok && moments)
+        ok = checkpoint_lost_check(
+            &(struct checkpoint_lost) { dir, files.weights, files.kept }, model, err);
     if (ok && safetensors_exist(dir, SCORE_HEAD_FILE))
         ok = (files.head = safetensors_open(dir, SCORE_HEAD_FILE, false, err)) != NULL;
     for (size_t i = 0; ok && i < model_parameters(model); i++) {

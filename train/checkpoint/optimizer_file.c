@@ -14,6 +14,7 @@
 #include "base/size.h"
 #include "train/checkpoint/checkpoint_find.h"
 #include "train/model/optimizer_table.h"
+#include "train/model/saved_tensors.h"
 #include "train/model/shapes.h"
 #include "train/model/weight_shards.h"
 
@@ -484,6 +485,54 @@ static bool load_moment(const struct optimizer_file *file, struct model *model,
     ok = check_pieces(&pieces, kept->count, kept->format, name, err);
     for (size_t i = 0; ok && i < pieces.count; i++)
         ok = load_piece(model, moment, p, &pieces.list[i], err);
+    return ok;
+}
+
+bool optimizer_file_refuse_frozen(const char *name, const char *dir, struct error *err)
+{
+    return error_set(err, ERROR_JOB,
+                     "the job of the checkpoint %s has trained %s, which this job "
+                     "freezes, as it is in model_name_or_path; freeze the same parts as "
+                     "that job, or begin with its model in place of resuming: "
+                     "model_name_or_path: %s",
+                     dir, name, dir);
+}
+
+static bool has_moment(const struct optimizer_file *file, const struct model *model,
+                       const struct parameter *p)
+{
+    const char *suffix = model_optimizer(model)->suffixes[0];
+    char *name = suffix ? name_with(p, suffix) : NULL;
+    const bool has =
+        name && (safetensors_find(file->set, name) || find_pieces(file, name).count > 0);
+
+    free(name);
+    return has;
+}
+
+bool optimizer_file_check_frozen(const struct optimizer_file *file, struct model *model,
+                                 const char *dir, struct error *err)
+{
+    bool ok = true;
+
+    for (size_t i = 0; model_moments(model) > 0 && i < model_parameters(model); i++) {
+        const struct parameter *p = model_parameter(model, i);
+
+        if (!p->trainable && has_moment(file, model, p))
+            return optimizer_file_refuse_frozen(p->name, dir, err);
+    }
+    for (size_t i = 0; ok && i < safetensors_count(file->set); i++) {
+        const char *name = safetensors_at(file->set, i)->name, *dot = strrchr(name, '.');
+        struct text parameter;
+
+        if (!dot)
+            continue;
+        text_init(&parameter, 0);
+        text_addf(&parameter, "%.*s", (int)(dot - name), name);
+        ok = !saved_is_of_frozen_tower(model, parameter.data) ||
+             optimizer_file_refuse_frozen(parameter.data, dir, err);
+        text_clear(&parameter);
+    }
     return ok;
 }
 

@@ -38,6 +38,12 @@ struct optimizer_weight {
 /* Find the weight of a parameter. */
 bool optimizer_file_weight(const struct optimizer_file *file, const struct parameter *p,
                            struct optimizer_weight *out, struct error *err);
+/* ERROR_JOB if the checkpoint has moments of a tensor that this run freezes, so that it would
+ * begin again with the weights of the model's files. */
+bool optimizer_file_check_frozen(const struct optimizer_file *file, struct model *model,
+                                 const char *dir, struct error *err);
+/* Fail for such a tensor. */
+bool optimizer_file_refuse_frozen(const char *name, const char *dir, struct error *err);
 /* Load this rank's moments of a parameter. */
 bool optimizer_file_load(const struct optimizer_file *file, struct model *model,
                          const struct parameter *p, struct error *err);
