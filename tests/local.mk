@@ -166,6 +166,7 @@ unit_tests += %D%/unit/test_latent_config
 unit_tests += %D%/unit/test_lora
 unit_tests += %D%/unit/test_cross_layers
 unit_tests += %D%/unit/test_multimodal
+unit_tests += %D%/unit/test_media_cache
 unit_tests += %D%/unit/test_tower
 unit_tests += %D%/unit/test_tower_adapters
 unit_tests += %D%/unit/test_tower_backward
