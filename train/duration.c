@@ -117,7 +117,7 @@ static double overhead(const struct work *w)
     /* without those of latent attention, of routers, of state spaces, and of inputs for layers */
     double stacks = STACKS - (model_config_is_latent(w->config) ? 0 : 2) -
                     (has_router_adapters(w->config->architecture) ? 0 : 1) -
-                    (w->config->ssm.heads > 0 ? 0 : 1) -
+                    (w->config->ssm.heads > 0 ? 0 : 1) - (w->config->crosses ? 0 : 1) -
                     (w->config->layer_inputs > 0 ? 0 : 3);
 
     if (plan_adapts(w->plan))

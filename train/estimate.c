@@ -14,6 +14,16 @@
 /* Stacks of threads, batches, names, text buffers: measured as 1 to 3 MiB. */
 static const uint64_t sundries = (uint64_t)4 << 20;
 
+/* Of shapes_make_for; 0 everywhere: full batches. */
+static struct shapes_batch largest_batch(const struct estimate_data *data)
+{
+    return data && data->rows > 0
+               ? (struct shapes_batch) { .rows = data->rows,
+                                         .sequences = data->sequences,
+                                         .media_rows = data->media.batch }
+               : (struct shapes_batch) { 0 };
+}
+
 /* Set out->low: samples may be shorter than cutoff_len. */
 static bool set_low(const struct plan *plan, const struct model_config *config,
                     struct memory_use *out, struct error *err)
@@ -54,8 +64,8 @@ static void add_use(struct memory_use *out, const struct memory_use *more, uint6
     out->high += out->high > 0 ? more->total : 0;
 }
 
-/* The teacher is freed before the student is opened: add only what it takes beyond the
- * student. */
+/* A teacher, or an encoder, that is freed before the student is opened: add only what it takes
+ * beyond the student. */
 static void raise_use(struct memory_use *out, const struct memory_use *before,
                       uint64_t least)
 {
@@ -96,6 +106,66 @@ static void add_teacher(const struct plan *plan, const struct estimate_data *dat
     arena_free(arena);
 }
 
+bool estimate_encoder(const struct plan *plan, const struct model_config *config,
+                      const struct estimate_media *media, struct tower_cost *out)
+{
+    /* kernels/cuda/cuda_memory.c and kernels/cpu: of an allocation */
+    const bool trains = shapes_trains_encoder(plan, config);
+    const struct tower_cost_options options = {
+        .compute = plan->precision.compute == FORMAT_TF32 ? FORMAT_FP32
+                                                          : plan->precision.compute,
+        .project = !shapes_projects(plan, config),
+        .trains = trains,
+        .rank = trains && plan_adapts(plan) ? (size_t)plan->lora_rank : 0,
+        .alignment = plan->device.kind == DEVICE_CPU ? 64 : 256,
+    };
+    struct arena *arena;
+    struct error ignored = { 0 };
+    struct tower_config tower;
+    bool has;
+
+    if (plan->external || media->items == 0 || plan->features ||
+        !plan->model_name_or_path)
+        return false;
+    arena = arena_new();
+    has = tower_config_read(plan->model_name_or_path, config->hidden_size, arena, &tower,
+                            &ignored);
+    if (has)
+        tower_cost_of(&tower, &options, media->largest, out);
+    arena_free(arena);
+    return has;
+}
+
+/* What an encoder takes: the weights that are trained are parameters of the model, which
+ * shapes.h counts. */
+static struct memory_use encoder_use(const struct plan *plan,
+                                     const struct tower_cost *cost)
+{
+    const bool own = cost->trained == 0 || plan_adapts(plan);
+    const uint64_t weights = own ? cost->weights : 0;
+
+    return (struct memory_use) { .weights = weights,
+                                 .workspace = cost->buffers,
+                                 .total = weights + cost->buffers };
+}
+
+/* Memory of the encoder while it computes the rows of features, before the model is there; one
+ * that is trained is next to it. */
+static void add_encoder(const struct plan *plan, const struct model_config *config,
+                        const struct estimate_data *data, struct memory_use *out)
+{
+    struct tower_cost cost;
+    struct memory_use use;
+
+    if (!data || !estimate_encoder(plan, config, &data->media, &cost))
+        return;
+    use = encoder_use(plan, &cost);
+    if (cost.trained > 0)
+        add_use(out, &use, use.total);
+    else
+        raise_use(out, &use, use.total);
+}
+
 struct estimate_data estimate_data_of(const struct estimate_data *counted,
                                       const struct plan *plan)
 {
@@ -110,13 +180,16 @@ struct estimate_data estimate_data_of(const struct estimate_data *counted,
     if (data.rows > counted->rows && batch <= counted->batch)
         data.rows = counted->rows;
     data.sequences = (counted->sequences * batch + counted->batch - 1) / counted->batch;
+    data.media.batch =
+        (counted->media.batch * batch + counted->batch - 1) / counted->batch;
     return data;
 }
 
 /* Return the plan with the values measured from the data; a merge reads no data. */
-static struct plan with_data(const struct plan *plan, const struct estimate_data *data)
+static struct plan with_data(const struct plan *plan, const struct model_config *config,
+                             const struct estimate_data *data)
 {
-    struct plan copy = plan_merges(plan)           ? merge_plan(plan)
+    struct plan copy = plan_merges(plan)           ? merge_plan(plan, config)
                        : plan_only_evaluates(plan) ? evaluation_plan(plan)
                                                    : *plan;
 
@@ -129,17 +202,19 @@ bool estimate_memory(const struct plan *asked, const struct model_config *config
                      struct error *err)
 {
     bool known = data && data->rows > 0, ok;
-    const struct plan copy = with_data(asked, data), *plan = &copy;
+    const struct plan copy = with_data(asked, config, data), *plan = &copy;
+    const struct shapes_batch batch = largest_batch(data);
 
     if (plan->external)
         ok = torch_memory(plan, config, out, err);
     else
-        ok = shapes_memory(plan, config, known ? data->rows : 0,
-                           known ? data->sequences : 0, out, err) &&
+        ok = shapes_memory_for(plan, config, &batch, out, err) &&
              (known || set_low(plan, config, out, err));
-    if (ok)
-        add_teacher(plan, data, out);
-    return ok;
+    if (!ok)
+        return false;
+    add_teacher(plan, data, out);
+    add_encoder(plan, config, data, out);
+    return true;
 }
 
 /* Return the bytes of the largest tensor of a model file, in fp32. */
@@ -158,14 +233,23 @@ static uint64_t largest(const struct shapes *shapes)
 
 /* Count the certain part of the resident memory, and the buffers for loading and
  * saving. */
-static void count_resident(const struct plan *plan, const struct estimate_data *data,
-                           const struct shapes *student, struct arena *arena,
-                           uint64_t *sure, uint64_t *buffers)
+static void count_resident(const struct plan *plan, const struct model_config *config,
+                           const struct estimate_data *data, const struct shapes *student,
+                           struct arena *arena, uint64_t *sure, uint64_t *buffers)
 {
+    struct tower_cost encoder;
     struct shapes teacher;
 
     *sure = data->resident + student->total;
     *buffers = 2 * largest(student);
+    if (estimate_encoder(plan, config, &data->media, &encoder)) {
+        const uint64_t bytes = encoder_use(plan, &encoder).total;
+
+        if (encoder.trained > 0)
+            *sure += bytes;
+        else if (bytes > student->total)
+            *sure += bytes - student->total;
+    }
     if (plan_teacher_logits(plan) && file_exists(plan->kd.logits))
         return;
     if (!lay_out_teacher(plan, data->rows, data->sequences, arena, &teacher))
@@ -181,21 +265,21 @@ static void count_resident(const struct plan *plan, const struct estimate_data *
 bool estimate_resident(const struct plan *asked, const struct model_config *config,
                        const struct estimate_data *data, struct memory_range *out)
 {
-    const struct plan copy = with_data(asked, data), *plan = &copy;
+    const struct plan copy = with_data(asked, config, data), *plan = &copy;
+    const struct shapes_batch batch = largest_batch(data);
     struct arena *arena = arena_new();
     struct error ignored = { 0 };
     struct shapes shapes;
-    bool ok =
-        !plan->external && plan->device.kind == DEVICE_CPU && data &&
-        data->resident > 0 &&
-        shapes_make(plan, config, data->rows, data->sequences, arena, &shapes, &ignored);
+    bool ok = !plan->external && plan->device.kind == DEVICE_CPU && data &&
+              data->resident > 0 &&
+              shapes_make_for(plan, config, &batch, arena, &shapes, &ignored);
 
     if (ok) {
         struct memory_range held = memory_overhead(&plan->device, (int)plan->threads);
         const uint64_t group = memory_cpu_group(plan_ranks(plan));
         uint64_t sure, buffers;
 
-        count_resident(plan, data, &shapes, arena, &sure, &buffers);
+        count_resident(plan, config, data, &shapes, arena, &sure, &buffers);
         *out = (struct memory_range) { sure, sure + buffers / 2 + sundries / 2,
                                        sure + buffers + sundries + held.high + group };
     }

@@ -12,9 +12,9 @@
 #include "base/file.h"
 #include "train/chat/chat.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/job_config.h"
 #include "train/merge_plan.h"
 #include "train/model/model.h"
-#include "train/model/plan_config.h"
 #include "train/model/vocabulary_growth.h"
 #include "train/model/shapes.h"
 
@@ -66,9 +66,10 @@ static bool open_model(struct merge *merge, struct error *err)
     };
 
     merge->arena = arena_new();
-    if (!plan_config_read(plan, plan->model_name_or_path, merge->arena, &merge->config,
-                          err))
+    if (!job_config_read(plan, plan->model_name_or_path, merge->arena, &merge->config,
+                         err))
         return false;
+    merge->plan = merge_plan(plan, &merge->config);
     with.rounded_bytes = shapes_fp8_bytes(plan, &merge->config, options.rows_max);
     options.backend = merge->be = backend_open(&with, err);
     if (!merge->be)
@@ -123,7 +124,7 @@ static bool write_model(const struct merge *merge, struct error *err)
 bool merge_run(const struct plan *plan, const struct trainer_options *options,
                struct error *err)
 {
-    struct merge merge = { .plan = merge_plan(plan), .options = options };
+    struct merge merge = { .plan = merge_plan(plan, NULL), .options = options };
     bool ok = open_model(&merge, err);
 
     if (ok) {

@@ -3,7 +3,9 @@
 
 #include "train/merge_plan.h"
 
-struct plan merge_plan(const struct plan *plan)
+#include "train/model/adapter_check.h"
+
+struct plan merge_plan(const struct plan *plan, const struct model_config *config)
 {
     struct plan least = *plan;
 
@@ -13,7 +15,10 @@ struct plan merge_plan(const struct plan *plan)
     least.generation = (struct generation) { .alone = !plan->adapter_name_or_path };
     if (!plan->adapter_name_or_path)
         least.method = METHOD_LORA; /* without an adapter: no weight is trained */
-    least.quantization_bit = 0;     /* the merged weights come from the files */
+    else if (config)                /* adapters of the encoder are loaded, too */
+        least.freeze_vision_tower =
+            !adapter_check_encoder(plan->adapter_name_or_path, config);
+    least.quantization_bit = 0; /* the merged weights come from the files */
     least.per_device_train_batch_size = least.per_device_eval_batch_size = 1;
     least.gradient_accumulation_steps = least.cutoff_len = least.ranks = 1;
     return least;

@@ -5,8 +5,10 @@
 #ifndef TRAIN_MERGE_PLAN_H
 #define TRAIN_MERGE_PLAN_H
 
+#include "train/model/model_config.h"
 #include "train/plan.h"
 
-struct plan merge_plan(const struct plan *plan);
+/* config: NULL until it is read, which requires such a plan. */
+struct plan merge_plan(const struct plan *plan, const struct model_config *config);
 
 #endif
