@@ -16,11 +16,11 @@
 #include "base/size.h"
 #include "train/chat/chat.h"
 #include "train/criterion.h"
-#include "train/methods.h"
 #include "train/rollout.h"
 #include "train/model/attention_room.h"
+#include "train/model/cross_layers.h"
 #include "train/model/parallel.h"
-#include "train/model/plan_config.h"
+#include "train/job_config.h"
 #include "train/model/vocabulary_growth.h"
 #include "train/model/shapes.h"
 
@@ -28,7 +28,7 @@
 static bool check_tokens(const struct model_config *config, const struct dataset *data,
                          struct error *err)
 {
-    if (dataset_token_max(data) < config->vocab_size)
+    if (dataset_token_max(data) < model_config_tokens(config))
         return true;
     return error_set(
         err, ERROR_DATA,
@@ -56,11 +56,28 @@ static bool check_data(const struct model_config *config, const struct dataset *
             model_config_check_positions(config, dataset_positions_max(data), err));
 }
 
+/* Text does without these layers: it would train nothing. */
+static bool check_cross_attention(const struct plan *plan, const struct dataset *train,
+                                  struct error *err)
+{
+    if (!plan->train_cross_attention || !train || dataset_media(train) > 0)
+        return true;
+    return error_set(err, ERROR_DATA,
+                     "the data has no images, without which train_cross_attention leaves "
+                     "nothing to train; give it data with images, or remove "
+                     "train_cross_attention and freeze_language_model to train the text "
+                     "model");
+}
+
 bool run_check_data(const struct plan *plan, const struct model_config *config,
                     const struct run_data *data, struct error *err)
 {
     const size_t batches = data->train ? run_micro_batches(plan, data->train) : 0;
+    const struct run_media_data media = { .train = data->train, .eval = data->eval };
 
+    if (!run_media_check(plan, config, &media, err) ||
+        !check_cross_attention(plan, data->train, err))
+        return false;
     if (!data->train)
         return check_data(config, data->eval, err);
     if (batches == 0 && plan->stage == STAGE_GRPO)
@@ -162,6 +179,15 @@ static bool open_train(struct run *run, struct error *err)
     return true;
 }
 
+/* Images need layers that text does without. */
+static bool join_layers(struct run *run, struct error *err)
+{
+    const bool any = (run->train && dataset_media(run->train) > 0) ||
+                     (run->eval && dataset_media(run->eval) > 0);
+
+    return !any || cross_layers_join(&run->config, run->arena, err);
+}
+
 static bool open_data(struct run *run, struct error *err)
 {
     const struct plan *plan = run->plan;
@@ -183,61 +209,13 @@ static bool open_data(struct run *run, struct error *err)
         if (!run->eval)
             return false;
     }
-    return run_check_data(plan, &run->config,
+    return join_layers(run, err) &&
+           run_check_data(plan, &run->config,
                           &(struct run_data) { run->train, run->eval }, err) &&
-           measure_questions(run, err);
-}
-
-/* The loss is a mean over tokens and does not depend on the batch size, so an evaluation
- * that would require more memory than training uses smaller batches.  Not in stage kto,
- * whose losses compare with the mean of a batch. */
-static size_t eval_size(const struct plan *plan, const struct dataset *eval, size_t rows)
-{
-    size_t size = (size_t)plan->per_device_eval_batch_size;
-
-    while (size > 1 && plan->stage != STAGE_KTO && dataset_rows_max(eval, size) > rows)
-        size /= 2;
-    return size;
-}
-
-/* Of stage grpo, whose evaluations compute no loss. */
-static struct run_sizes measure_answers(const struct plan *plan,
-                                        const struct model_config *config,
-                                        const struct dataset *train,
-                                        const struct dataset *eval)
-{
-    size_t size = (size_t)plan->per_device_train_batch_size;
-    size_t answer = (size_t)plan->grpo.max_completion_length;
-    size_t longest = dataset_question_max(train, SIZE_MAX, NULL);
-    size_t positions = model_config_positions(config), rows;
-
-    if (eval)
-        longest =
-            largest(longest, dataset_question_max(eval, (size_t)plan->cutoff_len, NULL));
-    rows = longest + answer;
-    if (positions > 0 && rows > positions)
-        rows = largest(positions, longest); /* answers end there */
-    return (struct run_sizes) { .rows = size * rows, .sequences = size };
-}
-
-struct run_sizes run_measure(const struct plan *plan, const struct model_config *config,
-                             const struct dataset *train, const struct dataset *eval)
-{
-    size_t size = (size_t)plan->per_device_train_batch_size;
-    struct run_sizes sizes = { 0 };
-
-    if (train && plan->stage == STAGE_GRPO)
-        return measure_answers(plan, config, train, eval);
-    if (train)
-        sizes = (struct run_sizes) { .rows = dataset_rows_max(train, size),
-                                     .sequences = dataset_sequences_max(train, size) };
-    if (!eval)
-        return sizes;
-    size = sizes.eval_size = train ? eval_size(plan, eval, sizes.rows)
-                                   : (size_t)plan->per_device_eval_batch_size;
-    sizes.sequences = largest(sizes.sequences, dataset_sequences_max(eval, size));
-    sizes.rows = largest(sizes.rows, dataset_rows_max(eval, size));
-    return sizes;
+           measure_questions(run, err) &&
+           run_media_open(plan,
+                          &(struct run_media_data) { run->train, run->eval, run->whole },
+                          &run->media, err);
 }
 
 /* Ranks on a CPU share its cores. */
@@ -265,6 +243,8 @@ static bool open_distillation(struct run *run, const struct run_sizes *sizes,
         .tokens = tokenizer_size(run->tokenizer),
         .rows = sizes->rows,
         .sequences = sizes->sequences,
+        .media_rows = sizes->media_rows,
+        .media = &run->media.rows,
     };
 
     if (!plan_has_second_model(run->plan))
@@ -336,6 +316,12 @@ static bool load_model(struct run *run, struct error *err)
     return ok;
 }
 
+/* Questions that no batch has, because they are not cut, have more rows of features. */
+static size_t rows_of_questions(const struct run *run)
+{
+    return run->whole ? dataset_media_rows_max(run->whole, 1) : 0;
+}
+
 static bool open_model(struct run *run, struct error *err)
 {
     const struct plan *plan = run->plan;
@@ -345,13 +331,15 @@ static bool open_model(struct run *run, struct error *err)
         .config = &run->config,
         .rows_max = largest(sizes.rows, shapes_generation_rows(plan, &run->config)),
         .sequences_max = sizes.sequences,
+        .media_rows_max = largest(sizes.media_rows, rows_of_questions(run)),
         .rank = parallel_rank(run->options->group)
     };
 
     run->eval_size = sizes.eval_size;
     /* order matters: the free memory is known only after all ranks have joined */
     if (!open_backend(run, options.rows_max, err) ||
-        !parallel_join(run->options->group, plan, run->be, err))
+        !parallel_join(run->options->group, plan, run->be, err) ||
+        !run_media_encode(run, err))
         return false;
     options.backend = run->be;
     if (!open_distillation(run, &sizes, err))
@@ -359,13 +347,14 @@ static bool open_model(struct run *run, struct error *err)
     run->model = model_new(&options, err);
     if (!run->model)
         return false;
+    model_set_media(run->model, &run->media.rows);
     if (run->teaching)
         distillation_attach(run->teaching, run->model);
     prepare_saving(run);
     model_set_fetch(run->model, parallel_fetch, run->options->group);
     model_set_heartbeat(run->model, run->options->heartbeat);
     model_set_log(run->model, run->options->log);
-    return load_model(run, err);
+    return load_model(run, err) && run_media_train(run, err);
 }
 
 static bool open_metrics(struct run *run, struct error *err)
@@ -397,98 +386,6 @@ static bool open_samples(struct run *run, struct error *err)
     run->samples = samples_open(name, (size_t)plan->samples, run->progress.step > 0, err);
     free(name);
     return run->samples != NULL;
-}
-
-static void describe_positions(const struct run *run)
-{
-    if (run->plan->rope_scaling != ROPE_SCALING_NONE)
-        log_line(run->options->log, LOG_INFO, "rope_scaling: %zu positions, factor %g",
-                 run->config.max_positions,
-                 run->config.rope.factor > 0 ? run->config.rope.factor : 1);
-}
-
-/* Log the teacher or the reference model. */
-static void describe_second_model(const struct run *run)
-{
-    const struct plan *plan = run->plan;
-    bool prefers = plan->stage >= STAGE_DPO;
-    char what[512] = "none, the loss does not use one";
-
-    if (run->teaching)
-        distillation_describe(run->teaching, what, sizeof(what));
-    else if (!prefers || plan->stage == STAGE_RM)
-        return;
-    else if (plan_has_reference(plan))
-        snprintf(what, sizeof(what), "the model without its adapter");
-    log_line(run->options->log, LOG_INFO, "%s: %s", prefers ? "reference" : "teacher",
-             what);
-}
-
-static void describe_ranks(const struct run *run)
-{
-    size_t ranks = plan_ranks(run->plan);
-
-    if (run->train && ranks > 1)
-        log_line(run->options->log, LOG_INFO, "ranks: each of %zu has 1/%zu of %s", ranks,
-                 ranks, plan_divides(run->plan));
-}
-
-static void describe_steps(const struct run *run)
-{
-    char ranks[40] = "";
-
-    if (!run->train)
-        return;
-    if (plan_ranks(run->plan) > 1)
-        snprintf(ranks, sizeof(ranks), " in each of %zu ranks", plan_ranks(run->plan));
-    log_line(run->options->log, LOG_INFO,
-             "steps: %" PRId64 " total, %" PRId64 " per epoch, each of %" PRId64
-             " x %" PRId64 " samples%s",
-             run->steps.total, run->steps.per_epoch,
-             run->plan->gradient_accumulation_steps,
-             run->plan->per_device_train_batch_size, ranks);
-}
-
-static void describe(struct run *run)
-{
-    const struct plan *plan = run->plan;
-    const struct dataset *data = run->train ? run->train : run->eval;
-    bool prefers = plan_prefers(plan);
-    char bytes[16];
-
-    memory_text(plan->device.kind == DEVICE_CPU ? model_memory(run->model)->low
-                                                : model_memory(run->model)->total,
-                bytes);
-    log_line(run->options->log, LOG_INFO, "device: %s", run->be->ops->describe(run->be));
-    methods_describe(run);
-    log_line(run->options->log, LOG_INFO, "precision: %s%s",
-             run->train ? plan->precision.message : "computed in ",
-             run->train ? "" : format_dtype(plan->precision.compute));
-    log_line(run->options->log, LOG_INFO,
-             "model: %" PRIu64 " parameters, %" PRIu64 " trainable, %s in memory",
-             model_total_elements(run->model), model_trainable_elements(run->model),
-             bytes);
-    describe_positions(run);
-    describe_second_model(run);
-    log_line(run->options->log, LOG_INFO,
-             "data: %zu %s, %" PRIu64 " tokens, longest %s %zu", dataset_samples(data),
-             prefers ? "pairs" : "samples", dataset_tokens(data),
-             prefers ? "prompt with an answer" : "sample", dataset_longest(data));
-    log_line(run->options->log, LOG_INFO, "data: %s", dataset_origin(data));
-    if (plan->stage != STAGE_PT && !plan->template_name)
-        log_line(run->options->log, LOG_INFO, "data: template: %s",
-                 template_row_name(template_guess(run->tokenizer)));
-    for (size_t i = 0; dataset_note(data, i); i++)
-        log_line(run->options->log, dataset_note_is_info(data, i) ? LOG_INFO : LOG_WARN,
-                 "data: %s", dataset_note(data, i));
-    if (run->saving.conversations_differ)
-        log_line(run->options->log, LOG_WARN,
-                 "data: template %s writes a conversation differently from the model's "
-                 "own chat template, which is saved with the model; leave template out "
-                 "of the job to train with the model's own",
-                 plan->template_name);
-    describe_ranks(run);
-    describe_steps(run);
 }
 
 /* Return the batches and answers of an evaluation without training. */
@@ -552,7 +449,7 @@ static bool open_files(struct run *run, struct error *err)
         (run->train && !checkpoint_remove_temporary(dir, err)))
         return false;
     leftovers_remove(dir, NULL);
-    describe(run);
+    run_describe(run);
     /* what could not be looked for, such as a chat template, is not missing */
     if (!fault_answered(err))
         return false;
@@ -628,8 +525,7 @@ bool run_open(struct run *run, struct error *err)
 
     run->arena = arena_new();
     if (!criterion_check(plan, NULL, err) ||
-        !plan_config_read(plan, plan->model_name_or_path, run->arena, &run->config,
-                          err) ||
+        !job_config_read(plan, plan->model_name_or_path, run->arena, &run->config, err) ||
         !open_data(run, err))
         return false;
     return (plan->stage != STAGE_GRPO || !run->train || rollout_open(run, err)) &&
@@ -648,6 +544,7 @@ void run_close(struct run *run)
     predictions_free(run->predictions);
     score_file_free(run->scores);
     metrics_close(run->metrics);
+    run_media_close(&run->media);
     model_free(run->model);
     distillation_close(run->teaching);
     backend_close(run->be);

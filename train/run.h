@@ -12,6 +12,7 @@
 #include "train/metrics.h"
 #include "train/predictions.h"
 #include "train/score_file.h"
+#include "train/run_media.h"
 #include "train/samples.h"
 #include "train/schedule.h"
 #include "train/teacher/distillation.h"
@@ -50,6 +51,7 @@ struct run {
     struct dataset *whole;  /* eval without truncation, if different, for prompts */
     size_t eval_size;       /* samples in an evaluation batch */
     size_t gradients_bytes; /* backend_options.gradients_bytes */
+    struct run_media media; /* rows of features of images and sounds */
     struct model *model;
     struct distillation *teaching; /* a second model, or a file of its logits; or NULL */
     struct rollout *rollout;       /* sampled answers, in stage grpo; or NULL */
@@ -115,11 +117,14 @@ bool run_check_questions(const struct plan *plan, const struct model_config *con
 /* The largest batch of training and evaluation, for which memory is laid out. */
 struct run_sizes {
     size_t rows, sequences;
-    size_t eval_size; /* samples in an evaluation batch; 0: no evaluation */
+    size_t media_rows; /* of features of images and sounds */
+    size_t eval_size;  /* samples in an evaluation batch; 0: no evaluation */
 };
 struct run_sizes run_measure(const struct plan *plan, const struct model_config *config,
                              const struct dataset *train, const struct dataset *eval);
 
+/* Log device, precision, model, data and steps. */
+void run_describe(struct run *run);
 /* Write a line in the format of transformers' Trainer to the log and to the `logged`
  * callback. */
 void run_log_line(const struct run *run, const char *line);

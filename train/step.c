@@ -106,6 +106,16 @@ static const struct batch *next_batch(struct run *run, const struct run_step *st
     return &run->batch;
 }
 
+/* A stop while media are encoded abandons the step, as it does before a micro-batch. */
+static bool abandon(struct run *run, struct error *err)
+{
+    if (!run->media.encoder || err->code != ERROR_STOPPED)
+        return false;
+    error_clear(err);
+    run->abandoned = true;
+    return true;
+}
+
 /* Run forward and backward over this rank's micro-batches, then the update. */
 static bool issue_window(struct run *run, struct run_step *step, struct error *err)
 {
@@ -126,8 +136,9 @@ static bool issue_window(struct run *run, struct run_step *step, struct error *e
             return true;
         }
         batch = next_batch(run, step, i, err);
-        if (!batch || !model_train(run->model, batch, draw, err))
-            return false;
+        if (!batch || !model_train(run->model, batch, draw, err) ||
+            !run_media_backward(run, batch, err))
+            return abandon(run, err);
         step->tokens += (double)batch->seen;
     }
     if (!optimizer_step(run->model, run->plan, err))

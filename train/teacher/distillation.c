@@ -11,6 +11,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "train/model/cross_layers.h"
 #include "train/model/parallel.h"
 #include "train/teacher/teacher_logits.h"
 #include "train/teacher/teacher_plan.h"
@@ -33,7 +34,7 @@ struct distillation {
  * otherwise. */
 static bool check_reference(const struct distillation *t, struct error *err)
 {
-    size_t tokens = t->teacher.config.vocab_size;
+    size_t tokens = model_config_tokens(&t->teacher.config);
 
     return dataset_token_max(t->options.data) < tokens ||
            error_set(err, ERROR_DATA,
@@ -74,14 +75,17 @@ static bool load_teacher(struct distillation *t, bool keeps, struct error *err)
                                      .backend = o->backend,
                                      .rows_max = o->rows,
                                      .sequences_max = o->sequences,
+                                     .media_rows_max = o->media_rows,
                                      .rank = parallel_rank(o->group) };
 
     if (!teacher_plan_make(o->plan, keeps, t->arena, &t->teacher, err) ||
+        (o->student->crosses && !cross_layers_join(&t->teacher.config, t->arena, err)) ||
         !check_tokens(t, err))
         return false;
     t->model = model_new(&options, err);
     if (!t->model)
         return false;
+    model_set_media(t->model, o->media);
     model_set_heartbeat(t->model, o->heartbeat);
     return model_load(t->model, err);
 }

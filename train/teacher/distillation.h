@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "kernels/backend.h"
 #include "train/model/model.h"
+#include "train/model/model_media.h"
 
 struct distillation;
 
@@ -28,8 +29,9 @@ struct distillation_options {
     const struct model_config *student;
     const struct dataset *data; /* training data */
     struct backend *backend;
-    size_t tokens;          /* in the tokenizer */
-    size_t rows, sequences; /* of the largest batch */
+    size_t tokens;                      /* in the tokenizer */
+    size_t rows, sequences, media_rows; /* of the largest batch */
+    const struct model_media *media;    /* of the second model, as of the first */
 };
 
 /* Load the teacher, or make and open the file.  Call this before the student's memory is

@@ -6,6 +6,7 @@
 
 #include "train/files/safetensors.h"
 #include "train/model/rope_scaling.h"
+#include "train/model/shapes.h"
 
 /* A reference has the positions of the trained model; a teacher has its own. */
 static bool read_config(const struct plan *student, const char *folder,
@@ -78,6 +79,21 @@ static const char *folder_of(const struct plan *student)
                                          : student->model_name_or_path;
 }
 
+/* Student and reference read the same rows of features: either both project them or none. */
+static bool share_rows(const struct plan *student, struct teacher_plan *out,
+                       struct error *err)
+{
+    const bool projects = shapes_projects(student, &out->config);
+
+    out->plan.generation.projects = projects;
+    return projects || !shapes_projects(&out->plan, &out->config) ||
+           error_set(err, ERROR_JOB,
+                     "the adapter of the reference has a projector of its own, and the "
+                     "job does not train the projector, so both would need other rows of "
+                     "features; train it, too (additional_target, or "
+                     "freeze_multi_modal_projector: false), or use another adapter");
+}
+
 bool teacher_plan_make(const struct plan *student, bool keeps, struct arena *arena,
                        struct teacher_plan *out, struct error *err)
 {
@@ -108,7 +124,7 @@ bool teacher_plan_make(const struct plan *student, bool keeps, struct arena *are
     plan->gradient_checkpointing = false;
     plan->precision = distills ? precision_of(student, stored)
                                : precision_of_reference(student, stored);
-    return true;
+    return distills || share_rows(student, out, err);
 }
 
 bool teacher_plan_shared_tokens(const struct model_config *teacher,
