@@ -59,6 +59,7 @@ librunner_a_SOURCES += %D%/commands/submit_kubernetes.c %D%/commands/submit_kube
 librunner_a_SOURCES += %D%/commands/watch_log.c %D%/commands/watch_log.h
 
 librunner_a_SOURCES += %D%/generation/generation.c %D%/generation/generation.h
+librunner_a_SOURCES += %D%/generation/generation_media.c
 librunner_a_SOURCES += %D%/generation/generation_output.c %D%/generation/generation_internal.h
 librunner_a_SOURCES += %D%/generation/generation_target.c %D%/generation/generation_target.h
 

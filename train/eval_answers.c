@@ -19,6 +19,7 @@
 struct generating {
     struct run *run;
     struct eval_answers *out;
+    struct arena *arena; /* of their media */
     struct prompt *prompts;
     size_t *indices; /* of the prompts in the data */
     size_t count;
@@ -44,7 +45,10 @@ static void collect_prompts(struct generating *t)
         if (!dataset_question(data, i, &q) ||
             q.question_len > (size_t)run->plan->cutoff_len)
             continue;
-        t->prompts[t->count] = (struct prompt) { q.ids, q.question_len, (uint32_t)i };
+        t->prompts[t->count] = (struct prompt) { .ids = q.ids,
+                                                 .count = q.question_len,
+                                                 .sequence = (uint32_t)i };
+        dataset_question_media(data, i, &q, t->arena, &t->prompts[t->count].media);
         t->indices[t->count++] = i;
     }
 }
@@ -149,7 +153,7 @@ static bool generate(struct generating *t, struct error *err)
 
 bool eval_answers_generate(struct run *run, struct eval_answers *out, struct error *err)
 {
-    struct generating t = { .run = run, .out = out };
+    struct generating t = { .run = run, .out = out, .arena = arena_new() };
     struct error why = { 0 }, lost = { 0 };
     bool ok;
 
@@ -164,6 +168,7 @@ bool eval_answers_generate(struct run *run, struct eval_answers *out, struct err
     if (ok && run->samples && !samples_write(run->samples, run->progress.step, &lost))
         log_line(run->options->log, LOG_WARN, "samples: %s; continuing without",
                  lost.text);
+    arena_free(t.arena);
     free(t.prompts);
     free(t.indices);
     free(t.stop);

@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "base/json.h"
+#include "train/dataset/dataset_prompted.h"
 #include "train/plan.h"
 #include "train/chat/template.h"
 
@@ -15,7 +16,11 @@ struct eval_prompt {
     size_t count;
     const char *expected; /* the answer in the record; NULL: none */
     size_t expected_len;
-    const json_t *variables; /* of the model's own template; NULL: none */
+    const json_t *variables;     /* of the model's own template; NULL: none */
+    const char *file;            /* of the record; NULL: a text */
+    struct mark at;              /* where the record is there */
+    struct record_medium *media; /* files, in the order of their placeholders */
+    size_t media_count;
 };
 
 struct eval_prompts {
@@ -23,6 +28,9 @@ struct eval_prompts {
     size_t count, room;
     struct arena *arena; /* owns the texts */
     json_t *own;         /* a list: owns the messages of records */
+    /* a folder for images and sounds that records contain, by digest, borrowed; NULL: such a
+     * medium keeps its name alone */
+    const char *contents;
 };
 
 void eval_prompts_init(struct eval_prompts *questions);
@@ -42,9 +50,11 @@ const struct message *eval_prompt_text(const struct eval_prompt *question);
 
 /* Tokenize a prompt with the template; without one (how->chat NULL) encode its last
  * text unchanged, after the tokens that the tokenizer puts before a text.  The messages
- * of `how` are not read. */
+ * of `how` are not read.  The prompt is added to `prompted`, which may be NULL: placeholders
+ * are text then. */
 bool eval_prompt_encode(const struct eval_prompt *question,
-                        const struct template_request *how, struct token_list *out,
+                        const struct template_request *how,
+                        struct dataset_prompted *prompted, struct token_list *out,
                         struct error *err);
 
 #endif

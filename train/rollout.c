@@ -270,8 +270,11 @@ static void choose_prompts(struct run *run, int64_t generation, struct prompt *p
 
         r->answers[i].question = question;
         dataset_question(r->data, question, &q);
-        prompts[i] = (struct prompt) { q.ids, q.question_len,
-                                       (uint32_t)((uint64_t)generation * r->count + i) };
+        prompts[i] =
+            (struct prompt) { .ids = q.ids,
+                              .count = q.question_len,
+                              .sequence =
+                                  (uint32_t)((uint64_t)generation * r->count + i) };
     }
     free(questions);
 }

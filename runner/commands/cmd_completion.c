@@ -30,6 +30,34 @@ const struct command command_completion = {
     .run = cmd_completion,
 };
 
+/* ---- Files that an option takes ---- */
+
+enum { ENDINGS_MAX = 12 };
+
+static const struct {
+    enum option_id id;
+    const char *endings[ENDINGS_MAX]; /* of their names; NULL-ended */
+} file_options[] = {
+    { OPTION_IMAGE_FILE, { "jpg", "jpeg", "png", "webp" } },
+    { OPTION_AUDIO_FILE,
+      { "wav", "flac", "mp3", "ogg", "oga", "opus", "aiff", "au", "caf" } },
+};
+
+/* Return the endings of an option; NULL: it takes other files, or none. */
+static const char *const *endings_of(const struct option_row *row)
+{
+    for (size_t i = 0; i < TS_COUNT(file_options); i++)
+        if (option_row(file_options[i].id) == row)
+            return file_options[i].endings;
+    return NULL;
+}
+
+static void add_endings(struct text *out, const char *const *endings, const char *between)
+{
+    for (size_t i = 0; endings[i]; i++)
+        text_addf(out, "%s%s", i ? between : "", endings[i]);
+}
+
 /* ---- Values for a placeholder of the usage ---- */
 
 static void add_devices(struct text *out)
@@ -230,11 +258,18 @@ static void add_bash_values(struct text *out, enum option_id id)
 {
     const struct option_row *row = option_row(id);
     const struct list *list = row->argument ? list_of(row->argument) : NULL;
+    const char *const *endings = endings_of(row);
 
-    if ((!row->choices && !list) || !is_for_people(id))
+    if ((!row->choices && !list && !endings) || !is_for_people(id))
         return;
     add_bash_pattern(out, id);
     text_adds(out, ") ");
+    if (endings) {
+        text_adds(out, "_trainspool_files ");
+        add_endings(out, endings, " ");
+        text_adds(out, "; return ;;\n");
+        return;
+    }
     if (list) {
         text_addf(out, "_trainspool_%s; return ;;\n", list->name);
         return;
@@ -342,7 +377,13 @@ static void add_zsh_option(struct text *out, const struct option_row *row)
     text_addc(out, ']');
     if (row->argument) {
         text_addf(out, ":%s:", row->argument);
-        add_zsh_action(out, row->argument, row->choices, false);
+        if (endings_of(row)) {
+            text_adds(out, "_files -g \"*.(");
+            add_endings(out, endings_of(row), "|");
+            text_adds(out, ")(-.)\"");
+        } else {
+            add_zsh_action(out, row->argument, row->choices, false);
+        }
     }
     text_addc(out, '\'');
 }

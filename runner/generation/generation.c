@@ -8,12 +8,14 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/size.h"
 #include "base/stop.h"
 #include "runner/generation/generation_internal.h"
 #include "runner/job/containment.h"
 #include "train/chat/chat.h"
 #include "train/generation/prompt.h"
-#include "train/model/plan_config.h"
+#include "train/job_config.h"
+#include "train/model/cross_layers.h"
 #include "train/model/vocabulary_growth.h"
 #include "train/model/shapes.h"
 
@@ -179,9 +181,38 @@ static bool is_in_range(const struct generator *g, struct error *err)
     return options_take_effect(g, err);
 }
 
+static bool encode_prompt(struct generator *g, size_t prompt,
+                          const struct template_request *how,
+                          struct dataset_prompted *prompted, struct error *err)
+{
+    struct token_list ids = { 0 };
+    struct error why = { 0 };
+    bool ok = eval_prompt_encode(&g->questions.list[prompt], how, prompted, &ids, &why);
+    const size_t count = ids.count;
+
+    token_list_clear(&ids);
+    if (!ok)
+        return why.file[0]
+                   ? error_at(err, why.code, why.file, why.at, "%s", why.text)
+                   : error_set(err, why.code, "prompt %zu: %s", prompt + 1, why.text);
+    if (count == 0)
+        return error_set(err, ERROR_DATA, "prompt %zu has no tokens; give it some text",
+                         prompt + 1);
+    if (count > model_config_positions(&g->config))
+        return error_set(err, ERROR_DATA,
+                         "prompt %zu has %zu tokens; the model's context is %zu",
+                         prompt + 1, count, g->config.max_positions);
+    if (count > g->longest)
+        g->longest = count;
+    return true;
+}
+
 static bool encode(struct generator *g, struct error *err)
 {
     const struct plan *plan = &g->target.plan;
+    const struct dataset_reading reading = { .plan = plan,
+                                             .tokenizer = g->tokenizer,
+                                             .chat = g->chat };
     const struct template_options options = {
         .default_system = g->options->system ? g->options->system : plan->default_system,
         .thinking = plan->enable_thinking ? CHAT_THINKING_DEFAULT : CHAT_THINKING_OFF,
@@ -190,23 +221,21 @@ static bool encode(struct generator *g, struct error *err)
                                           .tokenizer = g->tokenizer,
                                           .options = &options };
 
+    struct dataset_prompted *prompted;
+    bool ok = true;
+
     if (g->questions.count > SEQUENCES_MAX / g->samples)
         return error_set(err, ERROR_USAGE, "too many completions were requested");
-    g->tokens = memory_alloc(g->questions.count * sizeof(*g->tokens));
-    for (size_t i = 0; i < g->questions.count; i++) {
-        if (!eval_prompt_encode(&g->questions.list[i], &how, &g->tokens[i], err))
-            return false;
-        if (g->tokens[i].count == 0)
-            return error_set(err, ERROR_DATA,
-                             "prompt %zu has no tokens; give it some text", i + 1);
-        if (g->tokens[i].count > model_config_positions(&g->config))
-            return error_set(err, ERROR_DATA,
-                             "prompt %zu has %zu tokens; the model's context is %zu",
-                             i + 1, g->tokens[i].count, g->config.max_positions);
-        if (g->tokens[i].count > g->longest)
-            g->longest = g->tokens[i].count;
-    }
-    return true;
+    prompted = dataset_prompted_new(&reading);
+    for (size_t i = 0; ok && i < g->questions.count; i++)
+        ok = encode_prompt(g, i, &how, prompted, err);
+    if (ok)
+        g->data = dataset_prompted_end(prompted);
+    dataset_prompted_free(prompted);
+    if (!ok)
+        return false;
+    generation_media_list(g);
+    return generation_media_check(g, err);
 }
 
 static bool find_ends(struct generator *g, struct error *err)
@@ -236,18 +265,26 @@ static bool open_model(struct generator *g, struct error *err)
                                     .no_onednn = g->options->no_onednn,
                                     .tf32 = plan->precision.compute == FORMAT_TF32 };
 
+    if (dataset_media(g->data) > 0 &&
+        !cross_layers_join(&g->config, g->target.arena, err))
+        return false;
     plan->generation.prompt_max = (int64_t)g->longest;
     plan->cutoff_len = (int64_t)g->longest;
     model.rows_max = g->longest;
     if (shapes_generation_rows(plan, &g->config) > model.rows_max)
         model.rows_max = shapes_generation_rows(plan, &g->config);
     model.sequences_max = 1;
+    model.media_rows_max = dataset_media_rows_max(g->data, 1);
     with.rounded_bytes = shapes_fp8_bytes(plan, &g->config, model.rows_max);
     model.backend = g->be = backend_open(&with, err);
-    if (!g->be)
+    if (!g->be || !generation_media_encode(g, err))
         return false;
     g->model = model_new(&model, err);
-    return g->model && model_load(g->model, err);
+    if (!g->model)
+        return false;
+    model_set_media(g->model, &g->media.rows);
+    model_set_heartbeat(g->model, &g->heartbeat);
+    return model_load(g->model, err);
 }
 
 /* Keep the completion, and print all completions whose turn it is. */
@@ -255,8 +292,8 @@ static bool on_done(void *context, const struct completion *completion, struct e
 {
     struct generator *g = context;
     struct made *made = &g->made[completion->index];
-    const struct eval_prompt *question =
-        &g->questions.list[completion->index / g->samples];
+    const size_t prompt = completion->index / g->samples;
+    const struct eval_prompt *question = &g->questions.list[prompt];
     const struct plan *plan = &g->target.plan;
     const struct answer_rule rule = { plan->answer_tag, plan->answer_marker,
                                       plan->answer_tolerance };
@@ -268,8 +305,8 @@ static bool on_done(void *context, const struct completion *completion, struct e
             "inf or NaN, or values beyond the range of the compute format; use an "
             "earlier checkpoint",
             g->target.folder,
-            g->tokens[completion->index / g->samples].count + completion->count,
-            completion->index / g->samples + 1);
+            dataset_prompted_question(g->data, prompt).count + completion->count,
+            prompt + 1);
     *made = (struct made) { .text = memory_alloc(completion->len + 1),
                             .len = completion->len,
                             .tokens = completion->count,
@@ -310,9 +347,14 @@ static bool complete(struct generator *g, struct error *err)
     g->heartbeat.stop = stop_catch();
     g->made = memory_alloc(count * sizeof(*g->made));
     for (size_t i = 0; i < count; i++) {
-        const struct token_list *tokens = &g->tokens[i / g->samples];
+        const size_t prompt = i / g->samples;
+        const struct dataset_question question =
+            dataset_prompted_question(g->data, prompt);
 
-        prompts[i] = (struct prompt) { tokens->ids, tokens->count, (uint32_t)i };
+        prompts[i] = (struct prompt) { .ids = question.ids,
+                                       .count = question.count,
+                                       .sequence = (uint32_t)i,
+                                       .media = g->media_of[prompt] };
     }
     ok = generate_run(&how, prompts, count, err);
     free(prompts);
@@ -346,14 +388,27 @@ static bool contain(const struct generator *g, const struct machine *machine,
     const struct options *options = g->options;
     struct containment containment = { .on = !options->no_sandbox, .machine = machine };
     char *folder = options->output ? path_dir(options->output) : NULL;
-    const struct contained_path more[] = {
+    char *data = options->prompts && g->family ? path_dir(options->prompts) : NULL;
+    const struct contained_path own[] = {
         { g->target.folder, LANDLOCK_READ },
-        { options->prompts ? options->prompts : g->target.folder, LANDLOCK_READ },
+        { options->prompts, LANDLOCK_READ },
+        { data, LANDLOCK_READ }, /* where records look for their media */
         { folder, LANDLOCK_WRITE },
-        { NULL, LANDLOCK_READ },
+        { g->media_parent, LANDLOCK_WRITE },
     };
-    bool ok = containment_enter_reader(&containment, &g->target.plan, more, err);
+    const size_t files = generation_media_paths(g, NULL, 0);
+    struct contained_path *more =
+        memory_alloc((TS_COUNT(own) + files + 1) * sizeof(*more));
+    size_t count = 0;
+    bool ok;
 
+    for (size_t i = 0; i < TS_COUNT(own); i++)
+        if (own[i].path)
+            more[count++] = own[i];
+    generation_media_paths(g, more + count, files);
+    ok = containment_enter_reader(&containment, &g->target.plan, more, err);
+    free(more);
+    free(data);
     free(folder);
     return ok;
 }
@@ -365,18 +420,20 @@ static bool run(struct generator *g, const struct machine *machine, struct error
     struct new_tokens more;
 
     if (!generation_target_open(&g->target, machine, g->options->operands[0], err) ||
-        !check(g, err) || !contain(g, machine, err))
+        !check(g, err) || !generation_media_open(g, err) || !contain(g, machine, err))
         return false;
     apply_options(g);
-    if (!is_in_range(g, err) || !plan_config_read(plan, plan->model_name_or_path,
-                                                  g->target.arena, &g->config, err))
+    if (!is_in_range(g, err) || !job_config_read(plan, plan->model_name_or_path,
+                                                 g->target.arena, &g->config, err))
         return false;
     more = plan_new_tokens(plan, &g->config);
     g->tokenizer = chat_tokenizer_open(g->target.folder, NULL);
     if (!g->tokenizer)
         g->tokenizer = chat_tokenizer_open_with(plan->model_name_or_path, &more, err);
     if (!g->tokenizer || !find_template(g, err) || !read_questions(g, err) ||
-        !encode(g, err) || !find_ends(g, err) || !open_model(g, err) || !complete(g, err))
+        (g->options->keep_correct && !generation_media_contained(g, err)) ||
+        !generation_media_give(g, err) || !encode(g, err) || !find_ends(g, err) ||
+        !open_model(g, err) || !complete(g, err))
         return false;
     if (output && !file_create(output, g->output.data, g->output.len, 0666, err))
         return false;
@@ -390,13 +447,11 @@ static void close_generator(struct generator *g)
 
     for (size_t i = 0; i < count; i++)
         free(g->made[i].text);
-    for (size_t i = 0; g->tokens && i < g->questions.count; i++)
-        token_list_clear(&g->tokens[i]);
     free(g->made);
-    free(g->tokens);
     free(g->stops);
     free(g->stop_text);
     model_free(g->model);
+    generation_media_close(g);
     backend_close(g->be);
     tokenizer_close(g->tokenizer);
     eval_prompts_clear(&g->questions);

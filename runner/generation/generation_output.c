@@ -8,6 +8,14 @@
 
 #include "runner/output/report_json.h"
 
+/* As a record's column. */
+static void add_media(json_t *object, const struct generator *g, size_t prompt)
+{
+    if (g->media_of[prompt].media_count > 0)
+        json_object_set_new(object, g->family->kind == MEDIA_IMAGE ? "images" : "audios",
+                            generation_media_names(g, prompt));
+}
+
 static json_t *line_object(const struct generator *g, size_t at)
 {
     const struct eval_prompt *question = &g->questions.list[at / g->samples];
@@ -16,6 +24,7 @@ static json_t *line_object(const struct generator *g, size_t at)
     json_t *object = json_object();
 
     json_object_set_new(object, "prompt", json_visible(asked->text, asked->len));
+    add_media(object, g, at / g->samples);
     json_object_set_new(object, "sample", json_integer((json_int_t)(at % g->samples)));
     json_object_set_new(object, "completion", json_visible(made->text, made->len));
     json_object_set_new(object, "tokens", json_integer((json_int_t)made->tokens));
@@ -74,6 +83,7 @@ static json_t *record_object(const struct generator *g, size_t at)
         json_array_append_new(messages, one);
     }
     json_object_set_new(object, "messages", messages);
+    add_media(object, g, at / g->samples);
     return object;
 }
 

@@ -11,6 +11,8 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/size.h"
+#include "patcher/schema/schema.h"
 #include "train/checkpoint/checkpoint_find.h"
 
 #define CONFIG_BYTES_MAX ((size_t)1 << 20)
@@ -83,6 +85,10 @@ static void generate_alone(struct plan *plan, const char *model, const char *ada
     plan->generation.on = plan->generation.alone = true;
 }
 
+/* How images and sounds are prepared. */
+static const char *const media_keys[] = { "image_max_pixels", "image_min_pixels",
+                                          "audio_sampling_rate" };
+
 /* A folder does not say the precision: use fp32, or on a GPU the format in which it
  * computes fast. */
 static bool open_folder(struct generation_target *target, const struct machine *machine,
@@ -100,6 +106,9 @@ static bool open_folder(struct generation_target *target, const struct machine *
                                             .temperature = 1,
                                             .top_p = 1,
                                             .repetition_penalty = 1 } };
+    for (size_t i = 0; i < TS_COUNT(media_keys); i++)
+        schema_set(media_keys[i], schema_find(media_keys[i])->default_value,
+                   target->arena, plan, NULL);
     if (!model || !machine_device(machine, "", 0, &plan->device, err))
         return false;
     plan->precision.loss_scale = 1;

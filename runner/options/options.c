@@ -220,6 +220,12 @@ static const struct option_row rows[OPTION_IDS] = {
     [OPTION_DEVICE_LOCAL] = { "device", 0, OPTION_IS_TEXT, "DEVICE", NULL, INTO(device),
                               "run on this device of the machine: cpu, cuda, cuda:N, or "
                               "auto (the default)" },
+    [OPTION_IMAGE_FILE] = { "image", 0, OPTION_IS_LIST, "FILE", NULL, INTO(image_files),
+                            "show this image to the model, for an <image> of a prompt, or "
+                            "in front of it; may be repeated" },
+    [OPTION_AUDIO_FILE] = { "audio", 0, OPTION_IS_LIST, "FILE", NULL, INTO(audio_files),
+                            "play this sound to the model, for an <audio> of a prompt, or "
+                            "in front of it; may be repeated" },
     [OPTION_RAW_PROMPT] = { "raw", 0, OPTION_IS_SWITCH, NULL, NULL, INTO(raw),
                             "do not apply a chat template to a prompt" },
     [OPTION_TEMPLATE] = { "template", 0, OPTION_IS_TEXT, "TEMPLATE", NULL,
@@ -537,16 +543,15 @@ bool options_read(int argc, char **argv, const char *program,
     return out->help || out->version || count_operands(program, command, out, err);
 }
 
+/* Several rows may fill one list. */
 void options_clear(struct options *options)
 {
-    free((void *)options->set);
-    free((void *)options->select);
-    free((void *)options->ignore);
-    free((void *)options->prompt);
-    free((void *)options->stop);
-    free((void *)options->versions);
-    free((void *)options->root);
-    free((void *)options->states);
-    options->set = options->select = options->ignore = options->versions = NULL;
-    options->prompt = options->stop = options->root = options->states = NULL;
+    for (size_t id = 0; id < OPTION_IDS; id++) {
+        const char ***list = (void *)((char *)options + rows[id].into);
+
+        if (rows[id].kind != OPTION_IS_LIST)
+            continue;
+        free(*list);
+        *list = NULL;
+    }
 }

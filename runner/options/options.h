@@ -83,6 +83,8 @@ enum option_id {
     OPTION_PROMPTS,
     OPTION_DEVICE_LOCAL,
     OPTION_RAW_PROMPT,
+    OPTION_IMAGE_FILE,
+    OPTION_AUDIO_FILE,
     OPTION_TEMPLATE,
     OPTION_SYSTEM,
     OPTION_MAX_NEW_TOKENS,
@@ -106,12 +108,12 @@ enum option_id {
 };
 
 /* The options that trainspool generate accepts and passes on to trainspool-train. */
-#define OPTIONS_OF_GENERATE                                                           \
-    OPTION_JSON, OPTION_DEVICE_LOCAL, OPTION_OUTPUT, OPTION_NO_ONEDNN, OPTION_PROMPT, \
-        OPTION_PROMPTS, OPTION_RAW_PROMPT, OPTION_TEMPLATE, OPTION_SYSTEM,            \
-        OPTION_MAX_NEW_TOKENS, OPTION_TEMPERATURE, OPTION_TOP_P, OPTION_TOP_K,        \
-        OPTION_REPETITION_PENALTY, OPTION_SEED, OPTION_STOP, OPTION_BATCH,            \
-        OPTION_SAMPLES, OPTION_KEEP_CORRECT, OPTION_NO_SANDBOX
+#define OPTIONS_OF_GENERATE                                                              \
+    OPTION_JSON, OPTION_DEVICE_LOCAL, OPTION_OUTPUT, OPTION_NO_ONEDNN, OPTION_PROMPT,    \
+        OPTION_PROMPTS, OPTION_IMAGE_FILE, OPTION_AUDIO_FILE, OPTION_RAW_PROMPT,         \
+        OPTION_TEMPLATE, OPTION_SYSTEM, OPTION_MAX_NEW_TOKENS, OPTION_TEMPERATURE,       \
+        OPTION_TOP_P, OPTION_TOP_K, OPTION_REPETITION_PENALTY, OPTION_SEED, OPTION_STOP, \
+        OPTION_BATCH, OPTION_SAMPLES, OPTION_KEEP_CORRECT, OPTION_NO_SANDBOX
 
 enum option_kind {
     OPTION_IS_SWITCH,
@@ -188,6 +190,8 @@ struct options {
 
     /* of generate */
     const char *const *prompt;
+    const char *const *image_files;
+    const char *const *audio_files;
     const char *const *stop;
     const char *prompts, *template_name, *system;
     int64_t max_new_tokens, top_k, seed, batch, samples; /* -1: not given */

@@ -7,6 +7,9 @@ mkdir jobs work
 : >'work/b c.yml'
 : >work/notes.txt
 : >work/train.py
+: >work/beep.wav
+: >work/cat.png
+: >work/dog.jpeg
 
 for shell in bash zsh; do
     expect_status "completion prints a script for $shell" 0 "$trainspool" completion $shell
@@ -48,6 +51,8 @@ offers "no options of other commands" "" undo --dev
 offers "devices, quoted" 'TITAN\ RTX,TITAN\ V,TITAN\ Xp' check --device TIT
 offers "devices after an equals sign" 'TITAN\ RTX' plan --device = 'TITAN\ R'
 offers "devices that generate can run on" auto,cpu,cuda generate --device ''
+offers "sounds" beep.wav generate --audio ''
+offers "images" cat.png,dog.jpeg generate --image ''
 offers "templates" llama2,llama2_zh,llama3,llama4 generate --template llama
 offers "values of an option" error check --fail-on e
 offers "rules" TS101 explain TS101

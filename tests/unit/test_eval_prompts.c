@@ -113,12 +113,71 @@ static void test_questions_report_a_misnamed_prompt(void **state)
     unit_dir_free(dir);
 }
 
+static const char media_records[] =
+    "{\"messages\": [{\"role\": \"user\", \"content\": \"<image>Which of <image> is it?\"}, "
+    "{\"role\": \"assistant\", \"content\": \"This: <image>\"}], \"images\": [\"a.png\", "
+    "\"b.png\", \"c.png\"]}\n"
+    "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": "
+    "\"Hear \"}, {\"type\": \"audio\", \"audio\": \"d.wav\"}]}, {\"role\": \"assistant\", "
+    "\"content\": [{\"type\": \"audio\", \"audio\": \"e.wav\"}]}]}\n"
+    "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"input_audio\", "
+    "\"input_audio\": {\"data\": \"AAEC\"}}]}, {\"role\": \"assistant\", \"content\": "
+    "\"x\"}]}\n";
+
+/* Those of the answer are not part of the question, and contents become files. */
+static void test_questions_have_the_media_of_their_placeholders(void **state)
+{
+    char *dir = unit_dir_new(), *data = write_file(dir, "data.jsonl", media_records);
+    char *contents = path_join(dir, "contents");
+    struct plan plan = { .dir = dir, .stage = STAGE_SFT };
+    const struct eval_prompt *q;
+    struct eval_prompts questions;
+    struct error err = { 0 };
+    struct text bytes;
+
+    (void)state;
+    eval_prompts_init(&questions);
+    questions.contents = contents;
+    unit_must(eval_prompts_read(&questions, &plan, "data.jsonl", &err), &err);
+    assert_int_equal(questions.count, 3);
+    q = &questions.list[0];
+    assert_int_equal(q->at.line, 1);
+    assert_int_equal(q->media_count, 2);
+    assert_string_equal(q->media[0].path, "a.png");
+    assert_string_equal(q->media[1].path, "b.png");
+    assert_null(q->media[1].text);
+    q = &questions.list[1];
+    assert_int_equal(q->at.line, 2);
+    assert_int_equal(q->media_count, 1);
+    assert_string_equal(q->media[0].path, "d.wav");
+    assert_ptr_equal(q->media[0].text, q->messages[0].text);
+    assert_int_equal(q->media[0].at, strlen("Hear "));
+    q = &questions.list[2];
+    assert_int_equal(q->media_count, 1);
+    assert_true(text_starts(q->media[0].path, contents));
+    text_init(&bytes, 0);
+    unit_must(file_read(q->media[0].path, 16, &bytes, NULL, &err), &err);
+    assert_int_equal(bytes.len, 3);
+    assert_memory_equal(bytes.data, "\0\1\2", 3);
+    text_clear(&bytes);
+    eval_prompts_clear(&questions);
+    eval_prompts_init(&questions);
+    assert_false(eval_prompts_read(&questions, &plan, "data.jsonl", &err));
+    assert_int_equal(err.at.line, 3);
+    assert_non_null(strstr(err.text, "the bytes of a sound, and no path"));
+    eval_prompts_clear(&questions);
+    free(contents);
+    free(data);
+    unit_dir_free(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_questions_from_records),
         cmocka_unit_test(test_questions_report_the_position_of_a_broken_record),
         cmocka_unit_test(test_questions_report_a_misnamed_prompt),
+        cmocka_unit_test(test_questions_have_the_media_of_their_placeholders),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

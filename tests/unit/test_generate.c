@@ -150,7 +150,9 @@ static void sample(struct unit_model *u, const struct tokenizer *tokenizer,
     prompt_ends_add(&options.ends, 2);
     prompt_ends_add(&options.ends, 426); /* a full stop */
     for (size_t i = 0; i < PROMPTS; i++)
-        prompts[i] = (struct prompt) { ids, 1 + order[i], (uint32_t)order[i] };
+        prompts[i] = (struct prompt) { .ids = ids,
+                                       .count = 1 + order[i],
+                                       .sequence = (uint32_t)order[i] };
     unit_must(generate_run(&options, prompts, PROMPTS, &err), &err);
     assert_int_equal(results.count, PROMPTS);
     for (size_t i = 0; i < PROMPTS; i++) {
@@ -221,7 +223,7 @@ static void test_completions_end_at_stop_strings_and_the_context(void **state)
     struct error err = { 0 };
     struct tokenizer *tokenizer = chat_tokenizer_open(u.plan.model_name_or_path, &err);
     struct results results = { 0 };
-    struct prompt prompt = { ids, TS_COUNT(ids), 0 }, none = { ids, 0, 0 };
+    struct prompt prompt = { .ids = ids, .count = TS_COUNT(ids) }, none = { .ids = ids };
     struct generate_options options = { .tokenizer = tokenizer,
                                         .settings = &u.plan.generation,
                                         .stop_strings = stops,

@@ -153,8 +153,8 @@ static bool fill(struct generation_run *run, size_t at, struct error *err)
                                 .prompt_len = prompt->count,
                                 .count = prompt->count };
         memcpy(slot->tokens, prompt->ids, prompt->count * sizeof(*prompt->ids));
-        if (!model_prefill(run->options->model, at, slot->tokens, prompt->count, logits,
-                           err) ||
+        if (!model_prefill_media(run->options->model, at, slot->tokens, prompt->count,
+                                 &prompt->media, logits, err) ||
             !take_token(run, slot, logits, err))
             return false;
     }
@@ -170,8 +170,9 @@ static bool renew_slots(struct generation_run *run, struct error *err)
         const struct slot *slot = &run->slots[i];
 
         if (slot->busy && model_renews_slot(model, slot->count) &&
-            !model_prefill(model, i, slot->tokens, slot->count,
-                           run->logits + i * run->vocabulary, err))
+            !model_prefill_media(model, i, slot->tokens, slot->count,
+                                 &run->prompts[slot->index].media,
+                                 run->logits + i * run->vocabulary, err))
             return false;
     }
     return true;

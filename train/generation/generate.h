@@ -16,6 +16,7 @@ struct prompt {
     const uint32_t *ids;
     size_t count;
     uint32_t sequence; /* number of the sequence, for random draws */
+    struct question_media media;
 };
 
 /* END_BROKEN: no logit was finite, so there is no next token. */

@@ -59,7 +59,9 @@ bool prompt_encode(const struct template_request *request, struct token_list *ou
     if (!encode_open(request, out, &answer, err))
         return false;
     out->count = answer;
-    return true;
+    /* template_encode has replaced them */
+    return !template_model_chat(request->chat) || !request->options->media ||
+           template_media_fill(request->options->media, out, err);
 }
 
 void prompt_ends_add(struct prompt_ends *ends, int64_t id)

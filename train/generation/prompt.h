@@ -25,7 +25,8 @@ struct prompt_model {
 };
 
 /* Append the tokens. The last message is a user's; a system message at the start is
- * optional, as in template_encode. options->cutoff_len 0: no cut. */
+ * optional, as in template_encode. options->cutoff_len 0: no cut. With options->media, *out
+ * is empty. */
 bool prompt_encode(const struct template_request *request, struct token_list *out,
                    struct error *err);
 
