@@ -13,6 +13,7 @@
 #include "patcher/schema/schema.h"
 #include "patcher/schema/schema_value.h"
 #include "train/chat/template.h"
+#include "train/model/lora.h"
 #include "train/model/model_gguf.h"
 
 static void refuse(struct rule_context *context, const char *key, const char *message,
@@ -171,12 +172,51 @@ static void refuse_preference(struct rule_context *context)
             "a separate weight for the extra length of the longer answer (ld_alpha) is "
             "not supported",
             "remove it");
-    if (context->plan->additional_target && ref_model_of(context->plan) == REF_MODEL_BASE)
-        refuse(context, "additional_target",
-               "the reference is the model without its adapter, but modules that are "
-               "trained in full next to the adapter have no original copy",
+}
+
+/* Return whether training continues from an adapter with modules that are trained in full. */
+static bool continues_saved(const struct rule_context *context)
+{
+    const struct plan *plan = context->plan;
+    struct error ignored = { 0 };
+    struct lora lora;
+
+    if (!plan->adapter_name_or_path || plan->create_new_adapter || !context->model ||
+        !lora_read(plan, context->model, &lora, &ignored))
+        return false;
+    for (size_t i = 0; i < MODULES; i++)
+        if (lora.saved[i])
+            return true;
+    return false;
+}
+
+static const char *growth_key(const struct plan *plan)
+{
+    return plan->add_tokens           ? "add_tokens"
+           : plan->add_special_tokens ? "add_special_tokens"
+                                      : "resize_vocab";
+}
+
+static void refuse_saved(struct rule_context *context)
+{
+    static const char message[] =
+        "the reference is the model without its adapter, but modules that are trained in "
+        "full next to the adapter have no original copy";
+
+    if (ref_model_of(context->plan) != REF_MODEL_BASE)
+        return;
+    if (context->plan->additional_target)
+        refuse(context, "additional_target", message,
                "remove it, or name the model as ref_model, which is then loaded a second "
                "time");
+    else if (continues_saved(context))
+        refuse(context, "adapter_name_or_path", message,
+               "name the model as ref_model, which is then loaded a second time, or set "
+               "create_new_adapter: true");
+    else if (plan_grows_vocabulary(context->plan)) /* lora_read: trains the embeddings */
+        refuse(context, growth_key(context->plan), message,
+               "remove it; to prefer with new tokens, train them with stage: sft first, "
+               "merge that adapter (export_dir), and name the merged model");
 }
 
 static void refuse_several_adapters(struct rule_context *context)
@@ -371,6 +411,7 @@ static void rule_unsupported(struct rule_context *context)
         refuse_opposite_masks(context);
         refuse_quantization(context);
         refuse_preference(context);
+        refuse_saved(context);
         refuse_gguf(context);
     }
     check_template_name(context);
@@ -387,8 +428,10 @@ static const struct rule rows[] = {
           "trainspool does not support. Ignoring it would train something other than "
           "what the job says. If it is off, empty or at its default, it does no harm "
           "(TS708).\n\n"
-          "In stage dpo, pref_bco_weight and ld_alpha are not supported, nor is "
-          "additional_target if the reference is the model without its adapter: modules "
+          "In stage dpo, pref_bco_weight and ld_alpha are not supported. In stages dpo, "
+          "kto and grpo, neither is additional_target, a vocabulary that grows "
+          "(resize_vocab, add_tokens), or an adapter in adapter_name_or_path with "
+          "modules_to_save, if the reference is the model without its adapter: modules "
           "that are trained in full next to the adapter have no original copy left.\n\n"
           "do_train: false turns training off, and so does do_predict without do_train: "
           "true: such a job evaluates (do_eval, do_predict) or merges an adapter, and "
