@@ -24,7 +24,8 @@
 #include "train/estimate.h"
 #include "train/files/safetensors.h"
 #include "train/model/optimizer_table.h"
-#include "train/model/plan_config.h"
+#include "train/job_config.h"
+#include "train/model/cross_layers.h"
 
 /* The rule of each fault in document.h. */
 static const char *const fault_rules[] = {
@@ -162,10 +163,19 @@ static bool is_absence(const struct error *err)
                                          text_ends(err->text, strerror(ENOTDIR)));
 }
 
+/* Images need layers that text does without. */
+static bool has_media(const struct analyzer *analyzer)
+{
+    const struct estimate_data *data = analyzer->options->data;
+
+    return data && data->media.items > 0;
+}
+
 static void read_model(struct analyzer *analyzer, const struct plan *plan)
 {
     const char *path = plan->model_name_or_path;
     const struct plan how = { .cutoff_len = plan->cutoff_len,
+                              .train_cross_attention = plan->train_cross_attention,
                               .rope_scaling =
                                   plan->external ? ROPE_SCALING_NONE : plan->rope_scaling,
                               .external = plan->external,
@@ -194,7 +204,8 @@ static void read_model(struct analyzer *analyzer, const struct plan *plan)
     if (!path || !file_is_dir(path))
         return;
     model = arena_alloc(analyzer->arena, sizeof(*model));
-    if (plan_config_read(&how, path, analyzer->arena, model, &ignored))
+    if (job_config_read(&how, path, analyzer->arena, model, &ignored) &&
+        (!has_media(analyzer) || cross_layers_join(model, analyzer->arena, &ignored)))
         analyzer->model = model;
     else
         analyzer->model_error = config_error(analyzer, path, &ignored);

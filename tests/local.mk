@@ -152,6 +152,7 @@ unit_tests += %D%/unit/test_dataset_weights
 unit_tests += %D%/unit/test_detokenizer
 unit_tests += %D%/unit/test_duration
 unit_tests += %D%/unit/test_estimate
+unit_tests += %D%/unit/test_estimate_media
 unit_tests += %D%/unit/test_features
 unit_tests += %D%/unit/test_golden_lora
 unit_tests += %D%/unit/test_vocabulary_growth

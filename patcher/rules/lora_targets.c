@@ -13,6 +13,7 @@
 #include "base/size.h"
 #include "patcher/document/lookalike.h"
 #include "train/model/adapter_targets.h"
+#include "train/model/encoder_adapters.h"
 #include "train/model/lora_config.h"
 #include "train/text/pattern.h"
 
@@ -140,7 +141,7 @@ static void add_name(struct text *out, const char *name)
 static bool is_first(const struct architecture *a, enum module module)
 {
     for (enum module i = 0; i < module; i++)
-        if (a->paths[i] && module_is_linear(i) &&
+        if (a->paths[i] && module_is_linear(i) && !module_is_of_projector(i) &&
             strcmp(architecture_leaf(a, i), architecture_leaf(a, module)) == 0)
             return false;
     return true;
@@ -151,7 +152,8 @@ static void add_layers(const struct targets *targets, struct text *out)
     const struct architecture *a = targets->model->architecture;
 
     for (enum module i = 0; i < MODULES; i++)
-        if (a->paths[i] && module_is_linear(i) && is_first(a, i))
+        if (a->paths[i] && module_is_linear(i) && !module_is_of_projector(i) &&
+            is_first(a, i))
             add_name(out, architecture_leaf(a, i));
 }
 
@@ -214,6 +216,25 @@ void lora_targets_check(struct rule_context *context)
         report(context, &targets);
 }
 
+/* Return the names in a list that no layer of a trained encoder has. */
+static const char *outside_encoder(const struct rule_context *context, const char *names)
+{
+    const char *out = "";
+
+    if (!plan_trains_encoder(context->plan))
+        return names;
+    while (*names) {
+        const size_t skip = strspn(names, ", "), len = strcspn(names + skip, ", ");
+
+        if (len > 0 &&
+            !encoder_adapters_named(&context->model->encoder, names + skip, len))
+            out = arena_printf(context->arena, "%s%s%.*s", out, *out ? "," : "", (int)len,
+                               names + skip);
+        names += skip + len;
+    }
+    return out;
+}
+
 void lora_targets_check_skipped(struct rule_context *context)
 {
     const struct proposal to = rule_proposal(context);
@@ -229,7 +250,7 @@ void lora_targets_check_skipped(struct rule_context *context)
     list = adapter_targets_of_job(context->model->architecture, plan, key);
     text_init(&skipped, 0);
     text_init(&known, 0);
-    adapter_targets_add_skipped(&list, names, &skipped);
+    adapter_targets_add_skipped(&list, outside_encoder(context, names), &skipped);
     adapter_targets_add_known(&list, &known);
     if (skipped.len > 0) {
         const char *lookalike = lookalike_in_node(entry->value, context->arena);

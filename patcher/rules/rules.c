@@ -32,6 +32,7 @@
     X(keys)             \
     X(launch)           \
     X(loop)             \
+    X(media)            \
     X(memory)           \
     X(methods)          \
     X(missing)          \

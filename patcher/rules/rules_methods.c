@@ -15,7 +15,7 @@
 
 #define GROUP_KEYS 20
 
-enum basis { BY_METHOD, BY_ADAPTERS, BY_STAGE, BY_BITS };
+enum basis { BY_METHOD, BY_ADAPTERS, BY_STAGE, BY_BITS, BY_TOWERS };
 
 static const struct group {
     const char *needs; /* "finetuning_type: lora" */
@@ -93,6 +93,11 @@ static const struct group {
       .key = "quantization_bit",
       .basis = BY_BITS,
       .keys = { "quantization_method", "quantization_type", "double_quantization" } },
+    { .needs = "a model that reads images or sound",
+      .key = "model_name_or_path",
+      .basis = BY_TOWERS,
+      .keys = { "media_dir", "image_max_pixels", "image_min_pixels", "crop_to_patches",
+                "audio_sampling_rate" } },
 };
 
 static bool is_used(const struct rule_context *context, const struct group *group)
@@ -108,6 +113,8 @@ static bool is_used(const struct rule_context *context, const struct group *grou
         return plan->quantization_bit != 0 || rule_model_is_prequantized(context);
     case BY_ADAPTERS:
         return plan_adapts(plan);
+    case BY_TOWERS: /* not known without the model's files */
+        return plan->external || !context->model || context->model->multimodal;
     case BY_METHOD:
         break;
     }
@@ -155,7 +162,8 @@ static void report_group(struct rule_context *context, const struct group *group
     for (size_t i = 0; i < GROUP_KEYS && group->keys[i]; i++) {
         const struct entry *entry = find_enabled(context, group->keys[i]);
 
-        if (!entry || is_of_both(context, group->keys[i]))
+        if (!entry || is_of_both(context, group->keys[i]) ||
+            (group->basis == BY_TOWERS && !rule_is_set(context, group->keys[i])))
             continue;
         names = arena_printf(context->arena, "%s%s%s", names, count++ ? ", " : "",
                              group->keys[i]);
@@ -518,7 +526,7 @@ static const struct rule rows[] = {
           "An optimizer has such keys, too: adam_beta2 with adafactor, galore_rank without "
           "use_galore, use_muon with LoRA+. moe_aux_loss_coef has no effect on a model "
           "without experts, or whose class in transformers has no load balancing loss, such "
-          "as GLM-4 MoE and DeepSeek.\n\n"
+          "as GLM-4 MoE and DeepSeek. Keys of images have no effect on a model of text.\n\n"
           "Each argument in lr_scheduler_kwargs belongs to certain schedules: min_lr is "
           "for cosine_with_min_lr and not for cosine, which decays to 0. A native run "
           "ignores an argument that does not belong to its schedule, with a warning; "

@@ -2,7 +2,7 @@
  * adapter. */
 #include "config.h"
 
-#include "patcher/rules/rules_context.h"
+#include "patcher/rules/encoder_training.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -47,84 +47,6 @@ static void check_config(struct rule_context *context)
                                     .message = message,
                                     .because = key ? NULL : "config.json of the model" },
                 key ? key : "model_name_or_path");
-}
-
-static void report_towers(struct rule_context *context, const char *key,
-                          const char *message, const char *note)
-{
-    rule_report(context,
-                &(struct finding) { .rule = "TS716",
-                                    .severity = SEVERITY_ERROR,
-                                    .message = message,
-                                    .because = "config.json of the model",
-                                    .note = note },
-                key);
-}
-
-/* Of a model with towers, only the text model is loaded and trained. */
-static void check_towers(struct rule_context *context)
-{
-    const struct multimodal *row = context->model ? context->model->multimodal : NULL;
-    struct arena *arena = context->arena;
-
-    if (!row)
-        return;
-    if (context->plan->train_from_scratch)
-        report_towers(context, "train_from_scratch",
-                      arena_printf(arena,
-                                   "train_from_scratch is not supported for a model of "
-                                   "type %s: its towers would have no weights",
-                                   row->model_type),
-                      "train the text model alone: make a folder with a config.json of "
-                      "its own");
-    if (rule_is_true(context, "freeze_language_model"))
-        report_towers(context, "freeze_language_model",
-                      arena_printf(arena,
-                                   "freeze_language_model leaves nothing to train: of a "
-                                   "model of type %s, only the text model is trained",
-                                   row->model_type),
-                      "remove the key, or train towers and projectors with "
-                      "LLaMA-Factory: target: external");
-}
-
-/* Return whether the job sets a key to false. */
-static bool is_off(const struct rule_context *context, const char *key)
-{
-    const struct entry *entry = rule_entry(context, key);
-    bool on = true;
-
-    return entry && scalar_bool(entry->value, &on) != SCALAR_WRONG && !on;
-}
-
-/* LLaMA-Factory would train the towers of a model that has some (model/model_utils/visual.py);
- * other models have none. */
-static void check_frozen_towers(struct rule_context *context)
-{
-    static const struct {
-        const char *key, *what;
-    } frozen[] = { { "freeze_vision_tower", "the vision tower" },
-                   { "freeze_multi_modal_projector", "the projector" } };
-    const struct multimodal *row = context->model ? context->model->multimodal : NULL;
-
-    for (size_t i = 0; i < TS_COUNT(frozen); i++) {
-        if (!is_off(context, frozen[i].key) || (context->model && !row))
-            continue;
-        rule_report(
-            context,
-            &(struct finding) {
-                .rule = "TS716",
-                .severity = row ? SEVERITY_ERROR : SEVERITY_WARNING,
-                .message = arena_printf(
-                    context->arena,
-                    row ? "%s: false is not supported: of a model with towers, only the "
-                          "text model is trained, and %s stays as it is"
-                        : "%s: false has no effect here: if the model has towers, only "
-                          "its text model is trained, and %s stays as it is",
-                    frozen[i].key, frozen[i].what),
-                .note = "remove the key to train the text model alone, or train it all "
-                        "with LLaMA-Factory: trainspool: {target: external}" },
-            frozen[i].key);
-    }
 }
 
 /* A model that is not on this machine is judged by its name. */
@@ -291,8 +213,7 @@ static void rule_unsupported_model(struct rule_context *context)
     const struct plan *plan = context->plan;
 
     check_config(context);
-    check_towers(context);
-    check_frozen_towers(context);
+    encoder_training_check(context);
     check_name(context, "model_name_or_path", plan->model_name_or_path);
     if (names)
         check_name(context, names->key,
@@ -328,13 +249,14 @@ static const struct rule rows[] = {
           "config.json, or have it in another shape, are errors as well, and so are an "
           "unreadable chat template of the model if the job names no template, and an "
           "adapter (of the model or of a teacher) whose layers or shapes belong to "
-          "another model, and keys that train the towers of a multimodal model. Warnings: a template that cannot format a plain question and "
+          "another model, and keys that train the encoder of images or sound in a "
+          "job that cannot. Warnings: a template that cannot format a plain question and "
           "its answer, or formats them so that the answer cannot be separated from the "
           "question, and an adapter that fits but was made for a model with another "
           "name. A model that is not on this machine is judged by its name on the hub, "
-          "if it is a known one. Of a model that also reads images, sound or video, only the "
-          "text model is trained: a job that freezes it, or that starts from random "
-          "weights, is an error.\n\n"
+          "if it is a known one. Of a model that also reads images, sound or video, the "
+          "text model, the projector and the encoder can be trained: a job that leaves nothing of them to "
+          "train, or that starts from random weights, is an error.\n\n"
           "trainspool-job(5) lists the architectures under MODELS. To train another one, "
           "use transformers: target: external.",
       .source = "train/model/architecture_rms.c, train/model/architecture_layernorm.c, "

@@ -135,7 +135,8 @@ static void check_layers(struct rule_context *context)
                                         "use_galore",
                                         "use_apollo",
                                         "galore_target",
-                                        "apollo_target" };
+                                        "apollo_target",
+                                        "freeze_vision_tower" };
     struct plan plan = *context->plan;
     struct error err = { 0 };
 

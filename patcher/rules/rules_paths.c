@@ -23,6 +23,7 @@ static const char *const path_keys[] = {
     "ref_model",
     "ref_model_adapters",
     "dataset_dir",
+    "media_dir",
     "resume_from_checkpoint",
     "deepspeed",
     "dataset",

@@ -325,8 +325,8 @@ static void derive(struct plan *plan)
         plan->save_total_limit = 0;
     if (!plan->output_dir)
         plan->output_dir = plan->run_dir;
-    plan->media_dir = plan->dataset_dir;
-    plan->freeze_vision_tower = plan->freeze_multi_modal_projector = true;
+    if (!plan->media_dir)
+        plan->media_dir = plan->dataset_dir;
     if (plan->eval_steps <= 0)
         plan->eval_steps = plan->logging_steps;
     plan->generation.slots = plan->per_device_eval_batch_size;

@@ -210,6 +210,21 @@ static const struct key rows[] = {
               "largest logits for each trained token",
       .manual = "If the file does not exist, the teacher creates it before training. "
                 "If it exists, no teacher is needed: see DISTILLATION." },
+    { TS_USED("features", KEY_PATH, NULL), .into = TS_FIELD(features),
+      .help = "a .safetensors file of feature rows that take the place of images and "
+              "sounds, with one tensor for each, named as the data name the file",
+      .manual = "By default the model's own encoder computes them once, before training, "
+                "and the run folder keeps them." },
+    { TS_USED("train_cross_attention", KEY_BOOL, "false"),
+      .into = TS_FIELD(train_cross_attention),
+      .help =
+          "with freeze_language_model: true, train the layers of cross-attention of "
+          "the text model, such as those of Llama 3.2 Vision, or adapters on them, and "
+          "no others",
+      .manual =
+          "It requires finetuning_type: full or lora, and data with images. The encoder and "
+          "the projector have keys of their own, freeze_vision_tower and "
+          "freeze_multi_modal_projector." },
     TS_IGNORED("strict_drop", KEY_BOOL, "false",
                "accept a file in the watched folder only if it was renamed into it"),
     { TS_USED("preflight", KEY_CHOICE, "auto"), .into = TS_FIELD(preflight),

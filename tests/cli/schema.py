@@ -34,7 +34,8 @@ FILES = "the files of the model"
 # How messages begin and what they contain if a value is right, but not with another key.
 COMBINED = ("pissa_init: ", "oft_rank: ", "finetuning_type: oft", "use_dora: ", "use_galore requires ",
             "use_apollo requires ", "use_llama_pro requires ", "galore_target must ", "lora_rank must be at most ",
-            "optim: schedule_free_adamw requires ", "export_gguf: ")
+            "optim: schedule_free_adamw requires ", "export_gguf: ", "freeze_vision_tower: false",
+            "the reference is the model without its adapter, but ")
 RANKS = "cannot be combined with several ranks"
 # Targets whose files have keys and values of their own, which the schema of a job does not describe.
 OTHER_FILES = {"axolotl", "torchtune", "lightning", "unsloth"}

@@ -197,6 +197,34 @@ static void test_schema_defaults_match_llama_factory(void **state)
     assert_string_equal(plan->output_dir, "/jobs/a.run");
     assert_string_equal(plan->device_wanted, "auto");
     assert_null(plan->dataset);
+    assert_string_equal(plan->media_dir, "/jobs/data");
+    assert_null(plan->features);
+    assert_int_equal(plan->image_max_pixels, 768 * 768);
+    assert_int_equal(plan->image_min_pixels, 32 * 32);
+    assert_int_equal(plan->audio_sampling_rate, 16000);
+    assert_true(plan->freeze_vision_tower && plan->freeze_multi_modal_projector);
+    assert_false(plan->freeze_language_model);
+    job_free(job);
+}
+
+/* Media are next to the data, unless the job says otherwise. */
+static void test_schema_binds_media(void **state)
+{
+    struct job *job = job_new(HEAD "dataset_dir: sets\n"
+                                   "image_resolution: 4096\n"
+                                   "freeze_multi_modal_projector: false\n"
+                                   "trainspool: {features: rows.safetensors}\n");
+
+    (void)state;
+    assert_only(job, NULL);
+    assert_string_equal(job->plan.media_dir, "/jobs/sets");
+    assert_string_equal(job->plan.features, "/jobs/rows.safetensors");
+    assert_int_equal(job->plan.image_max_pixels, 4096);
+    assert_false(job->plan.freeze_multi_modal_projector);
+    job_free(job);
+    job = job_new(HEAD "dataset_dir: sets\nmedia_dir: sounds\n");
+    assert_only(job, NULL);
+    assert_string_equal(job->plan.media_dir, "/jobs/sounds");
     job_free(job);
 }
 
@@ -448,6 +476,7 @@ int main(void)
         cmocka_unit_test(test_schema_defaults_are_values),
         cmocka_unit_test(test_schema_every_row_binds_its_field),
         cmocka_unit_test(test_schema_defaults_match_llama_factory),
+        cmocka_unit_test(test_schema_binds_media),
         cmocka_unit_test(test_schema_type_of_the_key_decides),
         cmocka_unit_test(test_schema_null_means_default),
         cmocka_unit_test(test_schema_joins_lists_and_resolves_paths),
