@@ -41,6 +41,7 @@ libpatcher_a_SOURCES += %D%/import/import_axolotl_keys.c
 libpatcher_a_SOURCES += %D%/import/import_axolotl_packing.c
 libpatcher_a_SOURCES += %D%/import/import_axolotl_feedback.c
 libpatcher_a_SOURCES += %D%/import/import_axolotl_loss.c
+libpatcher_a_SOURCES += %D%/import/import_axolotl_media.c
 libpatcher_a_SOURCES += %D%/import/import_axolotl_preference.c
 libpatcher_a_SOURCES += %D%/import/import_axolotl_reinforcement.c
 libpatcher_a_SOURCES += %D%/import/import_axolotl_saving.c

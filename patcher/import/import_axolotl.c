@@ -14,9 +14,8 @@
 #include "base/size.h"
 #include "patcher/schema/scalar.h"
 
-#define UNSUPPORTED                                                                        \
-    "is not supported; supported stages are sft, pt, distill, dpo, kto, grpo and rm, all " \
-    "on text"
+#define UNSUPPORTED \
+    "is not supported; supported stages are sft, pt, distill, dpo, kto, grpo and rm"
 
 /* Keys with the same meaning under another name or the same name. */
 static const struct import_copy copies[] = {
@@ -87,7 +86,6 @@ static bool refuse_kinds(struct importing *im)
         { "diffusion", "training a diffusion model" },
     };
     const struct entry *type = import_find(im, "model_type");
-    const struct entry *processor = import_find(im, "processor_type");
 
     for (size_t i = 0; i < TS_COUNT(kinds); i++)
         if (!refuse_if_on(im, kinds[i][0], kinds[i][1]))
@@ -96,10 +94,7 @@ static bool refuse_kinds(struct importing *im)
         !import_is_true(im, "reward_model"))
         return import_refuse(im, ERROR_JOB, type->value,
                              "model_type: training a classifier " UNSUPPORTED);
-    if (processor)
-        return import_refuse(im, ERROR_JOB, processor->value,
-                             "processor_type: training on images or audio " UNSUPPORTED);
-    return true;
+    return import_axolotl_media(im);
 }
 
 /* ---- model and method ---- */
@@ -573,6 +568,7 @@ bool import_axolotl(struct importing *im)
     if (import_failed(im) || !import_method(im))
         return false;
     import_axolotl_data(im);
+    import_axolotl_media_template(im);
     import_precision(im);
     import_checkpointing(im);
     import_axolotl_batch(im);

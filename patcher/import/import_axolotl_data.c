@@ -55,9 +55,12 @@ static const struct chat {
     { "gemma4_unified", "gemma4",
       "Axolotl's gemma4_unified; this one always has a system message, and thoughts" },
     { "llama3", "llama3", NULL },
+    { "llava", "llava", NULL },
     { "mistral_v2v3", "mistral", NULL },
     { "phi_3", "phi", NULL },
     { "phi_35", "phi", NULL },
+    { "pixtral", "pixtral", NULL },
+    { "qwen2_vl", "qwen2_vl", NULL },
     { "qwen_25", "qwen", NULL },
     { "qwen3", "qwen3_nothink", "Axolotl's qwen3; this one has no empty think block" },
 };
@@ -335,7 +338,8 @@ static void read_item(struct reading *reading, const struct node *map, const cha
                                   .split = import_text_of(im, map, "split"),
                                   .name = import_text_of(im, map, "name"),
                                   .revision = import_text_of(im, map, "revision"),
-                                  .files = files_of(im, map) };
+                                  .files = files_of(im, map),
+                                  .media = import_find(im, "processor_type") };
     if (!set->path || !*set->path) {
         import_refuse(im, ERROR_DATA, map, "%s has no path", path);
         return;

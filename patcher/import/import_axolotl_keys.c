@@ -85,7 +85,7 @@ const struct import_group import_axolotl_groups[] = {
     { IMPORT_IDLE,
       "how PEFT stores and ties layers; trainspool takes that from the model's files",
       "lora_fan_in_fan_out peft_ensure_weight_tying loraplus_lr_embedding" },
-    { IMPORT_IDLE, "for images; the data has none",
+    { IMPORT_IDLE, "for images and sound; the data has none",
       "image_size image_resize_algorithm processor_kwargs freeze_mm_modules" },
     { IMPORT_DIFFERS,
       "only LoRA and DoRA are supported: on linear layers, all of one rank",

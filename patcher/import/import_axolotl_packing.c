@@ -109,7 +109,11 @@ static void pack_samples(struct importing *im)
                    "packed samples cannot attend to each other");
         import_mark_carried(im, "sample_packing", "neat_packing");
     }
-    if (!strategy || strcmp(strategy, "drop") == 0)
+    if (import_find(im, "processor_type"))
+        import_remark(im, "cutoff_len",
+                      "Axolotl does not apply sequence_len to images and sound; this job "
+                      "leaves out a record whose images or sound do not fit");
+    else if (!strategy || strcmp(strategy, "drop") == 0)
         import_remark(im, "cutoff_len",
                       "Axolotl drops longer samples; this job truncates them");
     if (strategy && strcmp(strategy, "truncate") == 0)

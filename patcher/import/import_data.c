@@ -113,6 +113,26 @@ static const char *file_list(struct arena *arena, const char *files)
     return arena_printf(arena, ", data_files=[%s]", list);
 }
 
+/* Images and sounds are in the Parquet files of a hub, which a job reads as they are. */
+static void report_media(struct importing *im, const char *key,
+                         const struct import_data *set, const char *folder)
+{
+    import_remark(
+        im, key,
+        "%s: dataset %s from the Hugging Face hub, whose Parquet files have the "
+        "images or sounds; download them with",
+        folder, set->path);
+    import_remark(
+        im, key, "  hf download %s --repo-type dataset%s --local-dir %s", set->path,
+        set->folder ? arena_printf(im->arena, " --include '%s/*'", set->folder) : "",
+        data_name(im->arena, set));
+    if (set->split && strcmp(set->split, "train") != 0)
+        import_remark(im, key,
+                      "of which only %s is used there: remove other files, or set "
+                      "max_samples",
+                      set->split);
+}
+
 /* Show how to make the file, with the library that the other tools use to read it. */
 static void report_download(struct importing *im, const char *key,
                             const struct import_data *set, const char *file)
@@ -125,6 +145,10 @@ static void report_download(struct importing *im, const char *key,
         import_remark(im, key,
                       "%s: dataset %s on a hub, which trainspool does not download", file,
                       set->path);
+        return;
+    }
+    if (set->media) {
+        report_media(im, key, set, file);
         return;
     }
     import_remark(im, key, "%s: dataset %s from the Hugging Face hub; download it with",
@@ -178,6 +202,17 @@ static void report_entry(struct importing *im, const char *key,
         member(arena, "split", import_data_is_part(set) ? quoted(im, set->split) : NULL));
 }
 
+/* Return the file that a dataset of a hub becomes, or the folder with its media, which a job
+ * recognizes by its slash. */
+static const char *downloaded(struct arena *arena, const struct import_data *set,
+                              const char *name)
+{
+    if (!set->media)
+        return arena_printf(arena, "%s.jsonl", name);
+    return set->folder ? arena_printf(arena, "%s/%s/", data_name(arena, set), set->folder)
+                       : arena_printf(arena, "%s/data/", name);
+}
+
 /* Return the name of one dataset in the job. */
 static const char *name_in_job(struct importing *im, const char *key,
                                const struct import_data *sets, size_t at)
@@ -195,7 +230,7 @@ static const char *name_in_job(struct importing *im, const char *key,
     if (set->is_local && !has_entry)
         return set->path;
     name = name_of(im, key, sets, at);
-    file = set->is_local ? set->path : arena_printf(im->arena, "%s.jsonl", name);
+    file = set->is_local ? set->path : downloaded(im->arena, set, name);
     for (size_t i = 0; i < at; i++)
         if (import_same_data(&sets[i], set))
             return has_entry ? name : file; /* reported above */

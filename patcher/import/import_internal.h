@@ -5,7 +5,7 @@
 
 #include "patcher/import/import.h"
 
-#define IMPORT_LINES 112 /* upper bound of the keys that an import writes */
+#define IMPORT_LINES 120 /* upper bound of the keys that an import writes */
 
 /* One line of the job. */
 struct import_line {
@@ -139,6 +139,7 @@ struct import_data {
     const char *folder; /* folder on the hub, or NULL */
     bool is_local;
     bool ranking; /* each record has two answers */
+    bool media;   /* records have images or sound */
     /* JSON of "columns" in dataset_info.json, or NULL: detected automatically */
     const char *columns;
     const char *tags;    /* likewise "tags" */
@@ -216,6 +217,11 @@ void import_axolotl_packing(struct importing *im, bool is_text);
 void import_axolotl_saving(struct importing *im);
 /* Import tokens and special_tokens. */
 void import_axolotl_tokens(struct importing *im);
+/* Import training on images or sound, which processor_type turns on.  Return false, with an
+ * error, for a model whose encoder is not supported. */
+bool import_axolotl_media(struct importing *im);
+/* Choose the template that has images, after the data. */
+void import_axolotl_media_template(struct importing *im);
 extern const struct import_group import_axolotl_groups[];
 extern const size_t import_axolotl_group_count;
 
@@ -237,6 +243,10 @@ bool import_script_left(struct importing *im);
 bool import_torchtune_is_preference(struct importing *im);
 /* Import model, method, teacher and reference.  Return false on errors. */
 bool import_torchtune_model(struct importing *im);
+/* Of Llama 3.2 Vision: what a recipe trains, which may be refused; whether its data has images. */
+bool import_torchtune_is_vision(struct importing *im);
+bool import_torchtune_vision(struct importing *im, bool lora);
+bool import_torchtune_has_images(struct importing *im);
 /* Import cutoff_len. */
 void import_torchtune_length(struct importing *im);
 void import_torchtune_data(struct importing *im);

@@ -23,7 +23,6 @@ static void test_import_refuses_unsupported_training(void **state)
         { AXOLOTL "rl: dpo\nrl_beta: 0\n", ERROR_DATA, 4, "pref_beta" },
         { AXOLOTL "reward_model: true\nnum_labels: 2\n", ERROR_JOB, 4, "num_labels" },
         { AXOLOTL "process_reward_model: true\n", ERROR_JOB, 3, "reward" },
-        { AXOLOTL "processor_type: AutoProcessor\n", ERROR_JOB, 3, "images" },
         { AXOLOTL "adapter: llama-adapter\n", ERROR_JOB, 3, "llama-adapter" },
         { AXOLOTL "learning_rate: quick\n", ERROR_DATA, 3, "learning_rate" },
         { AXOLOTL "learning_rate: [1, 2]\n", ERROR_DATA, 3, "single value" },
