@@ -56,6 +56,7 @@ libpatcher_a_SOURCES += %D%/import/import_source.c
 libpatcher_a_SOURCES += %D%/import/import_torchtune.c
 libpatcher_a_SOURCES += %D%/import/import_torchtune_data.c
 libpatcher_a_SOURCES += %D%/import/import_torchtune_model.c
+libpatcher_a_SOURCES += %D%/import/import_torchtune_vision.c
 libpatcher_a_SOURCES += %D%/import/import_torchtune_training.c
 libpatcher_a_SOURCES += %D%/import/import_v1.c
 libpatcher_a_SOURCES += %D%/import/import_v1_data.c

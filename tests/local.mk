@@ -276,6 +276,7 @@ unit_tests += %D%/unit/test_hazards
 unit_tests += %D%/unit/test_import
 unit_tests += %D%/unit/test_import_corpus
 unit_tests += %D%/unit/test_import_meaning
+unit_tests += %D%/unit/test_import_media
 unit_tests += %D%/unit/test_import_outcomes
 unit_tests += %D%/unit/test_import_v1
 unit_tests += %D%/unit/test_job_manual

@@ -14,9 +14,8 @@
 #include "base/size.h"
 #include "patcher/schema/scalar.h"
 
-#define UNSUPPORTED                                                                    \
-    "is not supported; supported stages are sft, pt, distill, dpo, kto and grpo, all " \
-    "on text"
+#define UNSUPPORTED \
+    "is not supported; supported stages are sft, pt, distill, dpo, kto and grpo"
 
 /* torchtune/dev/grpo/rewards.py, dev/rl/rewards.py */
 #define REWARDS                                                                           \
@@ -115,7 +114,7 @@ static bool refuse_any(struct importing *im, const struct kind *kinds, size_t co
         if (entry && (!kinds[i].word[0] || has_word(im, kinds[i].key, kinds[i].word)))
             return import_refuse(
                 im, kinds[i].code, entry->key, "%s: %s%s", kinds[i].key, kinds[i].what,
-                kinds[i].code == ERROR_JOB && strcmp(kinds[i].what, REWARDS) != 0
+                kinds[i].code == ERROR_JOB && !strstr(kinds[i].what, "not supported")
                     ? " " UNSUPPORTED
                     : "");
     }
@@ -132,6 +131,8 @@ static bool refuse_kinds(struct importing *im)
         { "policy_model", "", "training on rewards", ERROR_JOB },
         { "orchestration", "", REWARDS, ERROR_JOB },
         { "loss._component_", "GRPO", REWARDS, ERROR_JOB },
+    };
+    static const struct kind of_images[] = {
         { "dataset._component_", "multimodal", "training on images", ERROR_JOB },
         { "collate_fn", "images", "training on images", ERROR_JOB },
         { "model._component_", "vision", "training on images", ERROR_JOB },
@@ -143,6 +144,8 @@ static bool refuse_kinds(struct importing *im)
     };
 
     if (!refuse_any(im, kinds, TS_COUNT(kinds)) ||
+        (!import_torchtune_is_vision(im) &&
+         !refuse_any(im, of_images, TS_COUNT(of_images))) ||
         (!import_torchtune_is_preference(im) &&
          !refuse_any(im, other_kinds, TS_COUNT(other_kinds))))
         return false;
@@ -163,8 +166,15 @@ static bool refuse_kinds(struct importing *im)
 static void import_precision(struct importing *im)
 {
     const char *dtype = import_get(im, "dtype");
+    const bool is_bf16 =
+        dtype && (strcmp(dtype, "bf16") == 0 || strcmp(dtype, "bfloat16") == 0);
 
-    if (dtype && (strcmp(dtype, "bf16") == 0 || strcmp(dtype, "bfloat16") == 0)) {
+    if (is_bf16 && import_value(im, "freeze_vision_tower")) {
+        import_set(im, "bf16", "true",
+                   "dtype: bf16; a job that trains an encoder keeps what it trains in "
+                   "float32, which is more accurate");
+        import_mark_carried(im, "dtype", "bf16");
+    } else if (is_bf16) {
         import_set(im, "pure_bf16", "true", NULL);
         import_remark(
             im, "pure_bf16",

@@ -23,6 +23,7 @@ static const struct builder {
         KIND_CHAT,
         KIND_TEXT,
         KIND_RANKED, /* two answers, as conversations or after a question */
+        KIND_MEDIA,  /* texts and images; each subset is a folder */
     } kind;
     const char *source;            /* the default source */
     const char *question, *answer; /* columns of KIND_PAIRS and KIND_RANKED, or NULL */
@@ -45,6 +46,10 @@ static const struct builder {
       NULL, false },
     { "stack_exchange_paired_dataset", KIND_RANKED, "lvwerra/stack-exchange-paired",
       "question", "response_j", false },
+    { "the_cauldron_dataset", KIND_MEDIA, "HuggingFaceM4/the_cauldron", NULL, NULL,
+      false },
+    { "the_cauldron_transform", KIND_MEDIA, "HuggingFaceM4/the_cauldron", NULL, NULL,
+      false },
 };
 
 /* The default column of the rejected answer in stack_exchange_paired_dataset. */
@@ -58,7 +63,8 @@ static const char *const known[] = { "_component_",    "source",
                                      "train_on_input", "column",
                                      "name",           "conversation_column",
                                      "revision",       "conversation_style",
-                                     "subset",         "new_system_prompt" };
+                                     "subset",         "new_system_prompt",
+                                     "transform" };
 
 /* One dataset: the map and its path. */
 struct item {
@@ -92,9 +98,20 @@ static const char *column_of(const struct item *item, const char *name,
                                                   : default_value;
 }
 
+/* Return the name of the builder, or of the transform of a dataset among others. */
+static const char *component_of(const struct item *item)
+{
+    const struct entry *transform = entry_of(item, "transform");
+    const struct node *map = transform ? node_value(transform->value) : NULL;
+
+    if (map && map->kind == NODE_MAP && !entry_of(item, "_component_"))
+        return text_of(&(struct item) { item->im, map, item->path }, "_component_");
+    return text_of(item, "_component_");
+}
+
 static const struct builder *builder_of(const struct item *item)
 {
-    const char *component = text_of(item, "_component_");
+    const char *component = component_of(item);
     const char *dot = component ? strrchr(component, '.') : NULL;
     const char *name = dot ? dot + 1 : component ? component : "";
 
@@ -172,6 +189,10 @@ static void set_columns(const struct item *item, const struct builder *builder,
             import_json_name(im, column_of(item, "output", "output")));
     if (builder->kind == KIND_CHAT)
         set_chat_columns(item, set);
+    if (builder->kind == KIND_MEDIA) {
+        set->media = true;
+        set->folder = set->name;
+    }
     if (builder->kind == KIND_RANKED)
         set_ranked_columns(item, builder, set);
 }
@@ -232,9 +253,15 @@ static void report_template(const struct item *item, const struct builder *build
     const struct entry *tokenizer = import_find(im, "tokenizer._component_");
     const char *name = tokenizer ? node_value(tokenizer->value)->text : "";
     static const char *const templates[][2] = {
-        { ".llama3.", "llama3" }, { ".llama2.", "llama2" }, { ".mistral.", "mistral" },
-        { ".phi3.", "phi" },      { ".phi4.", "phi4" },     { ".qwen2", "chatml" },
-        { ".qwen3", "chatml" },   { ".gemma", "alpaca" },
+        { ".llama3_2_vision.", "mllama" },
+        { ".llama3.", "llama3" },
+        { ".llama2.", "llama2" },
+        { ".mistral.", "mistral" },
+        { ".phi3.", "phi" },
+        { ".phi4.", "phi4" },
+        { ".qwen2", "chatml" },
+        { ".qwen3", "chatml" },
+        { ".gemma", "alpaca" },
     };
     const char *found = NULL;
 
@@ -354,6 +381,10 @@ static void report_code(const struct item *item, const char *key, struct import_
         import_is_preference(im)
             ? "torchtune produces these records with code: write them to the file named "
               "in dataset, as prompt, chosen and rejected"
+        : import_torchtune_has_images(im)
+            ? "torchtune produces these records with code: write them to the file named "
+              "in dataset, as messages and images, with <image> in the first question "
+              "for each image"
             : "torchtune produces these records with code: write them to the file named "
               "in dataset, as instruction and output or as messages";
     const char *component = text_of(item, "_component_");
@@ -371,6 +402,13 @@ static void report_code(const struct item *item, const char *key, struct import_
     set->is_local = true;
 }
 
+/* Return whether records with media are in a folder, under the names that a job detects. */
+static bool has_usual_media(const struct item *item)
+{
+    return !entry_of(item, "column_map") && !entry_of(item, "data_files") &&
+           text_of(item, "subset");
+}
+
 static void read_one(const struct item *item, const char *key, struct import_data *sets,
                      size_t *count)
 {
@@ -384,8 +422,9 @@ static void read_one(const struct item *item, const char *key, struct import_dat
         return;
     }
     builder = builder_of(item);
-    if (builder && (builder->kind == KIND_RANKED) != import_is_preference(im))
-        builder = NULL; /* its records do not match the stage */
+    if (builder && ((builder->kind == KIND_RANKED) != import_is_preference(im) ||
+                    (builder->kind == KIND_MEDIA && !has_usual_media(item))))
+        builder = NULL; /* its records do not match the stage, or a job's columns */
     *set = (struct import_data) { 0 };
     set_source(item, builder, set);
     import_split(im, key, set, node_find(item->map, "split"), item->path);

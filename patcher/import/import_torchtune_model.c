@@ -225,6 +225,9 @@ static void import_targets(struct importing *im)
     for (size_t i = 0; i < TS_COUNT(layers); i++)
         if (layers[i].is_mlp && import_is_true(im, "model.apply_lora_to_mlp"))
             names = and_layer(im->arena, names, hub_layer(layers[i].name, fused));
+    if (import_value(im, "freeze_vision_tower") &&
+        import_is_true(im, "model.apply_lora_to_mlp"))
+        names = and_layer(im->arena, and_layer(im->arena, names, "fc1"), "fc2");
     import_mark_carried(im, "model.apply_lora_to_mlp", "lora_target");
     if (import_is_true(im, "model.apply_lora_to_output"))
         import_mark_dropped(
@@ -245,6 +248,11 @@ static void import_lora(struct importing *im, bool is_quantized)
         import_set(
             im, "quantization_bit", "4",
             "torchao's NF4 in torchtune: 4 bits too, with different rounding of scales");
+    if (is_quantized && import_torchtune_is_vision(im))
+        import_remark(im, "quantization_bit",
+                      "the layers of the text model; torchtune also has the encoder in 4 "
+                      "bits where it has adapters, and leaves the attention of a frozen "
+                      "decoder in 16");
     import_copies(im, lora_copies, TS_COUNT(lora_copies));
     import_set_default(im, "lora_rank", "8", NULL);
     import_set_default(im, "lora_alpha", "16", "torchtune's default for any rank");
@@ -265,6 +273,8 @@ static void import_model(struct importing *im)
 
     import_checkpointer(im, "checkpointer", "model_name_or_path");
     if (import_failed(im))
+        return;
+    if (import_torchtune_is_vision(im) && !import_torchtune_vision(im, is_lora))
         return;
     if (is_lora)
         import_lora(im, is_quantized);
