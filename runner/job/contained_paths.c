@@ -15,10 +15,14 @@
 #include "base/cache.h"
 #include "base/fault.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/size.h"
 #include "runner/job/outputs.h"
-#include "train/dataset/dataset_source.h"
 #include "train/dataset/dataset_plan.h"
+#include "train/dataset/dataset_source.h"
+#include "train/model/multimodal.h"
+
+#define CONFIG_BYTES_MAX ((size_t)4 << 20)
 
 extern char **environ;
 
@@ -223,9 +227,12 @@ void contained_paths_add_cache(struct contained_paths *paths)
 /* Return whether a folder of models or data may have a link to this file. */
 static bool may_be_linked(const char *target)
 {
-    static const char *const kinds[] = { ".safetensors", ".bin",     ".json",  ".jsonl",
-                                         ".model",       ".jinja",   ".txt",   ".csv",
-                                         ".tsv",         ".parquet", ".arrow", ".gz" };
+    static const char *const kinds[] = {
+        ".safetensors", ".bin",  ".json",    ".jsonl", ".model", ".jinja", ".txt",
+        ".csv",         ".tsv",  ".parquet", ".arrow", ".gz",    ".wav",   ".flac",
+        ".mp3",         ".ogg",  ".oga",     ".opus",  ".aiff",  ".au",    ".caf",
+        ".jpg",         ".jpeg", ".png",     ".webp"
+    };
     char *dir = path_dir(target);
     bool may = strcmp(path_base(dir), "blobs") == 0;
 
@@ -289,7 +296,7 @@ static void add_output(struct contained_paths *paths, const char *path)
 /* Only what the job takes from there. */
 static bool is_folder_of_data(const struct key *key)
 {
-    return strcmp(key->name, "dataset_dir") == 0;
+    return strcmp(key->name, "dataset_dir") == 0 || strcmp(key->name, "media_dir") == 0;
 }
 
 static void add_path(void *context, const struct key *key, const char *path)
@@ -304,13 +311,38 @@ static void add_path(void *context, const struct key *key, const char *path)
         add_input(paths, path);
 }
 
-/* The files of a list of datasets. If one is missing, the run says so. */
+/* Return whether the model has towers. If its config.json is missing, the run says so. */
+static bool reads_media(const struct plan *plan)
+{
+    char *name = plan->model_name_or_path
+                     ? path_join(plan->model_name_or_path, "config.json")
+                     : NULL;
+    json_t *config = name ? json_read_loose_file(name, CONFIG_BYTES_MAX, NULL) : NULL;
+    const char *type = json_string_value(json_object_get(config, "model_type"));
+    bool reads = type && multimodal_find(type);
+
+    json_decref(config);
+    free(name);
+    return reads;
+}
+
+static void add_folder_of(struct contained_paths *paths, const char *file)
+{
+    char *dir = path_dir(file);
+
+    contained_paths_add(paths, dir, LANDLOCK_READ);
+    free(dir);
+}
+
+/* The files of a list of datasets, and the folders of those whose records may name files of
+ * media. If one is missing, the run says so. */
 static void add_datasets(struct contained_paths *paths, const struct plan *plan,
                          const char *names)
 {
     const char *dir = plan->dataset_dir ? plan->dataset_dir : "data";
     struct dataset_sources sources = { 0 };
     struct error ignored = { 0 };
+    const bool media = reads_media(plan);
     char *info, *found;
 
     if (!names)
@@ -322,9 +354,19 @@ static void add_datasets(struct contained_paths *paths, const struct plan *plan,
     if (!dataset_sources_find(found, dir, paths->arena, &sources, &ignored))
         fault_keep_question(&ignored);
     for (size_t i = 0; i < sources.count; i++)
-        if (sources.list[i].path)
+        if (sources.list[i].path) {
             add_input(paths, sources.list[i].path);
+            if (media)
+                add_folder_of(paths, sources.list[i].path);
+        }
     free(found);
+}
+
+/* Which files of the folder the records name is not known before they are read. */
+static void add_media(struct contained_paths *paths, const struct plan *plan)
+{
+    if (plan->media_dir && reads_media(plan))
+        add_input(paths, plan->media_dir);
 }
 
 void contained_paths_add_plan(struct contained_paths *paths, const struct plan *plan)
@@ -335,6 +377,7 @@ void contained_paths_add_plan(struct contained_paths *paths, const struct plan *
     outputs_each_path(plan, add_path, paths);
     add_datasets(paths, plan, plan->dataset);
     add_datasets(paths, plan, plan->eval_dataset);
+    add_media(paths, plan);
 }
 
 static void read_path(void *context, const struct key *key, const char *path)
@@ -350,4 +393,5 @@ void contained_paths_add_inputs(struct contained_paths *paths, const struct plan
     outputs_each_path(plan, read_path, paths);
     add_datasets(paths, plan, plan->dataset);
     add_datasets(paths, plan, plan->eval_dataset);
+    add_media(paths, plan);
 }

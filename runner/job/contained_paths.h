@@ -34,7 +34,9 @@ void contained_paths_add_cache(struct contained_paths *paths);
 /* Add the inputs and outputs that the job names. Links in its folders of models and data
  * count if they lead to a regular file of a kind that trainspool reads, or into the blobs
  * of a Hugging Face cache: what a downloaded folder links to need not be meant for the
- * job. */
+ * job. Of dataset_dir, only the data files count; if the model has towers for media,
+ * whose files records name, everything in the folders of the data files and in
+ * media_dir. */
 void contained_paths_add_plan(struct contained_paths *paths, const struct plan *plan);
 /* The same for a process that writes none of them. */
 void contained_paths_add_inputs(struct contained_paths *paths, const struct plan *plan);

@@ -66,6 +66,13 @@ static void make_folders(void)
     write_file("hub/blobs/abc", "{}");
     write_file("model/config.json", "{}");
     write_file("text.txt", "text");
+    assert_return_code(mkdir("hearing", 0755), errno);
+    assert_return_code(mkdir("media", 0755), errno);
+    write_file("hearing/config.json", "{\"model_type\":\"qwen2_audio\"}");
+    write_file("hub/a.flac", "sound");
+    write_file("hub/text.txt", "text");
+    assert_return_code(symlink("../hub/a.flac", "media/a.flac"), errno);
+    assert_return_code(symlink("../private", "media/b.flac"), errno);
     assert_return_code(symlink("../weights.safetensors", "model/model.safetensors"),
                        errno);
     assert_return_code(symlink("../private", "model/tokenizer.json"), errno);
@@ -130,6 +137,40 @@ static void test_paths_follow_only_links_to_models_and_data(void **state)
     assert_non_null(find(&paths, in_folder("hub/blobs/abc")));
     assert_null(find(&paths, in_folder("private")));
     assert_null(find(&paths, "/"));
+    arena_free(arena);
+}
+
+/* Media are named inside of the data: their whole folder is read, by a model that has
+ * towers. */
+static void test_paths_of_media_are_those_of_models_with_towers(void **state)
+{
+    struct plan plan = { .job = "job.yaml",
+                         .dir = ".",
+                         .run_dir = "job.run",
+                         .model_name_or_path = "model",
+                         .dataset_dir = "data",
+                         .dataset = "hub/text.txt",
+                         .media_dir = "media" };
+    struct arena *arena = arena_new();
+    struct contained_paths paths;
+
+    (void)state;
+    contained_paths_init(&paths, arena);
+    contained_paths_add_plan(&paths, &plan);
+    assert_null(find(&paths, "media"));
+    assert_null(find(&paths, "hub"));
+    assert_int_equal(find(&paths, "hub/text.txt")->access, LANDLOCK_READ);
+    plan.model_name_or_path = "hearing";
+    contained_paths_init(&paths, arena);
+    contained_paths_add_plan(&paths, &plan);
+    assert_int_equal(find(&paths, "media")->access, LANDLOCK_READ);
+    assert_int_equal(find(&paths, "hub")->access, LANDLOCK_READ);
+    assert_non_null(find(&paths, in_folder("hub/a.flac")));
+    assert_null(find(&paths, in_folder("private")));
+    assert_null(find(&paths, "data"));
+    contained_paths_init(&paths, arena);
+    contained_paths_add_inputs(&paths, &plan);
+    assert_int_equal(find(&paths, "media")->access, LANDLOCK_READ);
     arena_free(arena);
 }
 
@@ -531,6 +572,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_paths_of_a_plan_are_its_inputs_and_outputs),
         cmocka_unit_test(test_paths_follow_only_links_to_models_and_data),
+        cmocka_unit_test(test_paths_of_media_are_those_of_models_with_towers),
         cmocka_unit_test(test_paths_of_the_system_leave_out_secrets),
         cmocka_unit_test(test_the_cache_folder_is_created),
         cmocka_unit_test(test_a_missing_home_is_not_created),
