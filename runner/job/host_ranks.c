@@ -27,10 +27,10 @@ enum { END_SECONDS = 30 };
 
 struct host_ranks {
     int count, left;
-    pid_t *pids; /* 0: has ended */
-    int status;  /* of the first that failed */
-    double failed;
-    bool asked; /* to end */
+    pid_t *pids;   /* 0: has ended */
+    int status;    /* of the machine */
+    double failed; /* when the first rank did */
+    bool asked;    /* to end */
 };
 
 /* ---- How many ---- */
@@ -132,6 +132,18 @@ static int rank_of(const struct host_ranks *ranks, pid_t pid)
     return -1;
 }
 
+/* Ranks that lose another end with EXIT_SYSTEM, and may do so before the one that knows why
+ * the job fails. */
+static void note_failure(struct host_ranks *ranks, int status)
+{
+    const bool explains = status == EXIT_FINDINGS || status == EXIT_NO_JOB;
+
+    if (ranks->status == 0)
+        ranks->failed = clock_seconds();
+    if (ranks->status == 0 || (ranks->status == EXIT_SYSTEM && explains))
+        ranks->status = status;
+}
+
 static void reap(struct host_ranks *ranks)
 {
     int how;
@@ -145,10 +157,8 @@ static void reap(struct host_ranks *ranks)
             continue;
         ranks->pids[rank] = 0;
         ranks->left--;
-        if (status != 0 && ranks->status == 0) {
-            ranks->status = status;
-            ranks->failed = clock_seconds();
-        }
+        if (status != 0)
+            note_failure(ranks, status);
     }
 }
 

@@ -14,8 +14,9 @@ bool host_ranks_count(const struct host *host, const char *job, int *out,
                       struct error *err);
 
 /* Start the ranks with the same command, pass signals on to them, and wait until all have
- * ended.  Return 0, or the exit status of the first rank that failed, which ends the
- * others. */
+ * ended.  When one fails, the others end, too.  Return 0, or the exit status of the first
+ * rank that failed; if that is EXIT_SYSTEM, which a rank has that lost another, the first
+ * EXIT_FINDINGS or EXIT_NO_JOB instead. */
 int host_ranks_run(const struct host *host, int ranks, const struct options *options,
                    struct error *err);
 

@@ -3,8 +3,16 @@
 
 #include "runner/cluster/host.h"
 
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
 #include "base/size.h"
 #include "runner/cluster/world.h"
+#include "runner/job/host_ranks.h"
+#include "runner/output/report.h"
 #include "tests/unit/unit.h"
 
 static const char *const names[] = {
@@ -134,13 +142,93 @@ static void test_host_sets_the_variables_of_a_rank(void **state)
     assert_int_equal(world.nodes, 3);
 }
 
+/* Wait until the process whose id this file gets was waited for. */
+static void wait_for_end(const char *file)
+{
+    const struct timespec tick = { .tv_nsec = 1000000 };
+    long pid = 0;
+
+    while (pid == 0 || kill((pid_t)pid, 0) == 0) {
+        FILE *in = pid == 0 ? fopen(file, "r") : NULL;
+
+        if (in && fscanf(in, "%ld;", &pid) != 1)
+            pid = 0;
+        if (in)
+            fclose(in);
+        nanosleep(&tick, NULL);
+    }
+}
+
+/* A rank, which is this program again, in a folder for the ids of the ranks: the text has
+ * the exit status of each rank, and each ends after the one before it. */
+static int be_rank(const char *statuses)
+{
+    const int rank = atoi(getenv("LOCAL_RANK"));
+    int status[3] = { -1, -1, -1 };
+    char name[16];
+    FILE *out;
+
+    snprintf(name, sizeof(name), "%d", rank);
+    out = fopen(name, "w");
+    if (!out || sscanf(statuses, "%d %d %d", &status[0], &status[1], &status[2]) != 3)
+        return EXIT_SYSTEM;
+    fprintf(out, "%ld;", (long)getpid());
+    fclose(out);
+    snprintf(name, sizeof(name), "%d", rank - 1);
+    if (rank > 0)
+        wait_for_end(name);
+    return status[rank];
+}
+
+static const struct status_case {
+    const char *statuses;
+    int expected;
+} status_cases[] = {
+    { "0 0 0", EXIT_FINE },       { "0 3 0", EXIT_SYSTEM },
+    { "77 3 3", EXIT_NO_MEMORY }, { "143 3 143", EXIT_TERMINATED },
+    { "3 143 1", EXIT_FINDINGS }, { "3 2 1", EXIT_NO_JOB },
+    { "1 2 3", EXIT_FINDINGS },   { "143 1 1", EXIT_TERMINATED },
+};
+
+/* Kubernetes and schedulers decide by it whether to start the job again. */
+static void test_status_of_a_machine_says_whether_the_job_fails(void **state)
+{
+    static const char *const none[] = { NULL };
+    static const struct command command = { .name = "run" };
+    const struct host host = { "NNODES", 0, 2, 3 };
+    const struct options options = { .command = &command, .program = "trainspool" };
+    const int home = open(".", O_RDONLY | O_CLOEXEC);
+
+    (void)state;
+    assert_true(home >= 0);
+    set_variables(none);
+    for (size_t i = 0; i < TS_COUNT(status_cases); i++) {
+        struct error err = { 0 };
+        char *dir = unit_dir_new();
+        int status;
+
+        setenv("TEST_RANK_STATUSES", status_cases[i].statuses, 1);
+        assert_int_equal(chdir(dir), 0);
+        status = host_ranks_run(&host, 3, &options, &err);
+        assert_int_equal(fchdir(home), 0);
+        unit_dir_free(dir);
+        assert_int_equal(status, status_cases[i].expected);
+    }
+    unsetenv("TEST_RANK_STATUSES");
+    close(home);
+}
+
 int main(void)
 {
+    const char *statuses = getenv("TEST_RANK_STATUSES");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_host_reads_each_cluster),
         cmocka_unit_test(test_host_refuses_invalid_values),
         cmocka_unit_test(test_host_sets_the_variables_of_a_rank),
+        cmocka_unit_test(test_status_of_a_machine_says_whether_the_job_fails),
     };
 
+    if (statuses)
+        return be_rank(statuses);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
