@@ -16,12 +16,15 @@
 #include "runner/output/report.h"
 #include "runner/job/steps.h"
 #include "train/chat/chat.h"
-#include "train/dataset/dataset.h"
+#include "train/dataset/dataset_trial.h"
 #include "train/run.h"
-#include "train/model/plan_config.h"
+#include "train/job_config.h"
 #include "train/model/vocabulary_growth.h"
 
 #include <sys/resource.h>
+
+/* A check waits for a few seconds. */
+#define DECODE_SECONDS 1.0
 
 /* Return the peak resident size of this process. */
 static int64_t resident(void)
@@ -41,6 +44,23 @@ static void measure_answers(const struct plan *plan, const struct dataset *train
         out->asked = asked;
     out->longest = asked + plan->grpo.max_completion_length;
     out->learned = plan->per_device_train_batch_size * plan->grpo.max_completion_length;
+}
+
+/* A medium of both the training and the evaluation data counts twice. */
+static void measure_media(const struct dataset *data, size_t batch, struct steps *out)
+{
+    int64_t rows;
+
+    if (!data || dataset_media(data) == 0)
+        return;
+    rows = (int64_t)dataset_media_rows_max(data, batch);
+    out->media_batch = rows > out->media_batch ? rows : out->media_batch;
+    out->media += (int64_t)dataset_media(data);
+    for (size_t i = 0; i < dataset_media(data); i++) {
+        rows = dataset_medium(data, i)->rows;
+        out->media_rows += rows;
+        out->media_largest = rows > out->media_largest ? rows : out->media_largest;
+    }
 }
 
 static struct steps measured(const struct plan *plan, const struct model_config *config,
@@ -71,6 +91,8 @@ static struct steps measured(const struct plan *plan, const struct model_config 
         .longest = (int64_t)dataset_longest(data),
         .batch = plan->per_device_train_batch_size
     };
+    measure_media(train, size, &out);
+    measure_media(eval, train ? sizes.eval_size : size, &out);
     if (plan->stage == STAGE_GRPO && train)
         measure_answers(plan, train, &out);
     return out;
@@ -82,17 +104,23 @@ struct data {
     const struct dataset *questions; /* that answers are generated for, or NULL */
 };
 
+/* Errors of the data are written as they are found: the parent may not wait for the last. */
+static void report_fault(const struct error *fault)
+{
+    report_error("trainspool-train", fault);
+}
+
 static bool open_data(const struct plan *plan, const struct tokenizer *tokenizer,
-                      struct data *data, struct error *err)
+                      struct data *data, struct dataset_trial *trial, struct error *err)
 {
     if (!plan_only_evaluates(plan)) {
-        data->train = dataset_open_readonly(plan, SPLIT_TRAIN, tokenizer, err);
+        data->train = dataset_open_to_count(plan, SPLIT_TRAIN, tokenizer, trial, err);
         if (!data->train)
             return false;
     }
     if (!plan_evaluates(plan))
         return true;
-    data->eval = dataset_open_readonly(plan, SPLIT_EVAL, tokenizer, err);
+    data->eval = dataset_open_to_count(plan, SPLIT_EVAL, tokenizer, trial, err);
     if (!data->eval)
         return false;
     if (!plan->generation.on)
@@ -103,37 +131,41 @@ static bool open_data(const struct plan *plan, const struct tokenizer *tokenizer
     return true;
 }
 
-/* Check what a run checks before its first step. */
+/* Check what a run checks before its first step, and part of what it reads then. */
 static bool check(const struct plan *plan, const struct model_config *config,
-                  const struct data *data, struct error *err)
+                  const struct data *data, struct dataset_trial *trial, struct error *err)
 {
-    return run_check_data(plan, config, &(struct run_data) { data->train, data->eval },
+    return (!data->train || dataset_trial_files(trial, data->train, plan, err)) &&
+           (!data->eval || dataset_trial_files(trial, data->eval, plan, err)) &&
+           run_check_data(plan, config, &(struct run_data) { data->train, data->eval },
                           err) &&
            (!data->questions || run_check_questions(plan, config, data->questions, err));
 }
 
 /* Count the data, also if the run would refuse them: *out is empty only if they cannot be
  * read or have no batch. */
-static void count(const struct plan *plan, struct steps *out, struct error *err)
+static void count(const struct plan *plan, struct steps *out, struct dataset_trial *trial,
+                  struct error *err)
 {
     struct arena *arena = arena_new();
     struct model_config config = { 0 };
     struct error unreadable = { 0 };
     bool known =
-        plan_config_read(plan, plan->model_name_or_path, arena, &config, &unreadable);
+        job_config_read(plan, plan->model_name_or_path, arena, &config, &unreadable);
     const struct new_tokens more = plan_new_tokens(plan, &config);
     struct tokenizer *tokenizer =
         chat_tokenizer_open_with(plan->model_name_or_path, &more, err);
     struct data data = { .train = NULL };
-    bool opened = tokenizer && open_data(plan, tokenizer, &data, err);
+    bool opened = tokenizer && open_data(plan, tokenizer, &data, trial, err);
 
     if (opened && !known)
         error_set(err, unreadable.code, "%s", unreadable.text);
     else if (opened)
-        check(plan, &config, &data, err);
+        check(plan, &config, &data, trial, err);
     if (opened && (data.train ? run_micro_batches(plan, data.train)
                               : dataset_samples(data.eval)) > 0)
         *out = measured(plan, &config, data.train, data.eval, data.questions);
+    out->skipped = (int64_t)trial->skipped;
     dataset_close(data.whole);
     dataset_close(data.eval);
     dataset_close(data.train);
@@ -194,6 +226,17 @@ static void limit_memory(const struct machine *machine)
     limits_data(half > least ? half : least);
 }
 
+static void report_rest(const struct dataset_faults *faults)
+{
+    struct error rest = { 0 };
+
+    if (faults->count <= DATASET_FAULTS_MAX)
+        return;
+    error_set(&rest, ERROR_DATA, "%zu more records have media that cannot be used",
+              faults->count - DATASET_FAULTS_MAX);
+    report_fault(&rest);
+}
+
 int count_steps(const struct options *options, const struct machine *machine)
 {
     struct inspect_options how = { .machine = machine,
@@ -201,6 +244,8 @@ int count_steps(const struct options *options, const struct machine *machine)
                                    .set = options->set };
     struct inspection inspection = { 0 };
     struct error err = { 0 };
+    struct dataset_trial trial = { .faults.report = report_fault,
+                                   .seconds = DECODE_SECONDS };
     struct steps steps = { 0 };
     struct text line;
 
@@ -211,7 +256,7 @@ int count_steps(const struct options *options, const struct machine *machine)
         else if (!inspection.patch.plan.model_name_or_path)
             error_set(&err, ERROR_JOB, "no model_name_or_path");
         else
-            count(&inspection.patch.plan, &steps, &err);
+            count(&inspection.patch.plan, &steps, &trial, &err);
     }
     if (steps.rows > 0) {
         text_init(&line, 0);
@@ -219,7 +264,8 @@ int count_steps(const struct options *options, const struct machine *machine)
         fwrite(line.data, 1, line.len, stdout);
         text_clear(&line);
     }
-    if (err.code)
+    report_rest(&trial.faults);
+    if (err.code && trial.faults.count == 0)
         report_error(options->program, &err);
     inspect_clear(&inspection);
     return report_spooled_exit(err.code);

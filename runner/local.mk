@@ -97,6 +97,7 @@ librunner_a_SOURCES += %D%/job/plan_alternatives.c %D%/job/plan_alternatives.h
 librunner_a_SOURCES += %D%/job/plan_shares.c %D%/job/plan_shares.h
 librunner_a_SOURCES += %D%/job/plan_slurm.c %D%/job/plan_slurm.h
 librunner_a_SOURCES += %D%/job/plan_json.c %D%/job/plan_json.h
+librunner_a_SOURCES += %D%/job/plan_media.c %D%/job/plan_media.h
 librunner_a_SOURCES += %D%/job/plan_rewards.c %D%/job/plan_rewards.h
 librunner_a_SOURCES += %D%/job/ranks.c %D%/job/ranks.h
 librunner_a_SOURCES += %D%/job/recent.c %D%/job/recent.h

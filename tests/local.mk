@@ -356,6 +356,7 @@ unit_tests += %D%/unit/test_report
 unit_tests += %D%/unit/test_report_excerpt
 unit_tests += %D%/unit/test_report_sarif
 unit_tests += %D%/unit/test_report_similar
+unit_tests += %D%/unit/test_plan_media
 unit_tests += %D%/unit/test_steps
 unit_tests += %D%/unit/test_watch
 unit_tests += %D%/unit/test_weights

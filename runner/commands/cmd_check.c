@@ -5,6 +5,8 @@
 
 #include "runner/commands/commands.h"
 
+#include <inttypes.h>
+
 #include "runner/job/cluster_trial.h"
 #include "runner/job/inspect.h"
 #include "runner/job/trial.h"
@@ -36,9 +38,10 @@ struct checking {
     struct selection selection;
     struct program program;
     struct report report;
-    json_t *sarif; /* NULL: not requested */
-    size_t unread; /* jobs whose data could be read, but were not */
-    bool silent;   /* Slurm does not answer */
+    json_t *sarif;          /* NULL: not requested */
+    size_t unread;          /* jobs whose data could be read, but were not */
+    int64_t media, skipped; /* in those that were read; skipped: not decoded */
+    bool silent;            /* Slurm does not answer */
 };
 
 static void show(struct checking *checking, const struct inspection *inspection,
@@ -62,10 +65,15 @@ static void show(struct checking *checking, const struct inspection *inspection,
 /* Read the data of a job as a run would, unless too many jobs are checked. */
 static void read_data(struct checking *checking, struct patch *patch)
 {
-    if (checking->options->operand_count <= TRIAL_MAX_JOBS)
-        trial_add(&checking->selection, patch);
-    else if (trial_applies(&checking->selection, patch))
+    struct steps steps;
+
+    if (checking->options->operand_count <= TRIAL_MAX_JOBS) {
+        trial_add(&checking->selection, patch, &steps);
+        checking->media += steps.media;
+        checking->skipped += steps.skipped;
+    } else if (trial_applies(&checking->selection, patch)) {
         checking->unread++;
+    }
 }
 
 static void report_unread(const struct checking *checking)
@@ -75,6 +83,17 @@ static void report_unread(const struct checking *checking)
                 "%s: the data of %zu jobs were not read; check reads them when it is "
                 "given at most %d jobs\n",
                 checking->options->program, checking->unread, TRIAL_MAX_JOBS);
+}
+
+static void report_skipped(const struct checking *checking)
+{
+    if (checking->skipped > 0)
+        fprintf(stderr,
+                "%s: %" PRId64 " of %" PRId64
+                " images and sounds were not decoded: check "
+                "takes one second for them and leaves out large images; a run reads all "
+                "before its first step\n",
+                checking->options->program, checking->skipped, checking->media);
 }
 
 static int check(struct checking *checking, const char *job)
@@ -137,6 +156,7 @@ static int cmd_check(const struct options *options)
     if (checking.sarif)
         report_json(&checking.report, checking.sarif, &err);
     report_unread(&checking);
+    report_skipped(&checking);
     selection_clear(&checking.selection);
     program_clear(&checking.program);
     return worst;

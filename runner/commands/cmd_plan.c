@@ -113,8 +113,8 @@ static void add_parts(json_t *object, const struct page *page)
 {
     static const char *const names[] = { "precision", "distillation", "preference",
                                          "batch",     "steps",        "evaluation",
-                                         "memory",    "time",         "variables",
-                                         "slurm" };
+                                         "media",     "memory",       "time",
+                                         "variables", "slurm" };
 
     for (size_t i = 0; !page->plan && i < TS_COUNT(names); i++)
         json_object_set_new(object, names[i], json_null());
@@ -127,6 +127,7 @@ static void add_parts(json_t *object, const struct page *page)
     json_object_set_new(object, "batch", plan_json_batch(page->plan));
     json_object_set_new(object, "steps", steps_object(page));
     json_object_set_new(object, "evaluation", evaluation_object(page));
+    json_object_set_new(object, "media", plan_media_json(&page->forecast.media));
     json_object_set_new(object, "memory", memory_object(&page->forecast));
     json_object_set_new(object, "time", time_object(&page->forecast));
     json_object_set_new(object, "variables", job_variables_json(page->plan));
@@ -438,6 +439,7 @@ static void add_model(struct text *out, const struct page *page)
 
 static void add_end(struct text *out, const struct page *page)
 {
+    plan_media_text(out, page->plan, &page->forecast.media);
     add_memory(out, &page->forecast);
     if (page->forecast.has_memory)
         plan_shares_text(page->plan, page->forecast.trainable, out);

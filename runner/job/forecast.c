@@ -11,7 +11,8 @@
 #include "base/file.h"
 #include "train/estimate.h"
 #include "train/evaluation_plan.h"
-#include "train/model/plan_config.h"
+#include "train/job_config.h"
+#include "train/model/cross_layers.h"
 #include "train/model/shapes.h"
 
 static bool read_model(const struct plan *plan, struct arena *arena,
@@ -23,7 +24,7 @@ static bool read_model(const struct plan *plan, struct arena *arena,
         return error_set(err, ERROR_JOB, "no model_name_or_path");
     if (!file_is_dir(dir))
         return error_set(err, ERROR_DATA, "%s does not exist here", dir);
-    return plan_config_read(plan, dir, arena, config, err);
+    return job_config_read(plan, dir, arena, config, err);
 }
 
 static void count_parameters(const struct plan *plan, const struct model_config *config,
@@ -68,8 +69,11 @@ static void make_numbers(const struct inspection *inspection, struct forecast *o
     struct arena *arena = arena_new();
     struct model_config config;
 
-    if (read_model(plan, arena, &config, &out->why_no_memory)) {
+    if (read_model(plan, arena, &config, &out->why_no_memory) &&
+        (out->steps.media == 0 ||
+         cross_layers_join(&config, arena, &out->why_no_memory))) {
         count_parameters(plan, &config, arena, out);
+        plan_media_find(inspection, &config, &out->steps, &out->media);
         out->has_memory =
             estimate_memory(plan, &config, out->steps.rows > 0 ? &data : NULL,
                             &out->memory, &out->why_no_memory);
@@ -88,7 +92,8 @@ static void make_numbers(const struct inspection *inspection, struct forecast *o
 
 static void count_steps(const struct inspection *inspection, struct forecast *out)
 {
-    const struct steps_job what = { .job = inspection->patch.job };
+    const struct steps_job what = { .job = inspection->patch.job,
+                                    .set = inspection->set };
 
     out->has_steps =
         inspection->has_steps || steps_query(&what, &out->steps, &out->why_no_steps);

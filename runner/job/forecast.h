@@ -8,6 +8,7 @@
 
 #include "runner/job/inspect.h"
 #include "runner/job/eta.h"
+#include "runner/job/plan_media.h"
 #include "runner/job/steps.h"
 
 struct forecast {
@@ -20,6 +21,8 @@ struct forecast {
     struct error why_no_memory;
     bool has_resident;
     struct memory_range resident; /* of the whole process, on a CPU */
+
+    struct plan_media media;
 
     bool has_time;
     struct eta eta;

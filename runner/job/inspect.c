@@ -178,7 +178,7 @@ bool inspect_text(const struct inspect_options *options, const char *data, size_
     struct patch_options how;
     bool again;
 
-    *out = (struct inspection) { 0 };
+    *out = (struct inspection) { .set = options->set };
     if (!choose_device(options, data, len, out, err))
         return false;
     how = patch_options(options, out);
@@ -226,7 +226,7 @@ bool inspect_job(const struct inspect_options *options, struct inspection *out,
     struct text text;
     bool ok, large;
 
-    *out = (struct inspection) { 0 };
+    *out = (struct inspection) { .set = options->set };
     if (!readable(options->job, &st, err))
         return false;
     large = S_ISREG(st.st_mode) && (uintmax_t)st.st_size > DOCUMENT_MAX_BYTES;

@@ -56,7 +56,8 @@ struct inspection {
     struct patch patch;          /* with an empty arena if there was an error */
     const struct device *device; /* NULL: unknown, device rules are off */
     struct checked_device storage;
-    bool has_steps; /* the data were read, and a run would accept them */
+    const char *const *set; /* as in inspect_options */
+    bool has_steps;         /* the data were read, and a run would accept them */
     struct steps steps;
     struct error no_device; /* why the device is unknown, if there is a reason to show */
 };

@@ -11,7 +11,8 @@
 #include "runner/job/plan_json.h"
 #include "runner/output/report.h"
 #include "runner/output/report_json.h"
-#include "train/model/plan_config.h"
+#include "train/job_config.h"
+#include "train/model/cross_layers.h"
 
 /* The unchanged job and the inputs that the estimates of all rows share. */
 struct base_job {
@@ -44,7 +45,9 @@ static bool open_base(const struct inspection *inspection, const struct steps *s
     if (!dir || !file_is_dir(dir))
         return error_set(&base->why_not, ERROR_DATA, "%s does not exist here",
                          dir ? dir : "the model");
-    return plan_config_read(plan, dir, base->arena, &base->config, &base->why_not);
+    return job_config_read(plan, dir, base->arena, &base->config, &base->why_not) &&
+           (!steps || steps->media == 0 ||
+            cross_layers_join(&base->config, base->arena, &base->why_not));
 }
 
 static const char *fit_word(const struct memory_use *use)

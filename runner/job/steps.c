@@ -16,14 +16,23 @@
 #include "runner/output/report.h"
 
 /* A large corpus takes time; a user would not wait longer for a plan. */
-enum { PATIENCE_MS = 120000, CHECK_MS = 3000, LONGEST_ANSWER = 4096 };
+enum {
+    PATIENCE_MS = 120000,
+    CHECK_MS = 3000,
+    LONGEST_ANSWER = 4096,
+    LONGEST_ERRORS = 32768
+};
+
+#define PROGRAM "trainspool-train: "
 
 void steps_write(const struct steps *steps, struct text *out)
 {
-    const int64_t numbers[] = { steps->per_epoch, steps->total,   steps->tokens,
-                                steps->samples,   steps->rows,    steps->sequences,
-                                steps->resident,  steps->learned, steps->asked,
-                                steps->longest,   steps->batch };
+    const int64_t numbers[] = {
+        steps->per_epoch,  steps->total,       steps->tokens,        steps->samples,
+        steps->rows,       steps->sequences,   steps->resident,      steps->learned,
+        steps->asked,      steps->longest,     steps->batch,         steps->media,
+        steps->media_rows, steps->media_batch, steps->media_largest, steps->skipped
+    };
 
     text_adds(out, "steps");
     for (size_t i = 0; i < TS_COUNT(numbers); i++)
@@ -33,40 +42,79 @@ void steps_write(const struct steps *steps, struct text *out)
 
 bool steps_read(const char *text, struct steps *out)
 {
-    return sscanf(text,
-                  "steps\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64
-                  "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64
-                  "\t%" SCNd64,
-                  &out->per_epoch, &out->total, &out->tokens, &out->samples, &out->rows,
-                  &out->sequences, &out->resident, &out->learned, &out->asked,
-                  &out->longest, &out->batch) == 11;
+    int64_t *const numbers[] = { &out->per_epoch,  &out->total,       &out->tokens,
+                                 &out->samples,    &out->rows,        &out->sequences,
+                                 &out->resident,   &out->learned,     &out->asked,
+                                 &out->longest,    &out->batch,       &out->media,
+                                 &out->media_rows, &out->media_batch, &out->media_largest,
+                                 &out->skipped };
+    const char *at = text;
+
+    if (!text_starts(at, "steps"))
+        return false;
+    at += strlen("steps");
+    for (size_t i = 0; i < TS_COUNT(numbers); i++) {
+        int len = 0;
+
+        if (sscanf(at, "\t%" SCNd64 "%n", numbers[i], &len) != 1)
+            return false;
+        at += len;
+    }
+    return true;
+}
+
+/* Return what a line says, without the name of the program, and its length. */
+static const char *line_of(const char *line, size_t *len)
+{
+    const char *said = text_starts(line, PROGRAM) ? line + strlen(PROGRAM) : line;
+
+    *len = strcspn(said, "\n");
+    return said;
+}
+
+/* Return the first line of the program itself: libraries that decode sound write some, too. */
+static const char *first_line(const char *errors)
+{
+    const char *at = errors;
+
+    while (!text_starts(at, PROGRAM)) {
+        at = strchr(at, '\n');
+        if (!at)
+            return errors;
+        at++;
+    }
+    return at;
 }
 
 static bool fail_with_message(const struct text *errors,
                               const struct spawn_result *result, struct error *err)
 {
-    static const char name[] = "trainspool-train: ";
-    const char *said =
-        text_starts(errors->data, name) ? errors->data + sizeof(name) - 1 : errors->data;
+    size_t len;
+    const char *said = line_of(first_line(errors->data), &len);
 
     if (result->timed_out)
         return error_set(err, ERROR_SYSTEM, "reading the data took too long");
     if (result->status == EXIT_AGAIN || result->status == EXIT_NOT_LOADED)
-        return error_set(err, ERROR_FAULT, "%.*s", (int)strcspn(said, "\n"), said);
+        return error_set(err, ERROR_FAULT, "%.*s", (int)len, said);
     if (errors->len == 0)
         return error_set(err, ERROR_SYSTEM, "trainspool-train ended with status %d",
                          result->status);
-    return error_set(err, ERROR_DATA, "%.*s", (int)strcspn(said, "\n"), said);
+    return error_set(err, ERROR_DATA, "%.*s", (int)len, said);
 }
 
 struct estimate_data steps_data(const struct steps *steps)
 {
-    return (struct estimate_data) { .rows = (size_t)steps->rows,
-                                    .sequences = (size_t)steps->sequences,
-                                    .asked = (size_t)steps->asked,
-                                    .resident = (uint64_t)steps->resident,
-                                    .longest = (size_t)steps->longest,
-                                    .batch = (size_t)steps->batch };
+    return (
+        struct estimate_data) { .rows = (size_t)steps->rows,
+                                .sequences = (size_t)steps->sequences,
+                                .asked = (size_t)steps->asked,
+                                .resident = (uint64_t)steps->resident,
+                                .longest = (size_t)steps->longest,
+                                .batch = (size_t)steps->batch,
+                                .media = { .items = (size_t)steps->media,
+                                           .rows = (size_t)steps->media_rows,
+                                           .batch = (size_t)steps->media_batch,
+                                           .largest = (size_t)steps->media_largest } };
 }
 
 /* Fill a list that ends with NULL; the caller frees it, but not its words. */
@@ -126,22 +174,38 @@ bool steps_query(const struct steps_job *what, struct steps *out, struct error *
     return ok;
 }
 
-bool steps_can_count(const char *job, struct error *err)
+/* Add the errors that the program has written, each a line that begins with its name. */
+static void add_lines(const char *line, struct steps_faults *faults)
+{
+    while (*line && faults->count < STEPS_FAULTS_MAX) {
+        size_t len;
+        const char *said = line_of(line, &len);
+
+        if (said != line && said[len] == '\n')
+            error_set(&faults->list[faults->count++], ERROR_DATA, "%.*s", (int)len, said);
+        line = said + len + (said[len] == '\n');
+    }
+}
+
+bool steps_can_count(const char *job, struct steps *out, struct steps_faults *faults)
 {
     const struct steps_job what = { .job = job };
     struct error ignored = { 0 };
     struct spawn_result result = { 0 };
     struct text said, errors;
-    bool failed;
 
+    *faults = (struct steps_faults) { 0 };
     text_init(&said, LONGEST_ANSWER);
-    text_init(&errors, LONGEST_ANSWER);
-    failed = ask(&what, CHECK_MS, &said, &errors, &result, &ignored) &&
-             !result.timed_out && result.status != 0 && errors.len > 0;
-    if (failed)
-        fail_with_message(&errors, &result, err);
-    error_clear(&ignored);
+    text_init(&errors, LONGEST_ERRORS);
+    if (ask(&what, CHECK_MS, &said, &errors, &result, &ignored) && errors.len > 0 &&
+        (result.timed_out || result.status != 0)) {
+        add_lines(errors.data, faults);
+        if (faults->count == 0 && !result.timed_out)
+            fail_with_message(&errors, &result, &faults->list[faults->count++]);
+    }
+    if (!steps_read(said.data, out))
+        *out = (struct steps) { 0 };
     text_clear(&said);
     text_clear(&errors);
-    return !failed;
+    return faults->count == 0;
 }

@@ -6,7 +6,9 @@
  *   steps  <per epoch>  <total>  <tokens per epoch>  <samples>  <rows of the largest
  *   batch>  <its sequences>  <peak bytes of the process, reading the data>
  *   <tokens per epoch with a target>  <tokens of the longest prompt to answer>
- *   <tokens of the longest sample>  <samples of a micro batch>
+ *   <tokens of the longest sample>  <samples of a micro batch>  <images and sounds>
+ *   <their rows of features>  <rows of the largest batch>  <rows of the largest item>
+ *   <those that were not decoded>
  */
 #ifndef RUNNER_JOB_STEPS_H
 #define RUNNER_JOB_STEPS_H
@@ -22,6 +24,8 @@ struct steps {
     int64_t resident; /* bytes: program, tokenizer and data, as in a run */
     int64_t longest;
     int64_t batch; /* per_device_train_batch_size, which rows and sequences belong to */
+    int64_t media, media_rows, media_batch, media_largest; /* struct estimate_media */
+    int64_t skipped; /* images and sounds that were not decoded */
 };
 
 /* What to count. */
@@ -41,8 +45,15 @@ bool steps_read(const char *text, struct steps *out);
 bool steps_query(const struct steps_job *what, struct steps *out, struct error *err);
 /* Return what the estimate of memory uses. */
 struct estimate_data steps_data(const struct steps *steps);
-/* Return false, with the message, if counting fails within a few seconds.  A check does not
- * wait longer. */
-bool steps_can_count(const char *job, struct error *err);
+enum { STEPS_FAULTS_MAX = 24 };
+
+/* Why a job's steps cannot be counted. */
+struct steps_faults {
+    struct error list[STEPS_FAULTS_MAX];
+    size_t count;
+};
+/* Return false, with the messages, if counting fails within a few seconds, or has found an
+ * error until then.  A check does not wait longer: *out is then empty. */
+bool steps_can_count(const char *job, struct steps *out, struct steps_faults *faults);
 
 #endif

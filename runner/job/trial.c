@@ -7,7 +7,6 @@
 
 #include "patcher/rules/rules.h"
 #include "patcher/rules/suppress.h"
-#include "runner/job/steps.h"
 
 static const char rule_id[] = "TS713";
 
@@ -37,14 +36,10 @@ bool trial_applies(const struct selection *selection, const struct patch *patch)
            suppress_selects(selection->select, NULL, rule_id);
 }
 
-void trial_report(const struct selection *selection, const struct error *why,
-                  struct patch *patch)
+static void add_finding(const struct error *why, struct patch *patch)
 {
-    const struct entry *entry;
+    const struct entry *entry = document_find(&patch->document, data_key(&patch->plan));
 
-    if (!trial_applies(selection, patch))
-        return;
-    entry = document_find(&patch->document, data_key(&patch->plan));
     findings_add(&patch->findings,
                  &(struct finding) { .rule = rules_find(rule_id)->id,
                                      .severity = SEVERITY_ERROR,
@@ -57,14 +52,32 @@ void trial_report(const struct selection *selection, const struct error *why,
                                                              "stop: %s",
                                                              why->text),
                                      .because = "read on this machine" });
+}
+
+static void finish(struct patch *patch)
+{
     findings_sort(&patch->findings);
     patch->rejected = true;
 }
 
-void trial_add(const struct selection *selection, struct patch *patch)
+void trial_report(const struct selection *selection, const struct error *why,
+                  struct patch *patch)
 {
-    struct error why = { 0 };
+    if (!trial_applies(selection, patch))
+        return;
+    add_finding(why, patch);
+    finish(patch);
+}
 
-    if (trial_applies(selection, patch) && !steps_can_count(patch->job, &why))
-        trial_report(selection, &why, patch);
+void trial_add(const struct selection *selection, struct patch *patch,
+               struct steps *steps)
+{
+    struct steps_faults faults;
+
+    *steps = (struct steps) { 0 };
+    if (!trial_applies(selection, patch) || steps_can_count(patch->job, steps, &faults))
+        return;
+    for (size_t i = 0; i < faults.count; i++)
+        add_finding(&faults.list[i], patch);
+    finish(patch);
 }

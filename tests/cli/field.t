@@ -37,7 +37,7 @@ no_plan() {
         expect_no_output "D29: $command shows no plan" precision
     done
     try "$trainspool" plan --json --device A100 job.yaml
-    expect_output "D29: each part of the plan is null" '"precision":null.*"batch":null,"steps":null,"evaluation":null,"memory":null'
+    expect_output "D29: each part of the plan is null" '"precision":null.*"batch":null,"steps":null,"evaluation":null,"media":null,"memory":null'
 }
 field patcher/D29-plan-of-a-file-that-is-no-job no_plan
 

@@ -57,6 +57,10 @@ small=$total
 check_memory wide "per_device_train_batch_size: 64" "gradient_checkpointing: false"
 expect "a larger batch needs more memory" test "$total" -gt "$small"
 check_memory ranks "trainspool: {device: cpu, ranks: 2}"
+try "$trainspool" plan --json full.yaml
+many=$(read_jq .steps.per_epoch)
+try "$trainspool" plan --json --set per_device_train_batch_size=64 full.yaml
+expect "--set counts the steps with the setting" test "$(read_jq .steps.per_epoch)" -lt "$many"
 for i in 1 2 3 4 5 6; do
     echo '{"instruction": "Tell me of a cat, please.", "output": "The cat sat on a mat '$i'."}'
 done >asked.jsonl
@@ -153,7 +157,7 @@ for file in launcher broken; do
     expect "its text shows only findings ($file)" sh -c '! grep -q precision "$1"' sh "$T/out"
     try "$trainspool" plan --json --device A100 $file.yaml
     expect_output "its JSON has null in place of each part ($file)" \
-        '"precision":null,"distillation":null,"preference":null,"batch":null,"steps":null,"evaluation":null,"memory":null,"time":null'
+        '"precision":null,"distillation":null,"preference":null,"batch":null,"steps":null,"evaluation":null,"media":null,"memory":null,"time":null'
 done
 
 plan

@@ -63,11 +63,15 @@ expect_log "they are counted, too" 'warn data: chatml does not write: reasoning_
 expect_status "a named template that reasons writes them" 0 run "template: qwen3"
 expect_status "nothing is left out" 1 grep -q "does not write" job.run/train.log
 
-for key in images videos audios image; do
+for key in images audios image; do
     echo "{\"instruction\": \"<image>What is it?\", \"output\": \"A cat.\", \"$key\": [\"cat.png\"]}" >d.jsonl
-    expect_status "a record with $key is refused" 1 run
-    expect_error "the error names the key" "d.jsonl:1:1: the record has \"$key\", which are not supported"
+    expect_status "a record with $key is refused by a model of texts" 1 run
+    expect_error "the error says what to do" \
+        "d.jsonl:1:1: the record has [is][a-z]*s, and trainspool cannot give those to a model of model_type .*; remove the column"
 done
+echo '{"instruction": "What is it?", "output": "A cat.", "videos": ["cat.mp4"]}' >d.jsonl
+expect_status "a record with videos is refused" 1 run
+expect_error "the error names the key" 'd.jsonl:1:1: the record has "videos", and videos are not supported'
 echo '{"instruction": "What is it?", "output": "A cat.", "images": []}' >d.jsonl
 expect_status "a record with an empty list of images trains" 0 run
 

@@ -8,7 +8,8 @@
 
 static void test_steps_round_trip(void **state)
 {
-    struct steps was = { 117, 351, 1234567, 936, 2048, 8, 12345678, 999, 77, 500, 16 },
+    struct steps was = { 117, 351, 1234567, 936, 2048, 8, 12345678, 999,
+                         77,  500, 16,      3,   4,    5, 6,        2 },
                  is = { 0 };
     struct text line;
 
