@@ -86,6 +86,6 @@ END
 cat <<END
 
 The models are in $folder/units-base, units-lora, units-full,
-units-small and units-prefer.
+units-small, units-prefer, units-reinforced and tones-heard.
 To run your own job: trainspool watch FOLDER, and trainspool submit FOLDER JOB.yaml.
 END
