@@ -781,6 +781,7 @@ EXTRA_DIST += %D%/differential/profiles_worker.py
 EXTRA_DIST += %D%/differential/refusals.py
 EXTRA_DIST += %D%/differential/refusals_worker.py
 EXTRA_DIST += %D%/differential/saved.py
+EXTRA_DIST += %D%/differential/saved_media.py
 EXTRA_DIST += %D%/differential/torch_state.py
 EXTRA_DIST += %D%/differential/scores.py
 EXTRA_DIST += %D%/differential/published.py
@@ -937,6 +938,7 @@ differential: differential-profiles
 differential: differential-recipes
 differential: differential-refusals
 differential: differential-saved
+differential: differential-saved-media
 differential: differential-scores
 differential: differential-tables
 differential: differential-targets
@@ -953,6 +955,8 @@ differential-refusals: trainspool
 	@$(differential_run)/refusals.py --jobs $(JOBS) --seed $(SEED) ./trainspool || test $$? = 77
 differential-saved: trainspool trainspool-train
 	@$(differential_run)/saved.py --seed $(SEED) ./trainspool || test $$? = 77
+differential-saved-media: trainspool trainspool-train
+	@$(differential_run)/saved_media.py ./trainspool || test $$? = 77
 differential-adapters: trainspool trainspool-train
 	@$(differential_run)/adapters.py ./trainspool || test $$? = 77
 differential-torch-state: trainspool trainspool-train
@@ -979,6 +983,7 @@ differential-recipes: trainspool
 	differential-recipes \
 	differential-refusals \
 	differential-saved \
+	differential-saved-media \
 	differential-scores \
 	differential-tables \
 	differential-targets \

@@ -717,6 +717,12 @@ def qwen2_5_vl(rng):
                    fullatt_block_indexes=[0], window_size=8)
 
 
+def paddleocr_vl(rng):
+    text = mrope(rng, ernie(rng))
+    return with_tower(text, vit(rng), image_token_id=260, video_token_id=261, vision_start_token_id=262,
+                      vision_end_token_id=263)
+
+
 def qwen3_vl(rng):
     text = mrope(rng, qwen3(rng), mrope_interleaved=True)
     for key in ("use_sliding_window", "max_window_layers"):
@@ -763,6 +769,7 @@ TOWERS = {
     "mistral3": lambda rng: with_tower(mistral_text(rng),
                                        vit(rng, model_type="pixtral", head_dim=4),
                                        image_token_index=260),
+    "paddleocr_vl": paddleocr_vl,
     "qwen2_5_vl": qwen2_5_vl,
     "qwen2_vl": qwen2_vl,
     "qwen3_vl": qwen3_vl,
