@@ -153,6 +153,8 @@ build 4 programs|ok
 sums of ones|ok
 test_model_cuda|skip
 test_model_cuda_forward|skip
+test_model_media_cuda|skip
+test_tower_cuda|skip
 test_model_distill|skip
 test_model_preference|skip
 trainspool on the card|skip"

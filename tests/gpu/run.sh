@@ -27,7 +27,7 @@ done
 
 # --- programs: NAME SOURCE MACHINES [-DMACRO], the arguments of build_program
 
-model_tests='test_model_cuda test_model_cuda_forward test_model_distill test_model_preference'
+model_tests='test_model_cuda test_model_cuda_forward test_model_media_cuda test_tower_cuda test_model_distill test_model_preference'
 rank_tests='test_group test_model_gather test_model_ranks test_recorded_ranks'
 operations=$(grep -l machines_open tests/unit/test_cpu_*.c | sed 's,.*/test_cpu_\(.*\)\.c,\1,')
 test_programs() { # MACHINES NAME...: those whose source is in the tree
@@ -140,7 +140,7 @@ curves() {
 # --- sanitizer: memory errors, races and uninitialized reads in the same tests
 
 SANITIZED=${SANITIZED:-swiglu activation norm layernorm headnorm rope embedding elementwise decide
-    adamw loss topk distill preference attention matmul dequantize decode route experts pair_scale delta dora sink clamped xielu rotation heads
+    adamw loss topk distill preference attention attention_keys matmul dequantize decode route experts pair_scale delta dora sink clamped gate xielu rotation heads media
     latent optimizers optimizers_whole optimizers_projected schedule_free policy}
 TOOLS=${TOOLS:-memcheck racecheck initcheck}
 sanitizer_is_late() { # succeed if no time is left; record the skipped rest in one line
