@@ -1,7 +1,8 @@
 # make bench: tables of matmuls, other operations, training steps, and the time from drop to start.
 
-bench_programs = %D%/bench_check %D%/bench_cuda_attention %D%/bench_experts %D%/bench_ops %D%/bench_matmul \
-	%D%/bench_save %D%/bench_start %D%/bench_status %D%/bench_tokenizer %D%/bench_train
+bench_programs = %D%/bench_check %D%/bench_cuda_attention %D%/bench_encoder %D%/bench_experts %D%/bench_ops \
+	%D%/bench_matmul %D%/bench_save %D%/bench_start %D%/bench_status %D%/bench_tokenizer %D%/bench_tower \
+	%D%/bench_train
 if HAVE_CUDA
 bench_programs += %D%/bench_cuda_matmul %D%/bench_cuda_ops
 endif
@@ -13,10 +14,12 @@ EXTRA_DIST += %D%/attention_order.py
 EXTRA_DIST += %D%/gpu_floors.py
 EXTRA_DIST += %D%/growth.py
 EXTRA_DIST += %D%/peer_check.py
+EXTRA_DIST += %D%/peer_encoder.py
 EXTRA_DIST += %D%/peer_experts.py
 EXTRA_DIST += %D%/peer_llmc.py
 EXTRA_DIST += %D%/peer_tokenizers.py
 EXTRA_DIST += %D%/peer_torch.py
+EXTRA_DIST += %D%/peer_tower.py
 EXTRA_DIST += %D%/peer_trainer.py
 EXTRA_DIST += %D%/scale.py
 EXTRA_DIST += %D%/scale_calls.py
@@ -37,6 +40,8 @@ bench_bench_check_SOURCES = %D%/bench_check.c
 bench_bench_check_LDADD = $(BENCH_LIBS)
 bench_bench_cuda_attention_SOURCES = %D%/bench_cuda_attention.c %D%/target.c %D%/target.h
 bench_bench_cuda_attention_LDADD = $(BENCH_LIBS)
+bench_bench_encoder_SOURCES = %D%/bench_encoder.c %D%/target.c %D%/target.h
+bench_bench_encoder_LDADD = $(BENCH_LIBS)
 bench_bench_cuda_matmul_SOURCES = %D%/bench_cuda_matmul.c %D%/target.c %D%/target.h
 bench_bench_cuda_matmul_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 bench_bench_cuda_matmul_LDADD = $(BENCH_LIBS)
@@ -58,6 +63,8 @@ bench_bench_start_SOURCES = %D%/bench_start.c
 bench_bench_start_LDADD = $(BENCH_LIBS)
 bench_bench_tokenizer_SOURCES = %D%/bench_tokenizer.c
 bench_bench_tokenizer_LDADD = $(BENCH_LIBS)
+bench_bench_tower_SOURCES = %D%/bench_tower.c %D%/target.c %D%/target.h
+bench_bench_tower_LDADD = $(BENCH_LIBS)
 bench_bench_train_SOURCES = %D%/bench_train.c %D%/model_steps.c %D%/model_steps.h %D%/profile.c \
 	%D%/profile.h %D%/rate.c %D%/rate.h %D%/stopwatch.c %D%/stopwatch.h %D%/target.c %D%/target.h
 bench_bench_train_LDADD = $(BENCH_LIBS)
@@ -73,6 +80,8 @@ bench: $(bin_PROGRAMS) $(bench_programs)
 	%D%/bench_matmul
 	@echo
 	%D%/bench_ops
+	@echo
+	%D%/bench_encoder
 	@echo
 	%D%/bench_experts
 	$${PYTHON:-python3} $(srcdir)/%D%/peer_experts.py %D%/bench_experts
