@@ -11,6 +11,7 @@ dist_doc_DATA += %D%/growth-layers.svg
 dist_doc_DATA += %D%/growth-tokens.svg
 dist_doc_DATA += %D%/growth-vocabulary.svg
 dist_doc_DATA += %D%/growth-width.svg
+dist_doc_DATA += %D%/media.md
 dist_doc_DATA += %D%/memory.md
 dist_doc_DATA += %D%/models.md
 dist_doc_DATA += %D%/performance.md
