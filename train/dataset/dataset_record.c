@@ -125,6 +125,13 @@ bool record_is_absent(const json_t *value)
     return !value || json_is_null(value);
 }
 
+bool record_is_empty(const json_t *value)
+{
+    return record_is_absent(value) ||
+           (json_is_string(value) && json_string_length(value) == 0) ||
+           (json_is_array(value) && json_array_size(value) == 0);
+}
+
 bool record_is_text(const json_t *value)
 {
     return json_is_string(value) || json_is_number(value);
@@ -163,13 +170,6 @@ bool record_text(const struct reading *reading, const char *column,
     return true;
 }
 
-static bool is_empty(const json_t *value)
-{
-    return record_is_absent(value) ||
-           (json_is_string(value) && json_string_length(value) == 0) ||
-           (json_is_array(value) && json_array_size(value) == 0);
-}
-
 static const char kwargs_key[] = "chat_template_kwargs";
 
 bool record_note_columns(const struct reading *reading)
@@ -200,7 +200,7 @@ const char *dataset_record_unread(const struct conversation *conversation, void 
     };
     const char *key = json_object_iter_key(iterator);
 
-    if (is_empty(json_object_iter_value(iterator)))
+    if (record_is_empty(json_object_iter_value(iterator)))
         return NULL;
     for (size_t i = 0; i < TS_COUNT(names); i++)
         if (names[i] && strcmp(names[i], key) == 0)

@@ -18,6 +18,8 @@ struct reading {
 const json_t *record_get(const struct reading *reading, const char *column);
 /* Missing, or null. */
 bool record_is_absent(const json_t *value);
+/* Return whether it is absent, or an empty string or list. */
+bool record_is_empty(const json_t *value);
 /* A string, or a number, which is read as its digits: LLaMA-Factory stops at it, and
  * classification data have such answers. */
 bool record_is_text(const json_t *value);

@@ -34,13 +34,6 @@ static const struct {
 /* Keys of a part that have the medium, besides its type. */
 static const char *const part_keys[] = { "path", "url", "value" };
 
-static bool is_empty(const json_t *value)
-{
-    return record_is_absent(value) ||
-           (json_is_string(value) && json_string_length(value) == 0) ||
-           (json_is_array(value) && json_array_size(value) == 0);
-}
-
 static struct record_medium *add_medium(const struct reading *reading,
                                         enum media_kind kind)
 {
@@ -152,7 +145,7 @@ static bool add_column(const struct reading *reading, const char *column,
 {
     const json_t *value = record_get(reading, column);
 
-    if (is_empty(value))
+    if (record_is_empty(value))
         return true;
     if (!json_is_array(value))
         return take_value(reading, column, value, add_medium(reading, kind));
@@ -177,7 +170,7 @@ static void remove_columns(struct conversation *out)
 static bool refuse_videos(const struct reading *reading)
 {
     for (size_t i = 0; i < TS_COUNT(video_columns); i++)
-        if (!is_empty(record_get(reading, video_columns[i])))
+        if (!record_is_empty(record_get(reading, video_columns[i])))
             return error_set(reading->err, ERROR_DATA,
                              "the record has \"%s\", and videos are not supported; give "
                              "frames as images, or remove the key, and its placeholders "
@@ -194,7 +187,8 @@ void record_detect_media(const struct reading *reading, struct dataset_columns *
 
     for (size_t kind = 0; kind < MEDIA_KINDS; kind++)
         for (size_t i = 0; i < TS_COUNT(known_columns[kind]); i++)
-            if (!*into[kind] && !is_empty(record_get(reading, known_columns[kind][i])))
+            if (!*into[kind] &&
+                !record_is_empty(record_get(reading, known_columns[kind][i])))
                 *into[kind] = known_columns[kind][i];
 }
 
