@@ -212,7 +212,8 @@ static size_t attention_made(const struct attention *a, size_t v, size_t key, si
 /* Process `rows` keys from `key` on, of which some query reaches the last. */
 static void attention_tile(struct attention *a, size_t key, size_t rows)
 {
-    bool partly = (size_t)a->reach[0]<key + rows, drops = a->op->dropout.p> 0;
+    bool partly = (size_t)a->reach[0] < key + rows;
+    bool drops = a->op->dropout.p > 0;
     size_t band = partly ? ATTENTION_BAND : rows, window = a->op->window;
 
     attention_load_tile(a, key, rows);
@@ -330,6 +331,7 @@ void CPU_OP(attention)(struct backend *be, const struct op_attention *op)
 {
     assert(op->head_size <= ATTENTION_MOST);
     assert((size_t)op->offsets[op->sequences] == op->q.rows);
+    assert(!op->distances.values || (op->slopes.factor <= 0 && op->softcap <= 0));
     if (op->key_offsets) {
         assert(op->window == 0 && op->slopes.factor <= 0 && !op->distances.values);
         assert((size_t)op->key_offsets[op->sequences] == op->k.rows);
