@@ -5,7 +5,7 @@
  *   8 bytes    "TSTOKENS"
  *   8 bytes    length of the header, so that the arrays start at a multiple of 64
  *   header     JSON, padded with blanks:
- *                format    3
+ *                format    4
  *                key       all that determines the tokens except the files: program,
  *                          stage, template, cutoff_len, ..., the sources, their columns,
  *                          and the tokens that the template makes of a fixed conversation
