@@ -15,8 +15,8 @@
  *
  * Floor: 14 D operations for each pair of a query and a key that it sees (scores and dout
  * v^T are computed twice), 7 T^2 D for a head of a causal sequence of T (14 T^2 D if all
- * rows see each other), at the GPU's fp32 rate; from memory q, k, v, out, dout, dq, dk, dv once. Dropout adds about 17
- * instructions per pair to each kernel.
+ * rows see each other), at the GPU's fp32 rate; from memory q, k, v, out, dout, dq, dk, dv
+ * once. Dropout adds about 17 instructions per pair to each kernel.
  */
 #include "kernels/cuda/attention_plain.cuh"
 

@@ -12,8 +12,9 @@ struct crossing {
     int32_t keys[8];
 };
 
-/* An odd number of rows: operands that tensor cores can use.  Fewer and more keys than queries; sequences without keys, without queries, and without
- * either; shared heads; head sizes that are no multiple of a vector or above 256. */
+/* An odd number of rows: operands that tensor cores can use.  Fewer and more keys than
+ * queries; sequences without keys, without queries, and without either; shared heads; head
+ * sizes that are no multiple of a vector or above 256. */
 static const struct crossing crossings[] = {
     { { FORMAT_FP32, 1, 1, 8, 0, { 0, 1 } }, { 0, 1 } },
     { { FORMAT_FP32, 2, 1, 16, 0, { 0, 67 } }, { 0, 3 } },

@@ -127,8 +127,8 @@ static void test_estimate_fits_the_founding_job(void **state)
     unit_dir_free(dir);
 }
 
-/* The same job for Phi-4-multimodal, by the config.json of its published folder, fits as it is, also
- * if all records have cutoff_len tokens, as is assumed without data. */
+/* The same job for Phi-4-multimodal, by the config.json of its published folder, fits as it
+ * is, also if all records have cutoff_len tokens, as is assumed without data. */
 static void test_estimate_fits_the_founding_job_of_phi4(void **state)
 {
     /* rows of 80 ms, and the same answers */

@@ -64,10 +64,10 @@ static void check_keys(const struct trial *trial, const char *path,
 }
 
 /*
- * Warnings that check may report: files that are not here, an optimizer with 32-bit
- * states, learning rates out of range as in the original, a template that is not
- * available, a projector that the model may not have.  Errors are not allowed, but for a name of a model whose architecture is not
- * supported, which no import can change.
+ * Warnings that check may report: files that are not here, an optimizer with 32-bit states,
+ * learning rates out of range as in the original, a template that is not available, a
+ * projector that the model may not have.  Errors are not allowed, but for a name of a model
+ * whose architecture is not supported, which no import can change.
  */
 static const char *const may_warn[] = { "TS307", "TS406", "TS707", "TS713" };
 

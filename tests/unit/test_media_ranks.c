@@ -1,5 +1,5 @@
-/* tests/unit/test_media_ranks.c - several ranks with sounds give the same losses, and end when one of
- * them does, also while rank 0 encodes. */
+/* tests/unit/test_media_ranks.c - several ranks with sounds give the same losses, and end
+ * when one of them does, also while rank 0 encodes. */
 #include "config.h"
 
 #include <time.h>

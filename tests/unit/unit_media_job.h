@@ -1,5 +1,5 @@
-/* tests/unit/unit_media_job.h - a job that trains a tiny model on four sounds and a text, its losses,
- * and what may happen to its files. */
+/* tests/unit/unit_media_job.h - a job that trains a tiny model on four sounds and a text,
+ * its losses, and what may happen to its files. */
 #ifndef TESTS_UNIT_UNIT_MEDIA_JOB_H
 #define TESTS_UNIT_UNIT_MEDIA_JOB_H
 

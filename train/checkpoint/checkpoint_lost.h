@@ -1,5 +1,5 @@
-/* train/checkpoint/checkpoint_lost.h - what a checkpoint has trained, and a run that resumes from it
- * would begin again with. */
+/* train/checkpoint/checkpoint_lost.h - what a checkpoint has trained, and a run that
+ * resumes from it would begin again with. */
 #ifndef TRAIN_CHECKPOINT_CHECKPOINT_LOST_H
 #define TRAIN_CHECKPOINT_CHECKPOINT_LOST_H
 

@@ -307,7 +307,8 @@ bool image_prepared_size(const struct image_settings *s, struct image_size from,
     return true;
 }
 
-/* Copy what fits of an image to another from `left` and `top` of it on, whose border has a color. */
+/* Copy what fits of an image to another from `left` and `top` of it on, whose border has a
+ * color. */
 static bool put_middle(struct image *image, struct image_size to, const uint8_t color[3],
                        int64_t left, int64_t top, struct error *err)
 {

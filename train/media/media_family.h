@@ -50,7 +50,8 @@ int64_t media_family_token(const struct media_family *family, const char *model_
 /* Return the token that each row of features has. */
 const char *media_family_row_token(const struct media_family *family);
 /* Return how many rows a tile of an image has along each side, if its canvas has a grid of
- * `down` x `across` rows, and `rows` are those of all tiles and of the whole; 0: they do not fit. */
+ * `down` x `across` rows, and `rows` are those of all tiles and of the whole; 0: they do
+ * not fit. */
 uint32_t media_family_tile(uint32_t rows, uint32_t down, uint32_t across);
 /* Return the row with this index, or NULL after the last. */
 const struct media_family *media_family_at(size_t index);

@@ -9,9 +9,10 @@
 #include "train/media/media_kind.h"
 
 /*
- * Of an image, a row for each patch, in raster order, with the values of its pixels: channel,
- * frame (if the encoder's patches have several), y, x; or y, x, channel (SigLIP 2).  Tiles follow each other.
- * Of a sound, a row of mel features for each frame of each window.
+ * Of an image, a row for each patch, in raster order, with the values of its pixels:
+ * channel, frame (if the encoder's patches have several), y, x; or y, x, channel (SigLIP
+ * 2).  Tiles follow each other. Of a sound, a row of mel features for each frame of each
+ * window.
  */
 struct media_input {
     float *values; /* (rows, columns) */

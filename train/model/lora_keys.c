@@ -45,9 +45,9 @@ static const char *const ignored_keys[] = {
     "qalora_group_size", "task_type",
 };
 
-/* How init_lora_weights prepared the adapter, but for "pissa".  Some methods subtract the initial adapter
- * from the base weights, or replace them, and PEFT does so again when it loads the
- * adapter (tuners/lora/layer.py, update_layer). */
+/* How init_lora_weights prepared the adapter, but for "pissa".  Some methods subtract the
+ * initial adapter from the base weights, or replace them, and PEFT does so again when it
+ * loads the adapter (tuners/lora/layer.py, update_layer). */
 static const struct {
     const char *prefix;
     bool changes_base;

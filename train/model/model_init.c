@@ -117,7 +117,8 @@ void model_init_weights(const struct model *m, size_t index, size_t first, size_
                          : 1;
 }
 
-/* Those of PiSSA, or PEFT's kaiming_uniform(a = sqrt(5)) for A: uniform within 1 / sqrt(in); zero for B. */
+/* Those of PiSSA, or PEFT's kaiming_uniform(a = sqrt(5)) for A: uniform within 1 /
+ * sqrt(in); zero for B. */
 void model_init_adapter(const struct model *m, size_t index, size_t first, size_t count,
                         float *out)
 {

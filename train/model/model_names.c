@@ -281,7 +281,8 @@ static const struct name_row {
     { "zephyr-7b-*", "mistral" },
 };
 
-/* Words for a format of quantized weights that is not supported, between the signs - _ . of a name. */
+/* Words for a format of quantized weights that is not supported, between the signs - _ . of
+ * a name. */
 static const struct format_row {
     const char *word, *format;
 } format_rows[] = {

@@ -1,4 +1,5 @@
-/* train/model/model_stored.h - parameters as files have them: layouts, values, quantized matrices. */
+/* train/model/model_stored.h - parameters as files have them: layouts, values, quantized
+ * matrices. */
 #ifndef TRAIN_MODEL_MODEL_STORED_H
 #define TRAIN_MODEL_MODEL_STORED_H
 

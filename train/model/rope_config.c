@@ -163,7 +163,6 @@ void rope_config_read(const json_t *root, const char *file, struct arena *arena,
                       struct model_config *out, struct error *err)
 {
     const struct reader r = { root, file, arena, err };
-
     const json_t *scaling = json_object_get(root, "rope_scaling");
 
     read_rope(&r, out);

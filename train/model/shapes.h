@@ -36,9 +36,9 @@
  * nothing is folded after them.
  *
  * Formats: trainable weights and most moments have precision.trainable (fp32 except in the
- * pure modes; struct shape_moment); gradients are always fp32. Frozen matrices have precision.frozen, or the
- * compute format if that has 16 bits (autocast would convert them at every use, to the
- * same values); frozen vectors are fp32.
+ * pure modes; struct shape_moment); gradients are always fp32. Frozen matrices have
+ * precision.frozen, or the compute format if that has 16 bits (autocast would convert them
+ * at every use, to the same values); frozen vectors are fp32.
  */
 #ifndef TRAIN_MODEL_SHAPES_H
 #define TRAIN_MODEL_SHAPES_H
@@ -366,8 +366,8 @@ enum buffer {
     BUFFER_CROSS_KEYS,
     BUFFER_CROSS_VALUES,
     BUFFER_KEYS,
-    /* one per block with keys of its own, if the plan generates: keys and values of the previous rows of each
-     * sequence (slots * slot_rows, K D) */
+    /* one per block with keys of its own, if the plan generates: keys and values of the
+     * previous rows of each sequence (slots * slot_rows, K D) */
     BUFFER_VALUES,
     /* the same of linear attention: the last rows that the convolution reads, the states */
     BUFFER_CONV_STATE,

@@ -421,8 +421,8 @@ static void place_region(struct shapes_builder *m, enum region region)
             place_parameter(m, &m->out->parameters[i]);
 }
 
-/* Files have layers in few bits, not tensors of all experts.  GPTQ and AWQ leave routers as they are.
- * A projector is as it would be next to a frozen encoder. */
+/* Files have layers in few bits, not tensors of all experts.  GPTQ and AWQ leave routers as
+ * they are. A projector is as it would be next to a frozen encoder. */
 static bool is_quantized(const struct shapes_builder *m, const struct shape_parameter *p)
 {
     const struct model_config *c = m->config;

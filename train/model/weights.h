@@ -66,8 +66,9 @@ struct expert_files {
     bool fused, transposed;
 };
 
-/* Replace weights in few bits by the matrices that they stand for, and tensors of a set that
- * hold the matrices of all experts of a block by these, with the names of parameters; *found (or NULL): how the set has them. */
+/* Replace weights in few bits by the matrices that they stand for, and tensors of a set
+ * that hold the matrices of all experts of a block by these, with the names of parameters;
+ * *found (or NULL): how the set has them. */
 bool weights_split_experts(struct safetensors *files, const struct model_config *config,
                            struct expert_files *found, struct error *err);
 

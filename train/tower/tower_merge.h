@@ -1,5 +1,5 @@
-/* train/tower/tower_merge.h - an adapter that is merged into the weights of an encoder while they are
- * loaded: W + scale B A. */
+/* train/tower/tower_merge.h - an adapter that is merged into the weights of an encoder
+ * while they are loaded: W + scale B A. */
 #ifndef TRAIN_TOWER_TOWER_MERGE_H
 #define TRAIN_TOWER_TOWER_MERGE_H
 

@@ -289,9 +289,10 @@ void tower_order_position(const struct tower_config *config, const float *table,
 }
 
 /*
- * The frequencies are theta^(-2 i / (d / 2)) of both axes (Qwen2-VL: all of the row, then all
- * of the column; Llama 4: the other way around, and a class token does not turn), or theta^(-2 i / d), even i of the row and odd i of the column (Pixtral).
- * Products are rounded to fp32, as transformers rounds them.
+ * The frequencies are theta^(-2 i / (d / 2)) of both axes (Qwen2-VL: all of the row, then
+ * all of the column; Llama 4: the other way around, and a class token does not turn), or
+ * theta^(-2 i / d), even i of the row and odd i of the column (Pixtral). Products are
+ * rounded to fp32, as transformers rounds them.
  */
 void tower_order_angles(const struct tower_config *config, const int32_t at[2],
                         float *out)

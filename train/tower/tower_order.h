@@ -26,9 +26,9 @@ void tower_order_clear(struct tower_order *order);
 
 /*
  * Fill position(s) of a patch, or of the class token, of an image of this size: the columns
- * of `table`, the learned positions (fp32).  Qwen3-VL interpolates those of a grid between its
- * corners, as F.interpolate(align_corners=True) does, PaddleOCR-VL without, GLM-4V as F.grid_sample(mode="bicubic",
- * padding_mode="border") does, and SigLIP 2 as F.interpolate(
+ * of `table`, the learned positions (fp32).  Qwen3-VL interpolates those of a grid between
+ * its corners, as F.interpolate(align_corners=True) does, PaddleOCR-VL without, GLM-4V as
+ * F.grid_sample(mode="bicubic", padding_mode="border") does, and SigLIP 2 as F.interpolate(
  * antialias=True) does.  Gemma 4 adds those of the column and the row.
  */
 void tower_order_position(const struct tower_config *config, const float *table,
