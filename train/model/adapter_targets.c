@@ -208,7 +208,8 @@ bool adapter_targets_mark_names(const struct target_list *list, const char *name
             return false;
         marked++;
     }
-    return !first || marked > 0 || reject_target(list, first, first_len, err);
+    return !first || marked > 0 || list->matched ||
+           reject_target(list, first, first_len, err);
 }
 
 void adapter_targets_add_skipped(const struct target_list *list, const char *names,

@@ -14,6 +14,8 @@ struct target_list {
     const char *file; /* of the list; NULL: the job */
     /* skip a name that no module has, as PEFT does if another one matches */
     bool skips;
+    /* a name matches layers that the list does not have: those of an encoder */
+    bool matched;
     bool low_rank; /* leave out what PEFT refuses to adapt by LoRA */
     /* the path of a head for tokens in a model that computes scores, which nothing reads: its
      * names mark nothing; NULL: the model has none */

@@ -82,7 +82,7 @@ static bool read_plan(const struct plan *plan, const struct model_config *config
 {
     const struct architecture *a = config->architecture;
     const char *key, *names = adapter_targets_names(plan, &key);
-    const struct target_list adapted = adapter_targets_of_job(a, plan, key);
+    struct target_list adapted = adapter_targets_of_job(a, plan, key);
     const struct target_list saved = adapter_targets_of_saved(config);
 
     if (plan->method == METHOD_OFT ? !rotation_config_of_job(plan, &out->rotation, err)
@@ -90,6 +90,7 @@ static bool read_plan(const struct plan *plan, const struct model_config *config
         return false;
     if (plan_trains_encoder(plan))
         mark_encoder(&config->encoder, names, out);
+    adapted.matched = out->encoder_count > 0;
     if (is_frozen(plan, out))
         ;
     else if (strcmp(names, "all") == 0)

@@ -252,14 +252,11 @@ static bool adapts_text(const struct lora *lora)
 /* PEFT ignores listed names without a layer, unless no name has one. */
 static bool check_some(const struct reading *reading, struct error *err)
 {
-    const struct target_list list = { reading->config->architecture,
-                                      "target_modules",
-                                      true,
-                                      ERROR_DATA,
-                                      reading->file,
-                                      false,
-                                      false,
-                                      NULL };
+    const struct target_list list = { .architecture = reading->config->architecture,
+                                      .key = "target_modules",
+                                      .linear = true,
+                                      .code = ERROR_DATA,
+                                      .file = reading->file };
     const char *first = json_string_value(json_array_get(reading->targets.names, 0));
     bool marks[MODULES];
 
@@ -362,14 +359,10 @@ bool lora_config_mark_pattern(const char *key, const char *pattern,
 /* A list of names, or null. */
 static bool read_saved(struct reading *reading, struct error *err)
 {
-    const struct target_list list = { reading->config->architecture,
-                                      "modules_to_save",
-                                      false,
-                                      ERROR_DATA,
-                                      reading->file,
-                                      false,
-                                      false,
-                                      NULL };
+    const struct target_list list = { .architecture = reading->config->architecture,
+                                      .key = "modules_to_save",
+                                      .code = ERROR_DATA,
+                                      .file = reading->file };
     const json_t *names = json_object_get(reading->root, "modules_to_save");
 
     for (size_t i = 0; i < json_array_size(names); i++) {
