@@ -104,6 +104,7 @@ heavy_tests += %D%/unit/test_media_ranks
 heavy_tests += %D%/unit/test_cross_ranks
 heavy_tests += %D%/unit/test_media_runs
 heavy_tests += %D%/unit/test_media_generate
+heavy_tests += %D%/unit/test_tower_dropout
 heavy_tests += %D%/unit/test_tower_resume
 heavy_tests += %D%/unit/test_tower_training
 heavy_tests += %D%/unit/test_encoder_merge

@@ -117,6 +117,7 @@ bool estimate_encoder(const struct plan *plan, const struct model_config *config
         .project = !shapes_projects(plan, config),
         .trains = trains,
         .rank = trains && plan_adapts(plan) ? (size_t)plan->lora_rank : 0,
+        .drops = plan->lora_dropout > 0,
         .alignment = plan->device.kind == DEVICE_CPU ? 64 : 256,
     };
     struct arena *arena;

@@ -59,11 +59,11 @@ static bool find(const void *context, const struct media_item *item, struct feat
                      item->key);
 }
 
-static bool begin(const void *context, struct error *err)
+static bool begin(const void *context, const uint64_t *draw, struct error *err)
 {
     const struct run_media *media = context;
 
-    return !media->encoder || trained_encoder_begin(media->encoder, err);
+    return !media->encoder || trained_encoder_begin(media->encoder, draw, err);
 }
 
 /* Stages whose second pass, or whose prompts, do not read rows of features. */

@@ -24,6 +24,7 @@ struct trained_encoder {
     struct encoder_weights *weights; /* of the model, or adapters in it */
     struct tower_adapters adapters;
     struct tower_adapter *adapter_list;
+    double dropout; /* of these, in training */
     struct media_reader *reader;
     struct tower *tower;
     struct encoded *media;
@@ -58,7 +59,11 @@ static void set_adapters(struct trained_encoder *e)
     memset(e->adapter_list, 0, parts * sizeof(*e->adapter_list));
     tower_trained_adapters(tower_config_of(e->tower), parameters, adapters,
                            e->adapter_list);
-    e->adapters = (struct tower_adapters) { lora->rank, lora->scale, e->adapter_list };
+    e->dropout = lora->dropout;
+    e->adapters = (struct tower_adapters) { .rank = lora->rank,
+                                            .scale = lora->scale,
+                                            .draw = { .dropout = lora->dropout },
+                                            .list = e->adapter_list };
     free(adapters);
 }
 
@@ -138,9 +143,12 @@ void trained_encoder_close(struct trained_encoder *encoder)
 
 /* ---- Before the model's pass ---- */
 
-bool trained_encoder_begin(struct trained_encoder *encoder, struct error *err)
+bool trained_encoder_begin(struct trained_encoder *encoder, const uint64_t *draw,
+                           struct error *err)
 {
     forget(encoder);
+    encoder->adapters.draw = (struct tower_draw) { .dropout = draw ? encoder->dropout : 0,
+                                                   .index = draw ? *draw : 0 };
     return tower_refresh(encoder->tower, err);
 }
 
@@ -153,11 +161,21 @@ static struct encoded *find(const struct trained_encoder *e,
     return NULL;
 }
 
+/* The masks of an item depend on its content, not on its place among those of the batch. */
+static void select_masks(struct trained_encoder *e, const struct media_item *item)
+{
+    uint64_t digest;
+
+    memcpy(&digest, item->digest, sizeof(digest));
+    e->adapters.draw.seed = (uint64_t)e->options.plan->seed ^ digest;
+}
+
 static bool encode(struct trained_encoder *e, struct encoded *m, struct error *err)
 {
     const struct media_item *item = m->item;
     struct error why = { 0 }, named = { 0 };
 
+    select_masks(e, item);
     if (!media_item_read(e->reader, item, &m->input, err))
         return false;
     if (!tower_run(e->tower, &m->input, &m->rows, &why))
@@ -252,8 +270,10 @@ bool trained_encoder_backward(struct trained_encoder *encoder, const struct batc
 
     for (size_t i = 0; ok && i < batch->media_count; i++)
         ok = add_gradients(encoder, &batch->media[i], err);
-    for (size_t i = 0; ok && batch->media_count > 0 && i < encoder->count; i++)
+    for (size_t i = 0; ok && batch->media_count > 0 && i < encoder->count; i++) {
+        select_masks(encoder, encoder->media[i].item);
         ok = tower_backward(encoder->tower, &encoder->media[i].input,
                             &encoder->media[i].sums, err);
+    }
     return ok;
 }

@@ -32,8 +32,10 @@ trained_encoder_open(const struct trained_encoder_options *options, struct error
 size_t trained_encoder_elements(const struct trained_encoder *encoder);
 void trained_encoder_close(struct trained_encoder *encoder); /* NULL is allowed */
 
-/* A new batch begins, maybe with other weights: forget the rows of the last one. */
-bool trained_encoder_begin(struct trained_encoder *encoder, struct error *err);
+/* A new batch begins, maybe with other weights: forget the rows of the last one.  draw: its
+ * index in the run, which selects the masks of dropout; NULL: it does not train. */
+bool trained_encoder_begin(struct trained_encoder *encoder, const uint64_t *draw,
+                           struct error *err);
 /* Return the rows of a medium of the batch.  ERROR_DATA for a file that cannot be read or has
  * changed, ERROR_STOPPED. */
 bool trained_encoder_rows(struct trained_encoder *encoder, const struct media_item *item,

@@ -109,12 +109,13 @@ static void report_targets(struct importing *im)
     if (list || import_is_true(im, "lora_target_linear"))
         import_remark(im, "lora_target",
                       "only layers of the text model get adapters; Axolotl adapts layers "
-                      "with these names in the encoder, too");
+                      "with these names in the encoder, too, as a job with "
+                      "freeze_vision_tower: false does");
     else if (expression && names_encoder(expression))
         import_remark(im, "lora_target",
                       "only layers of the text model get adapters; the expression also "
                       "names layers of the encoder or the projector. To adapt those of "
-                      "the encoder, set freeze_vision_tower: false and lora_dropout: 0");
+                      "the encoder, set freeze_vision_tower: false");
 }
 
 bool import_axolotl_media(struct importing *im)

@@ -1,5 +1,5 @@
 /* tests/unit/test_tower_adapters.c - adapters of encoders: rows and gradients are those of an
- * encoder whose weights contain them. */
+ * encoder whose weights contain them, and with dropout, gradients are the slopes of the loss. */
 #include "config.h"
 
 #include "train/tower/tower_adapters.h"
@@ -74,7 +74,7 @@ static void make(struct adapted *d, bool some)
             l->db = zeros(d, l->b);
         }
     }
-    d->all = (struct tower_adapters) { RANK, SCALE, d->list };
+    d->all = (struct tower_adapters) { .rank = RANK, .scale = SCALE, .list = d->list };
 }
 
 static void release(struct adapted *d)
@@ -250,10 +250,131 @@ static void test_tower_adapters_are_as_merged_weights(void **state)
     unit_tower_teardown(&u);
 }
 
+/* ---- Dropout ---- */
+
+/* Of a difference quotient in fp32. */
+#define SLOPE_CLOSE 5e-3
+#define STEP        4e-3
+
+/* Return the sum of the rows of an item, times the gradients that unit_tower_pass_back gives. */
+static double loss_of(const struct adapted *d, size_t item)
+{
+    struct media_input in = unit_tower_input(d->u, d->one, item);
+    struct tower_output out;
+    struct error err = { 0 };
+    double sum = 0;
+    const float *given;
+
+    unit_tower_must(tower_run(d->u->tower, &in, &out, &err), &err);
+    given = unit_tower_given(d->u, d->one, item, "read", out.count * out.width);
+    for (size_t i = 0; i < out.count * out.width; i++)
+        sum += (double)((const float *)out.rows)[i] * given[i];
+    for (size_t k = 0; k < out.deep; k++) {
+        given =
+            unit_tower_given(d->u, d->one, item, arena_printf(d->u->arena, "deep%zu", k),
+                             out.count * out.deep_width);
+        for (size_t i = 0; i < out.count * out.deep_width; i++)
+            sum += (double)((const float *)out.deep_rows[k])[i] * given[i];
+    }
+    tower_output_clear(&out);
+    free(in.values);
+    free(in.heard);
+    return sum;
+}
+
+/* Move A, or B, of all adapters by `step` in a direction; return the slope that their gradients
+ * have in it. */
+static double move(struct adapted *d, bool b, float step)
+{
+    double slope = 0;
+
+    for (size_t at = 0; at < TS_COUNT(d->list); at++) {
+        const struct tensor to = b ? d->list[at].b : d->list[at].a;
+        float *values = b ? d->b[at] : d->a[at], *moved;
+        const float *gradients;
+
+        if (!values)
+            continue;
+        moved = arena_array(d->u->arena, to.rows * to.cols, sizeof(*moved));
+        gradients = fetched(d, b ? d->list[at].db : d->list[at].da);
+        for (size_t i = 0; i < to.rows * to.cols; i++) {
+            const float direction =
+                (float)hashed(arena_printf(d->u->arena, "to %zu", at), i);
+
+            moved[i] = values[i] + step * direction;
+            slope += (double)direction * gradients[i];
+        }
+        d->u->be->ops->upload(d->u->be, to.data, moved, tensor_bytes(to));
+    }
+    return slope;
+}
+
+static void compare_slopes(struct adapted *d)
+{
+    for (int b = 0; b < 2; b++) {
+        const double slope = move(d, b, STEP), above = loss_of(d, 0);
+        double below, quotient;
+
+        move(d, b, -STEP);
+        below = loss_of(d, 0);
+        move(d, b, 0);
+        quotient = (above - below) / (2 * STEP);
+        if (!(fabs(quotient - slope) <= SLOPE_CLOSE * fmax(fabs(slope), fabs(quotient))))
+            fail_msg("%s: the slope of %s is %g, not %g", d->one->name, b ? "B" : "A",
+                     quotient, slope);
+    }
+}
+
+/* Other masks give other rows: those of another batch, of another item, and none. */
+static void compare_masks(struct adapted *d)
+{
+    const struct tower_draw draw = d->all.draw;
+    const double first = loss_of(d, 0);
+    double other;
+
+    assert_true(loss_of(d, 0) == first);
+    d->all.draw.index++;
+    other = loss_of(d, 0);
+    assert_true(other != first);
+    d->all.draw = draw;
+    d->all.draw.seed++;
+    assert_true(loss_of(d, 0) != first && loss_of(d, 0) != other);
+    d->all.draw.dropout = 0;
+    assert_true(loss_of(d, 0) != first);
+    d->all.draw = draw;
+    assert_true(loss_of(d, 0) == first);
+}
+
+static void test_tower_dropout_has_the_slopes_of_its_loss(void **state)
+{
+    struct unit_tower u = unit_tower_setup();
+
+    (void)state;
+    choose(&u);
+    for (size_t i = 0; i < unit_tower_models(&u); i++) {
+        const struct unit_tower_case *one = unit_tower_case(&u, i);
+        struct adapted d = { .u = &u, .one = one };
+
+        if (!unit_tower_trains(one))
+            continue;
+        unit_tower_open(&u, one,
+                        (struct tower_options) { .trains = true, .adapters = &d.all });
+        make(&d, false);
+        d.all.draw = (struct tower_draw) { .dropout = 0.3, .seed = 5, .index = 7 };
+        unit_tower_pass_back(&u, one, 0);
+        compare_slopes(&d);
+        compare_masks(&d);
+        release(&d);
+        unit_tower_close(&u);
+    }
+    unit_tower_teardown(&u);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tower_adapters_are_as_merged_weights),
+        cmocka_unit_test(test_tower_dropout_has_the_slopes_of_its_loss),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -150,11 +150,6 @@ static bool check_encoder(const struct plan *plan, const struct lora *lora,
         return true;
     if (plan_merges(plan))
         return encoder_adapters_can_merge(lora, plan->adapter_name_or_path, err);
-    if (lora->dropout > 0)
-        return error_set(err, ERROR_JOB,
-                         "%s requires lora_dropout: 0, not %g: adapters of an encoder "
-                         "have no dropout",
-                         key, lora->dropout);
     if (lora->dora || lora->pissa)
         return error_set(err, ERROR_JOB,
                          "%s: %s is not supported for adapters of an encoder; remove it",

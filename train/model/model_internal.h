@@ -342,9 +342,10 @@ struct pass {
     size_t pairs;       /* preferences: the first 2 * pairs sequences; grpo: that many */
     double temperature; /* logits are divided by it for the loss; 0: 1 */
     bool training, weighted;
-    bool media; /* the batch has images or sounds */
-    bool first; /* overwrites gradients, does not add to them */
-    bool fills; /* the rooms for weights in 8 bits, if trained or `fills_frozen` */
+    uint64_t draw; /* of a batch that trains: model_train */
+    bool media;    /* the batch has images or sounds */
+    bool first;    /* overwrites gradients, does not add to them */
+    bool fills;    /* the rooms for weights in 8 bits, if trained or `fills_frozen` */
     bool fills_frozen;
     bool reduces;       /* there are other ranks that wait for its gradients */
     bool skip_adapters; /* compute the base model only */

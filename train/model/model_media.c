@@ -305,7 +305,8 @@ bool model_media_upload(const struct pass *pass, const struct batch *batch,
     if (!check_rows(m, batch, err))
         return false;
     source = &m->media->source;
-    if (source->begin && !source->begin(source->context, err))
+    if (source->begin &&
+        !source->begin(source->context, pass->training ? &pass->draw : NULL, err))
         return false;
     for (size_t i = 0; i < batch->media_count; i++)
         if (!upload_medium(pass, &batch->media[i], err))

@@ -19,12 +19,12 @@ struct op_attention;
 struct pass;
 
 /* Where the rows come from, borrowed.  feature returns those of one medium of a batch, after
- * begin (or NULL) of the batch. */
+ * begin (or NULL) of the batch, whose draw is that of model_train; NULL: it does not train. */
 struct model_media {
     bool (*feature)(const void *context, const struct media_item *item,
                     struct feature *out, struct error *err);
     const void *context;
-    bool (*begin)(const void *context, struct error *err);
+    bool (*begin)(const void *context, const uint64_t *draw, struct error *err);
 };
 
 /* Set it before the first batch with media; the model was made with media_rows_max. */

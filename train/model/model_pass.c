@@ -467,6 +467,7 @@ bool model_train(struct model *model, const struct batch *batch, uint64_t draw,
     pass = pass_of(model, batch);
     pass.pairs = pairs;
     pass.training = true;
+    pass.draw = draw;
     pass.temperature = model_loss_temperature(model);
     pass.first = window->batch_count == 0 || model->shapes.shards_gradients;
     pass.fills = window->batch_count == 0 && model->shapes.rounds_once[ROUNDED_W];

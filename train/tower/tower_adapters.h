@@ -1,9 +1,10 @@
 /*
  * train/tower/tower_adapters.h - low-rank adapters on the linear layers of an encoder's blocks:
  *
- *     y += scale (x A^T) B^T,   A (rank, in), B (out, rank)
+ *     y += scale (dropout(x) A^T) B^T,   A (rank, in), B (out, rank)
  *
- * of each part of a layer, whose matrix has a name of its own in files.  Hu et al., "LoRA", 2021.
+ * of each part of a layer, whose matrix has a name of its own in files.  Each has a mask of its
+ * own, as in PEFT.  Hu et al., "LoRA", 2021.
  */
 #ifndef TRAIN_TOWER_TOWER_ADAPTERS_H
 #define TRAIN_TOWER_TOWER_ADAPTERS_H
@@ -18,9 +19,19 @@ struct tower_adapter {
     struct tensor da, db; /* their gradients, fp32 */
 };
 
+/* What selects the masks of dropout, besides the layer, its part, and the window, piece or crop
+ * of the item.  The passes of tower_backward need those of tower_run. */
+struct tower_draw {
+    double dropout; /* from 0 to below 1; 0 drops nothing */
+    uint64_t seed;  /* of the item */
+    uint64_t index; /* of the batch in the run */
+};
+
 struct tower_adapters {
     size_t rank;
     double scale;
+    struct tower_draw
+        draw; /* may change between items; tower_reserve: the largest dropout */
     /* of each parameter of tower_parameters_list, TOWER_PARTS_MAX that follow each other */
     const struct tower_adapter *list;
 };

@@ -178,6 +178,11 @@ struct tensor tower_buffer_shape(const struct tower_config *config, enum format 
         return tensor_of(NULL, compute, c->deep * size->read, c->projected);
     case TOWER_ADAPTED:
         return tensor_of(NULL, compute, size->rank > 0 ? n : 0, size->rank);
+    case TOWER_DROPPED:
+        return tensor_of(
+            NULL, compute, size->rank > 0 && size->drops,
+            larger(n * larger(w, c->inner),
+                   c->deep > 0 ? size->read * larger(c->middle, deep_width) : 0));
     case TOWER_KEPT:
         return tensor_of(NULL, fp32, trains ? (c->run + (tiled > 0 ? 2 : 1)) * n : 0, w);
     case TOWER_NORMED:

@@ -17,7 +17,9 @@ static struct tower_size pass_of(const struct tower_config *c, size_t rows,
                         : fixed                   ? c->side * c->side
                                                   : SIZE_MAX;
     size_t n = rows > most / c->group ? most : rows * c->group;
-    struct tower_size size = { .trains = options->trains, .rank = options->rank };
+    struct tower_size size = { .trains = options->trains,
+                               .rank = options->rank,
+                               .drops = options->drops };
 
     if (c->tiles > 0) {
         size.rows = c->tiles * (c->tile_rows + c->tile_padding);

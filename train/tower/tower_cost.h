@@ -22,6 +22,7 @@ struct tower_cost_options {
     bool project;     /* to the rows after the projector */
     bool trains;      /* tower_run and tower_backward; without `project` */
     size_t rank;      /* of adapters on all linear layers; 0: there are none */
+    bool drops;       /* they have dropout */
     size_t alignment; /* of the backend */
 };
 

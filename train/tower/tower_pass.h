@@ -47,6 +47,7 @@ enum tower_buffer {
     TOWER_PROJECTED,
     TOWER_STACKED, /* the rows of DeepStack, one merger after the other */
     TOWER_ADAPTED, /* rows between the two matrices of an adapter */
+    TOWER_DROPPED, /* elements: its input after dropout, and the gradient of that */
     /* of the backward pass */
     /* the residual stream before each block, and after the last; with tiles, also before the norm
      * that the global blocks follow */
@@ -89,6 +90,7 @@ struct tower_size {
     size_t stages[CONFORMER_STAGES]; /* of a Conformer: frames, ... */
     bool trains;                     /* a backward pass follows */
     size_t rank;                     /* of adapters; 0: there are none */
+    bool drops;                      /* they have dropout */
 };
 
 /* Return the shape of a buffer, without data; int32 are counted as FORMAT_FP32. */
@@ -110,6 +112,7 @@ struct tower_pass {
     /* of each parameter of the list, fp32.  NULL: they are frozen */
     const struct tensor *gradients;
     const struct tower_adapters *adapters; /* NULL: there are none */
+    size_t number;                         /* of the window, piece or crop of an item */
     /* elements of layers outside the blocks, and of an image in tiles, its tiles */
     const float *const *host;
     const struct tower_tiles *tiles;

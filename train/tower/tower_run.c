@@ -34,6 +34,8 @@ bool tower_reserve(struct tower *t, size_t rows, struct error *err)
                                             .project = t->pass.project,
                                             .trains = t->trains,
                                             .rank = adapters ? adapters->rank : 0,
+                                            .drops =
+                                                adapters && adapters->draw.dropout > 0,
                                             .alignment = t->pass.be->ops->alignment };
     struct tower_cost cost;
 
@@ -41,15 +43,19 @@ bool tower_reserve(struct tower *t, size_t rows, struct error *err)
     return reserve(t, cost.buffers, err);
 }
 
-/* Lay out the buffers for a pass. */
-static bool prepare(struct tower *t, const struct tower_size *size, struct error *err)
+/* Lay out the buffers for a pass with this number. */
+static bool prepare(struct tower *t, const struct tower_size *size, size_t number,
+                    struct error *err)
 {
+    const struct tower_adapters *adapters = t->pass.adapters;
     struct backend *be = t->pass.be;
     size_t at[TOWER_BUFFERS], bytes = 0;
 
     t->pass.size = *size;
     t->pass.size.trains = t->given != NULL;
-    t->pass.size.rank = t->pass.adapters ? t->pass.adapters->rank : 0;
+    t->pass.size.rank = adapters ? adapters->rank : 0;
+    t->pass.size.drops = adapters && adapters->draw.dropout > 0;
+    t->pass.number = number;
     for (int i = 0; i < TOWER_BUFFERS; i++) {
         const struct tensor shape =
             tower_buffer_shape(&t->config, t->pass.compute, t->pass.project,
@@ -198,7 +204,7 @@ static bool run_sound(struct tower *t, const struct media_input *in,
 
         if (size.read == 0)
             continue;
-        if (!prepare(t, &size, err))
+        if (!prepare(t, &size, i, err))
             return false;
         tower_upload_window(t, in->values + i * 2 * c->positions * c->mels);
         if (!run_pass(t, (char *)out->rows + done * bytes, NULL, done, err))
@@ -228,7 +234,7 @@ static bool run_pieces(struct tower *t, const struct media_input *in, float *val
     for (size_t row = 0; row < out->count; row += CONFORMER_ROWS) {
         const struct conformer_piece piece = conformer_piece_at(in->rows, row);
 
-        if (!prepare(t, &piece.size, err))
+        if (!prepare(t, &piece.size, row / CONFORMER_ROWS, err))
             return false;
         tower_upload_piece(t, &piece, values);
         if (!run_pass(t, (char *)out->rows + row * bytes, NULL, row, err))
@@ -300,7 +306,7 @@ static bool run_crops(struct tower *t, const struct media_input *in, size_t crop
                                      .windows = order->windows,
                                      .read = order->rows };
     struct media_input crop = *in;
-    bool ok = prepare(t, &size, err);
+    bool ok = prepare(t, &size, 0, err);
     void *rows;
 
     if (!ok)
@@ -310,6 +316,7 @@ static bool run_crops(struct tower *t, const struct media_input *in, size_t crop
     rows = rows_new(t, order->rows,
                     out->width > out->deep_width ? out->width : out->deep_width);
     for (size_t i = 0; ok && i < crops; i++) {
+        t->pass.number = i;
         crop.values = in->values + i * crop.rows * crop.columns;
         ok = run_ordered(t, &crop, i * order->rows, order, rows, out, err);
     }
@@ -329,7 +336,7 @@ static bool run_tiles(struct tower *t, const struct media_input *in,
     if (!tower_tiles_make(c, in->height, in->width, &tiles, err))
         return false;
     size = (struct tower_size) { .rows = tiles.rows, .read = tiles.count * c->tile_rows };
-    if (!prepare(t, &size, err))
+    if (!prepare(t, &size, 0, err))
         return false;
     output_start(t, out, size.read);
     t->pass.tiles = &tiles;
