@@ -90,6 +90,21 @@ static double evaluated(struct curve *curve)
     return out;
 }
 
+/* PEFT writes the names that a job has. */
+static void list_targets(const struct curve *curve)
+{
+    char *text = curve_read(curve, "out/adapter_config.json", NULL);
+    json_t *config = json_loads(text, 0, NULL);
+    char *dir = path_join(curve->u.dir, "out");
+
+    json_object_set_new(config, "target_modules",
+                        json_pack("[s, s]", "qkv", "attn.proj"));
+    put_json(config, dir, "adapter_config.json");
+    json_decref(config);
+    free(text);
+    free(dir);
+}
+
 /* A new adapter adds nothing, so that the first step has the loss of a job without dropout. */
 static void test_dropout_is_of_training_alone(void **state)
 {
@@ -112,6 +127,8 @@ static void test_dropout_is_of_training_alone(void **state)
     assert_true(drops.losses[0] == plain.losses[0]);
     assert_true(drops.losses[3] != plain.losses[3]);
     loss = curve_last_eval(&drops);
+    assert_true(fabs(evaluated(&drops) / loss - 1) < CLOSE);
+    list_targets(&drops);
     assert_true(fabs(evaluated(&drops) / loss - 1) < CLOSE);
     curve_close(&drops);
     curve_close(&plain);

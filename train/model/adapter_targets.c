@@ -192,10 +192,28 @@ static const char *next_name(const char **names, size_t *len)
     return name;
 }
 
+/* Return whether the last part of a module's name contains one of these: LLaMA-Factory would adapt
+ * it, too. */
+static bool is_part(const struct target_list *list, const char *names)
+{
+    const char *name;
+    size_t len;
+
+    while ((name = next_name(&names, &len)), len > 0)
+        for (enum module i = 0; i < MODULES; i++) {
+            const char *leaf =
+                is_target(list, i) ? architecture_leaf(list->architecture, i) : "";
+
+            if (memmem(leaf, strlen(leaf), name, len))
+                return true;
+        }
+    return false;
+}
+
 bool adapter_targets_mark_names(const struct target_list *list, const char *names,
                                 bool *marks, struct error *err)
 {
-    const char *first = NULL, *name;
+    const char *all = names, *first = NULL, *name;
     size_t len, first_len = 0, marked = 0;
 
     while ((name = next_name(&names, &len)), len > 0) {
@@ -208,7 +226,7 @@ bool adapter_targets_mark_names(const struct target_list *list, const char *name
             return false;
         marked++;
     }
-    return !first || marked > 0 || list->matched ||
+    return !first || marked > 0 || (list->matched && !is_part(list, all)) ||
            reject_target(list, first, first_len, err);
 }
 

@@ -260,9 +260,9 @@ static bool check_some(const struct reading *reading, struct error *err)
     const char *first = json_string_value(json_array_get(reading->targets.names, 0));
     bool marks[MODULES];
 
-    if (adapts_text(reading->out))
+    if (adapts_text(reading->out) || reading->out->encoder_count > 0)
         return true;
-    if (reading->targets.pattern && reading->out->encoder_count == 0)
+    if (reading->targets.pattern)
         return adapter_targets_fail_pattern(list.architecture, reading->targets_key,
                                             reading->code, err);
     return !first || adapter_targets_mark(&list, first, strlen(first), marks, err);
