@@ -5,6 +5,7 @@
 #include "tests/unit/unit_architectures.h"
 
 #include "base/file.h"
+#include "train/model/encoder_adapters.h"
 #include "train/model/lora.h"
 #include "train/model/shapes.h"
 
@@ -56,6 +57,34 @@ static void check_written(const char *name, const char *targets, const char *par
     text.data[text.len] = '\0';
     if (!strstr(text.data, written))
         fail_msg("%s: %s is not in %s", name, written, text.data);
+    text_clear(&text);
+    arena_free(u.arena);
+}
+
+/* Parameters of experts, and layers of an encoder, but none of the text model. */
+static void test_expert_adapters_go_with_those_of_an_encoder(void **state)
+{
+    static const struct encoder_tensor qkv = { .path = "visual.blocks.0.attn.qkv" };
+    static const struct encoder_list encoder = {
+        .list = &qkv, .count = 1, .blocks = "visual.blocks.", .run = 1
+    };
+    struct unit_model u = open_case("gpt_oss", "experts.down_proj");
+    struct architecture a = *u.config.architecture;
+    struct error err = { 0 };
+    struct lora lora;
+    struct text text;
+
+    (void)state;
+    a.has_towers = true;
+    u.plan.lora_target = "";
+    unit_must(lora_read(&u.plan, &u.config, &lora, &err), &err);
+    lora.encoder_list = &encoder;
+    encoder_adapters_all(&encoder, &lora);
+    text_init(&text, 0);
+    assert_true(lora_write_config(&lora, &a, "base", &text));
+    if (!strstr(text.data, "\"target_modules\": "
+                           "\"visual\\\\.blocks\\\\.(?:0)\\\\.attn\\\\.qkv\""))
+        fail_msg("%s", text.data);
     text_clear(&text);
     arena_free(u.arena);
 }
@@ -235,6 +264,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_expert_adapters_are_named_as_in_peft),
+        cmocka_unit_test(test_expert_adapters_go_with_those_of_an_encoder),
         cmocka_unit_test(test_expert_adapters_of_one_block),
         cmocka_unit_test(test_expert_adapters_start_without_effect),
         cmocka_unit_test(test_expert_adapters_refuse),

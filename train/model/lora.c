@@ -272,8 +272,8 @@ static json_t *targets_of(const struct lora *lora, const struct architecture *a)
             layers.absent[i] = true;
         }
     names = names_of(a, &layers, layers.adapted, true);
-    if (lora->joined && json_is_null(names)) /* null would adapt some by default */
-        return json_array();
+    if (lora->joined && json_is_null(names) && lora->encoder_count == 0)
+        return json_array(); /* null would adapt some by default */
     for (size_t i = 0; i < json_array_size(names); i++)
         numbered |= strchr(json_string_value(json_array_get(names, i)), '*') != NULL;
     if (!numbered && !a->has_towers && !architecture_has_kept(a))
