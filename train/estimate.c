@@ -7,6 +7,7 @@
 #include "train/dataset/dataset_plan.h"
 #include "train/evaluation_plan.h"
 #include "train/merge_plan.h"
+#include "train/model/lora.h"
 #include "train/model/shapes.h"
 #include "train/teacher/teacher_plan.h"
 #include "train/torch_memory.h"
@@ -111,17 +112,20 @@ bool estimate_encoder(const struct plan *plan, const struct model_config *config
 {
     /* kernels/cuda/cuda_memory.c and kernels/cpu: of an allocation */
     const bool trains = shapes_trains_encoder(plan, config);
+    struct error ignored = { 0 };
+    struct lora lora;
+    const bool adapts =
+        trains && plan_adapts(plan) && lora_read(plan, config, &lora, &ignored);
     const struct tower_cost_options options = {
         .compute = plan->precision.compute == FORMAT_TF32 ? FORMAT_FP32
                                                           : plan->precision.compute,
         .project = !shapes_projects(plan, config),
         .trains = trains,
-        .rank = trains && plan_adapts(plan) ? (size_t)plan->lora_rank : 0,
-        .drops = plan->lora_dropout > 0,
+        .rank = adapts ? lora.rank : 0,
+        .drops = adapts && lora.dropout > 0,
         .alignment = plan->device.kind == DEVICE_CPU ? 64 : 256,
     };
     struct arena *arena;
-    struct error ignored = { 0 };
     struct tower_config tower;
     bool has;
 
