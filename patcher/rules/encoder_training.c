@@ -50,10 +50,10 @@ static void check_parts(struct rule_context *context)
          !shapes_trains_projector(context->plan, context->model)))
         report_towers(context, "freeze_language_model",
                       arena_printf(arena,
-                                   "freeze_language_model leaves nothing to train: of a "
-                                   "model of type %s, the text model is trained, and "
-                                   "with finetuning_type: full the encoder with "
-                                   "freeze_vision_tower: false and the projector with "
+                                   "freeze_language_model leaves nothing to train: a "
+                                   "job trains the text model of a %s, its encoder "
+                                   "with freeze_vision_tower: false, and, with "
+                                   "finetuning_type: full, its projector with "
                                    "freeze_multi_modal_projector: false",
                                    row->model_type),
                       "remove the key, or add one of these");

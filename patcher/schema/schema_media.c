@@ -25,7 +25,8 @@ static const struct key rows[] = {
     { TS_USED("freeze_vision_tower", KEY_BOOL, "true"),
       .into = TS_FIELD(freeze_vision_tower),
       .help =
-          "do not train the encoder of images or sound; false: full tuning trains it" },
+          "do not train the encoder of images or sound; false: full tuning trains it, "
+          "and LoRA adapts it" },
     { TS_USED("freeze_multi_modal_projector", KEY_BOOL, "true"),
       .into = TS_FIELD(freeze_multi_modal_projector),
       .help = "do not train the layers between the encoder and the text model; with "
