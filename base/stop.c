@@ -4,9 +4,14 @@
 #include "base/stop.h"
 
 #include <stddef.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/size.h"
+
+enum { STACK_BYTES = 64 << 10 };
 
 /* What the handler received; the only mutable state of the process that is global. */
 static struct stop_request received;
@@ -64,12 +69,34 @@ static void unblock(void)
     sigprocmask(SIG_UNBLOCK, &set, NULL);
 }
 
+/*
+ * Let handlers of this thread run on a stack of their own.  oneDNN's float32 matmul sets the stack
+ * pointer to the start of a block of the heap (jit_avx512_common_gemm_f32.cpp: mov(rsp, ARG_WS));
+ * the kernel would write the frame of a signal into the memory before it.  Without memory,
+ * handlers run on the stack that there is.
+ */
+static void use_own_stack(void)
+{
+    const size_t least = 4 * getauxval(AT_MINSIGSTKSZ);
+    const size_t bytes = least > STACK_BYTES ? least : STACK_BYTES;
+    stack_t now = { 0 };
+
+    if (sigaltstack(NULL, &now) != 0 || !(now.ss_flags & SS_DISABLE))
+        return;
+    now = (stack_t) { .ss_size = size_round(bytes, (size_t)sysconf(_SC_PAGESIZE)) };
+    now.ss_sp = mmap(NULL, now.ss_size, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    if (now.ss_sp != MAP_FAILED)
+        sigaltstack(&now, NULL);
+}
+
 volatile sig_atomic_t *stop_catch(void)
 {
     static const int numbers[] = { SIGTERM, SIGINT, SIGHUP };
     struct sigaction action = { .sa_sigaction = on_signal,
-                                .sa_flags = SA_SIGINFO | SA_RESTART };
+                                .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK };
 
+    use_own_stack();
     stop_signals(&action.sa_mask);
     for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
         if (sigismember(&action.sa_mask, numbers[i]))

@@ -25,8 +25,9 @@ struct stop_request {
 /* Note a signal. Return true if it asks to end at once. */
 bool stop_request_add(struct stop_request *request, int number);
 
-/* Catch these signals. Return the flag that the first one sets to its number, SIGTERM for
- * SIGHUP. One that asks to end at once ends this process. */
+/* Catch these signals, in the thread that calls it, on a stack of their own: its stack pointer may
+ * be anywhere while it is in a library. Return the flag that the first one sets to its number,
+ * SIGTERM for SIGHUP. One that asks to end at once ends this process. */
 volatile sig_atomic_t *stop_catch(void);
 /* Do not catch them: each ends this process. */
 void stop_ignore_none(void);

@@ -4,6 +4,9 @@
 #include "base/stop.h"
 
 #include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -121,6 +124,49 @@ static void test_stop_respects_nohup(void **state)
     signal(SIGHUP, SIG_DFL);
 }
 
+#if defined(__x86_64__)
+/* Signal this process while the stack pointer is at `stack`. */
+static void raise_at(char *stack)
+{
+    long number = SYS_kill;
+
+    __asm__ volatile("mov %%rsp, %%r12\n\t"
+                     "mov %[stack], %%rsp\n\t"
+                     "syscall\n\t"
+                     "mov %%r12, %%rsp"
+                     : "+a"(number)
+                     : "D"((long)getpid()), "S"((long)SIGTERM), [stack] "r"(stack)
+                     : "rcx", "r11", "r12", "memory", "cc");
+}
+
+/* As in oneDNN's matmuls. */
+static void test_stop_leaves_the_memory_at_the_stack_pointer(void **state)
+{
+    enum { BYTES = 256 << 10 };
+    char *memory = malloc(BYTES);
+    int how;
+    pid_t pid;
+
+    (void)state;
+    assert_non_null(memory);
+    memset(memory, 7, BYTES);
+    pid = fork();
+    if (pid == 0) {
+        volatile sig_atomic_t *stop = stop_catch();
+        bool same = true;
+
+        raise_at(memory + BYTES / 2);
+        for (size_t i = 0; i < BYTES; i++)
+            same = same && memory[i] == 7;
+        _exit(*stop != SIGTERM ? 2 : same ? 0 : 1);
+    }
+    assert_int_equal(waitpid(pid, &how, 0), pid);
+    assert_true(WIFEXITED(how));
+    assert_int_equal(WEXITSTATUS(how), 0);
+    free(memory);
+}
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -129,6 +175,9 @@ int main(void)
         cmocka_unit_test(test_stop_ends_a_process_at_a_later_signal),
         cmocka_unit_test(test_stop_ask_never_ends_a_process),
         cmocka_unit_test(test_stop_respects_nohup),
+#if defined(__x86_64__)
+        cmocka_unit_test(test_stop_leaves_the_memory_at_the_stack_pointer),
+#endif
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
