@@ -357,8 +357,9 @@ static void train(const struct subject *s, const json_t *settings, const char *m
                   struct columns *out)
 {
     char *job = job_text(s, settings, mixed), *name = path_join(s->dir, "job.run");
-    /* the bands of PyTorch are those of a few runs, and other matmuls may exceed their maximum */
-    struct training training = { .dir = s->dir, .job = job, .no_onednn = true };
+    /* bands in 16 bits are those of a few runs of PyTorch, and oneDNN's matmuls may exceed their
+     * maximum */
+    struct training training = { .dir = s->dir, .job = job, .no_onednn = mixed != NULL };
     struct error err = { 0 };
 
     if (file_exists(name) && !file_remove_tree(name, &err))
