@@ -21,7 +21,9 @@ TMPDIR=$(mktemp -d "$where/trainspool-fuzz.XXXXXX") || exit 1
 export TMPDIR
 trap 'rm -rf "$TMPDIR"' EXIT
 trap 'exit 1' INT TERM HUP
-export ASAN_OPTIONS="detect_stack_use_after_return=1:strict_string_checks=1:${ASAN_OPTIONS-}"
+# intercept_tls_get_addr=0: see AM_TESTS_ENVIRONMENT in tests/local.mk
+ASAN_OPTIONS="intercept_tls_get_addr=0:${ASAN_OPTIONS-}"
+export ASAN_OPTIONS="detect_stack_use_after_return=1:strict_string_checks=1:$ASAN_OPTIONS"
 export UBSAN_OPTIONS="print_stacktrace=1:${UBSAN_OPTIONS-}"
 
 stat() { # NAME KEY: print a value from the final statistics of the fuzzer
