@@ -790,10 +790,11 @@ EXTRA_DIST += %D%/differential/published.py
 # Tests that run the kernels of kernels/cuda on the CPU; see emulation/emulation.h.  The test of an
 # operation is the CPU backend's test, linked with other machines: `emulated` uses the kernels
 # unchanged, `races` uses kernels compiled with race detection.  Race detection and sanitizers exclude
-# each other: a build with sanitizers tests operations as `emulated`, a build without as `races`, and
-# both test whole models as `emulated`.  Two tests need no race detection: the only matmul kernels are
-# those of fp8 and of thin results, which have tests of their own, and golden operators use no kernel
-# that other tests leave out.  operations.mk lists the tests of operations; `make tests/unit/test_emulated_NAME` always builds one.
+# each other: a build with sanitizers tests operations as `emulated`, a build without as `races`.  Both
+# test text models as `emulated`, and the one without sanitizers also encoders and ranks.  Two tests
+# need no race detection: the only matmul kernels are those of fp8 and of thin results, which have tests
+# of their own, and golden operators use no kernel that other tests leave out.  operations.mk lists the
+# tests of operations; `make tests/unit/test_emulated_NAME` always builds one.
 emulated_tests =
 emulated_tests += %D%/unit/test_cuda_attention
 emulated_tests += %D%/unit/test_cuda_attention_gradients
@@ -812,9 +813,6 @@ emulated_tests += %D%/unit/test_emulated_group
 emulated_tests += %D%/unit/test_emulated_model
 emulated_tests += %D%/unit/test_emulated_model_distill
 emulated_tests += %D%/unit/test_emulated_model_forward
-emulated_tests += %D%/unit/test_emulated_model_media
-emulated_tests += %D%/unit/test_emulated_tower
-emulated_tests += %D%/unit/test_emulated_tower_adapters
 emulated_tests += %D%/unit/test_model_pass
 emulated_tests += %D%/unit/test_emulated_model_watch
 emulated_tests += %D%/unit/test_emulation
@@ -824,8 +822,11 @@ emulated_tests += %D%/unit/test_trainer_overlap
 emulated_operations =
 plain_emulated_tests =
 plain_emulated_tests += %D%/unit/test_emulated_model_gather
+plain_emulated_tests += %D%/unit/test_emulated_model_media
 plain_emulated_tests += %D%/unit/test_emulated_model_preference
 plain_emulated_tests += %D%/unit/test_emulated_model_ranks
+plain_emulated_tests += %D%/unit/test_emulated_tower
+plain_emulated_tests += %D%/unit/test_emulated_tower_adapters
 plain_emulated_tests += %D%/unit/test_recorded_ranks
 races_tests =
 races_tests += %D%/unit/test_races_emulation
