@@ -1,6 +1,7 @@
 #!/bin/sh
-# Build twice, normally and with sanitizers, and run all tests in both builds.  The last lines list
-# the failed tests and the totals; the exit status is 1 if a test failed.
+# Build twice, normally and with sanitizers, and run all tests in both builds.  The output
+# names the slowest tests; its last lines list the failed tests and the totals.  The exit status is 1 if
+# a test failed.
 #
 #   ./runtests.sh [--no-install]      keeps build/, build-san/ and build-peers/ for the next run
 #
@@ -44,6 +45,12 @@ failures() { # BUILD: print the scripts and programs that have a failed test
         grep -lE '^:global-test-result: (FAIL|ERROR|XPASS)' {} + | sed 's/\.trs$//' | sort
 }
 
+slowest() { # BUILD: print the ten tests that took the most CPU time, in seconds
+    find "$1/tests" -name '*.log' -exec grep -H '^# CPU time' {} + |
+        sed -E 's/^(.*)\.log:# CPU time ([0-9]*)m([0-9.]*)s ([0-9]*)m([0-9.]*)s$/\1 \2 \3 \4 \5/' |
+        awk '{ printf "%6.0f %s\n", 60 * ($2 + $4) + $3 + $5, $1 }' | sort -rn | head -n 10
+}
+
 # -g1 gives line numbers in the reports of sanitizers, but no variables for a debugger.  It saves a
 # seventh of the compile time, and a fifth with sanitizers.
 : "${CFLAGS=-g1}" "${CXXFLAGS=-g1}"
@@ -84,6 +91,8 @@ run() { # BUILD ARGUMENTS...: the arguments are for configure
         broken "$build" 'make check'
         return
     fi
+    echo "== $build: slowest tests, in seconds of CPU time"
+    slowest "$build"
     # tests that did not pass, and the complete log of each failed test
     grep -E '^(FAIL|ERROR|XPASS|SKIP):' "$build/check.log" || true
     not_ok=$(($(count "$build" FAIL) + $(count "$build" ERROR) + $(count "$build" XPASS)))
