@@ -353,13 +353,12 @@ static size_t read_metrics(const char *dir, struct columns *out)
     return steps;
 }
 
+/* own: multiply with our own kernels, not with oneDNN. */
 static void train(const struct subject *s, const json_t *settings, const char *mixed,
-                  struct columns *out)
+                  bool own, struct columns *out)
 {
     char *job = job_text(s, settings, mixed), *name = path_join(s->dir, "job.run");
-    /* bands in 16 bits are those of a few runs of PyTorch, and oneDNN's matmuls may exceed their
-     * maximum */
-    struct training training = { .dir = s->dir, .job = job, .no_onednn = mixed != NULL };
+    struct training training = { .dir = s->dir, .job = job, .no_onednn = own };
     struct error err = { 0 };
 
     if (file_exists(name) && !file_remove_tree(name, &err))
@@ -442,9 +441,9 @@ static struct distance band_of(const json_t *draws)
  * The mean distance of the losses from fp32 is at most that of PyTorch.  The distance of
  * a single step is random: other instructions or another order of sums give another
  * value, and there are only a few PyTorch runs.  So the maximum may exceed theirs by a
- * quarter.
+ * quarter.  With oneDNN, whose sums depend on the machine, only the mean is checked.
  */
-static void check_band(const struct subject *s, const char *kind,
+static void check_band(const struct subject *s, const char *kind, bool own,
                        const struct columns *ours)
 {
     const json_t *exact = json_object_get(json_object_get(s->run, "curve"), "loss");
@@ -455,7 +454,7 @@ static void check_band(const struct subject *s, const char *kind,
     print_message("%s: on average %.2e from fp32, PyTorch %.2e; at most %.2e, PyTorch "
                   "%.2e\n",
                   kind, is.mean, band.mean, is.maximum, band.maximum);
-    if (!(is.mean <= band.mean && is.maximum <= 1.25 * band.maximum))
+    if (!(is.mean <= band.mean && (!own || is.maximum <= 1.25 * band.maximum)))
         fail_msg("%s: %.3e from fp32 on average, PyTorch %.3e; at most %.3e, PyTorch "
                  "%.3e",
                  kind, is.mean, band.mean, is.maximum, band.maximum);
@@ -467,12 +466,24 @@ static void check_model(const char *name)
     const json_t *settings = json_object_get(s.run, "settings");
     struct columns ours;
 
-    train(&s, settings, NULL, &ours);
+    train(&s, settings, NULL, false, &ours);
     check_curve(settings, json_object_get(s.run, "curve"), &ours);
-    train(&s, settings, "bf16", &ours);
-    check_band(&s, "bf16", &ours);
-    train(&s, settings, "fp16", &ours);
-    check_band(&s, "fp16", &ours);
+    train(&s, settings, "bf16", true, &ours);
+    check_band(&s, "bf16", true, &ours);
+    train(&s, settings, "fp16", true, &ours);
+    check_band(&s, "fp16", true, &ours);
+    subject_close(&s);
+}
+
+/* With oneDNN where it is faster than our kernels, as on machines with AMX. */
+static void test_trainer_in_bf16_is_as_exact_with_onednn(void **state)
+{
+    struct subject s = subject_open("gpt_neox");
+    struct columns ours;
+
+    (void)state;
+    train(&s, json_object_get(s.run, "settings"), "bf16", false, &ours);
+    check_band(&s, "bf16", false, &ours);
     subject_close(&s);
 }
 
@@ -488,7 +499,7 @@ static void check_variants(const char *name)
         struct columns ours;
 
         print_message("%s, %s\n", name, variant);
-        train(&s, settings, NULL, &ours);
+        train(&s, settings, NULL, false, &ours);
         check_curve(settings, json_object_get(row, "curve"), &ours);
     }
     subject_close(&s);
@@ -524,8 +535,17 @@ MODEL(qwen3)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TESTS(adapter),  TESTS(answers), TESTS(gemma3),  TESTS(gpt2),  TESTS(gpt_neo),
-        TESTS(gpt_neox), TESTS(llama),   TESTS(mistral), TESTS(qwen2), TESTS(qwen3),
+        TESTS(adapter),
+        TESTS(answers),
+        TESTS(gemma3),
+        TESTS(gpt2),
+        TESTS(gpt_neo),
+        TESTS(gpt_neox),
+        TESTS(llama),
+        TESTS(mistral),
+        TESTS(qwen2),
+        TESTS(qwen3),
+        cmocka_unit_test(test_trainer_in_bf16_is_as_exact_with_onednn),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
