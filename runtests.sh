@@ -1,7 +1,7 @@
 #!/bin/sh
-# Build twice, normally and with sanitizers, and run all tests in both builds.  The output
-# names the slowest tests; its last lines list the failed tests and the totals.  The exit status is 1 if
-# a test failed.
+# Build twice, normally and with sanitizers, and run all tests in both builds.  The output names the
+# slowest tests; its last lines list the failed tests and the totals.  The exit status is 1 if a test
+# failed.
 #
 #   ./runtests.sh [--no-install]      keeps build/, build-san/ and build-peers/ for the next run
 #
