@@ -441,9 +441,9 @@ static struct distance band_of(const json_t *draws)
  * The mean distance of the losses from fp32 is at most that of PyTorch.  The distance of
  * a single step is random: other instructions or another order of sums give another
  * value, and there are only a few PyTorch runs.  So the maximum may exceed theirs by a
- * quarter.  With oneDNN, whose sums depend on the machine, only the mean is checked.
+ * quarter.  steps: check the maximum, too.
  */
-static void check_band(const struct subject *s, const char *kind, bool own,
+static void check_band(const struct subject *s, const char *kind, bool steps,
                        const struct columns *ours)
 {
     const json_t *exact = json_object_get(json_object_get(s->run, "curve"), "loss");
@@ -454,10 +454,20 @@ static void check_band(const struct subject *s, const char *kind, bool own,
     print_message("%s: on average %.2e from fp32, PyTorch %.2e; at most %.2e, PyTorch "
                   "%.2e\n",
                   kind, is.mean, band.mean, is.maximum, band.maximum);
-    if (!(is.mean <= band.mean && (!own || is.maximum <= 1.25 * band.maximum)))
+    if (!(is.mean <= band.mean && (!steps || is.maximum <= 1.25 * band.maximum)))
         fail_msg("%s: %.3e from fp32 on average, PyTorch %.3e; at most %.3e, PyTorch "
                  "%.3e",
                  kind, is.mean, band.mean, is.maximum, band.maximum);
+}
+
+/*
+ * A known exception: on machines with AMX, where oneDNN multiplies, one step of gpt_neox in
+ * bf16 is 6.78e-3 from fp32, and the bound is 6.38e-3.  Its mean is within the band there, and
+ * both are with our own kernels.  More PyTorch runs would tell whether the bound is too low.
+ */
+static bool exceeds_the_maximum(const char *name)
+{
+    return strcmp(name, "gpt_neox") == 0;
 }
 
 static void check_model(const char *name)
@@ -468,22 +478,14 @@ static void check_model(const char *name)
 
     train(&s, settings, NULL, false, &ours);
     check_curve(settings, json_object_get(s.run, "curve"), &ours);
-    train(&s, settings, "bf16", true, &ours);
-    check_band(&s, "bf16", true, &ours);
-    train(&s, settings, "fp16", true, &ours);
+    train(&s, settings, "bf16", false, &ours);
+    check_band(&s, "bf16", !exceeds_the_maximum(name), &ours);
+    if (exceeds_the_maximum(name)) {
+        train(&s, settings, "bf16", true, &ours);
+        check_band(&s, "bf16", true, &ours);
+    }
+    train(&s, settings, "fp16", false, &ours);
     check_band(&s, "fp16", true, &ours);
-    subject_close(&s);
-}
-
-/* With oneDNN where it is faster than our kernels, as on machines with AMX. */
-static void test_trainer_in_bf16_is_as_exact_with_onednn(void **state)
-{
-    struct subject s = subject_open("gpt_neox");
-    struct columns ours;
-
-    (void)state;
-    train(&s, json_object_get(s.run, "settings"), "bf16", false, &ours);
-    check_band(&s, "bf16", false, &ours);
     subject_close(&s);
 }
 
@@ -535,17 +537,8 @@ MODEL(qwen3)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TESTS(adapter),
-        TESTS(answers),
-        TESTS(gemma3),
-        TESTS(gpt2),
-        TESTS(gpt_neo),
-        TESTS(gpt_neox),
-        TESTS(llama),
-        TESTS(mistral),
-        TESTS(qwen2),
-        TESTS(qwen3),
-        cmocka_unit_test(test_trainer_in_bf16_is_as_exact_with_onednn),
+        TESTS(adapter),  TESTS(answers), TESTS(gemma3),  TESTS(gpt2),  TESTS(gpt_neo),
+        TESTS(gpt_neox), TESTS(llama),   TESTS(mistral), TESTS(qwen2), TESTS(qwen3),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
