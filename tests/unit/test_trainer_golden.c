@@ -463,7 +463,7 @@ static void check_band(const struct subject *s, const char *kind, bool steps,
 /*
  * A known exception: on machines with AMX, where oneDNN multiplies, one step of gpt_neox in
  * bf16 is 6.78e-3 from fp32, and the bound is 6.38e-3.  Its mean is within the band there, and
- * both are with our own kernels.  More PyTorch runs would tell whether the bound is too low.
+ * both are with our own kernels.  More PyTorch runs would show whether the bound is too low.
  */
 static bool exceeds_the_maximum(const char *name)
 {
