@@ -11,9 +11,6 @@
 #include "base/size.h"
 #include "tests/unit/unit.h"
 
-static const struct examine_limits limits = { .seconds = 0.5,
-                                              .cpu_seconds = 1,
-                                              .bytes = (size_t)32 << 20 };
 /* The test machine may be slow; a test that fails waits so long. */
 static const double patience = 20;
 
@@ -58,8 +55,15 @@ static void examine(const struct examine_request *request, const struct examine_
     out->end = EXAMINE_DONE;
 }
 
-static const struct examine_how how = {
-    .examine = examine, .machine = &machine, .limits = &limits, .group = GROUP_NONE
+static const struct examine_limits
+    patient = { .seconds = 20, .cpu_seconds = 1, .bytes = (size_t)32 << 20 },
+    /* jobs that hang must not take long, and others need a part of that */
+    brief = { .seconds = 2, .cpu_seconds = 1, .bytes = (size_t)32 << 20 };
+static const struct examine_how patiently = {
+    .examine = examine, .machine = &machine, .limits = &patient, .group = GROUP_NONE
+};
+static const struct examine_how briefly = {
+    .examine = examine, .machine = &machine, .limits = &brief, .group = GROUP_NONE
 };
 
 static enum examine_answer ask(struct examiners *examiners, const char *name,
@@ -74,7 +78,15 @@ static enum examine_answer ask(struct examiners *examiners, const char *name,
 static int set_up(void **state)
 {
     machine = (struct machine) { .probe.count = 1 };
-    *state = examiners_new(&how);
+    *state = examiners_new(&patiently);
+    return 0;
+}
+
+/* For tests of jobs that reach the deadline. */
+static int set_up_brief(void **state)
+{
+    machine = (struct machine) { .probe.count = 1 };
+    *state = examiners_new(&briefly);
     return 0;
 }
 
@@ -107,28 +119,18 @@ static void test_examiner_that_exceeds_a_limit_rejects_the_job(void **state)
         { "time", "1 s of CPU time" },
         { "crash", "signal 6" },
     };
-    /* as long as these need, only for "time" more than the deadline */
-    const struct examine_limits slow = { .seconds = patience,
-                                         .cpu_seconds = 1,
-                                         .bytes = limits.bytes };
-    const struct examine_how slowly = {
-        .examine = examine, .machine = &machine, .limits = &slow, .group = GROUP_NONE
-    };
-    struct examiners *examiners = examiners_new(&slowly);
 
-    (void)state;
     for (size_t i = 0; i < TS_COUNT(cases); i++) {
         struct examine_result result;
 
-        assert_int_equal(ask(examiners, cases[i].name, patience, &result),
+        assert_int_equal(ask(*state, cases[i].name, patience, &result),
                          EXAMINERS_ANSWERED);
         assert_int_equal(result.end, EXAMINE_DONE);
         assert_int_equal(result.record.state, JOB_REJECTED);
         assert_non_null(strstr(result.record.reason, cases[i].reason));
-        assert_int_equal(ask(examiners, "a", patience, &result), EXAMINERS_ANSWERED);
+        assert_int_equal(ask(*state, "a", patience, &result), EXAMINERS_ANSWERED);
         assert_int_equal(result.record.state, JOB_READY);
     }
-    examiners_free(examiners);
 }
 
 static void test_examiner_that_was_killed_is_a_fault_of_the_machine(void **state)
@@ -152,7 +154,7 @@ static void test_examiner_that_hangs_holds_up_no_other_job(void **state)
     assert_int_equal(ask(*state, "hang", patience, &result), EXAMINERS_ANSWERED);
     assert_int_equal(result.end, EXAMINE_FAULT);
     assert_true(result.late);
-    assert_true(clock_seconds() - started >= limits.seconds);
+    assert_true(clock_seconds() - started >= brief.seconds);
     assert_int_equal(ask(*state, "a", patience, &result), EXAMINERS_ANSWERED);
     assert_int_equal(result.record.state, JOB_READY);
 }
@@ -194,12 +196,13 @@ static void test_examiner_knows_the_machine_of_now(void **state)
 static void test_examiners_end_with_the_pool(void **state)
 {
     struct examine_result result;
-    struct examiners *examiners = examiners_new(&how);
+    struct examiners *examiners = examiners_new(&patiently);
     int status;
     pid_t pid;
 
     (void)state;
     assert_int_equal(ask(examiners, "a", patience, &result), EXAMINERS_ANSWERED);
+    assert_int_equal(result.end, EXAMINE_DONE);
     pid = (pid_t)result.record.step;
     examiners_free(examiners);
     /* killed; it is ours to reap, unless the pool did */
@@ -210,13 +213,14 @@ static void test_examiners_end_with_the_pool(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name)       cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST_BRIEF(name) cmocka_unit_test_setup_teardown(name, set_up_brief, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(test_examiner_answers_in_one_other_process),
         TEST(test_examiner_that_exceeds_a_limit_rejects_the_job),
         TEST(test_examiner_that_was_killed_is_a_fault_of_the_machine),
-        TEST(test_examiner_that_hangs_holds_up_no_other_job),
-        TEST(test_examiners_are_few),
+        TEST_BRIEF(test_examiner_that_hangs_holds_up_no_other_job),
+        TEST_BRIEF(test_examiners_are_few),
         TEST(test_examiner_knows_the_machine_of_now),
         TEST(test_examiners_end_with_the_pool),
     };
