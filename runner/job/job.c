@@ -331,6 +331,30 @@ static void end_lease(const struct job *job)
     free(lease);
 }
 
+/* Slurm may take longer to end a submission than its ranks, and the watch may not wait for it.
+ * An end that they noted must not end the job again when it is queued again: remove what they
+ * noted, and runner/handover.c cancels the submission. Ranks that still train are left alone. */
+static void end_submission(const struct job *job)
+{
+    static const char *const names[] = {
+        "lease", /* first: without it, they note nothing */
+        "slurm.exit", "cluster.json"
+    };
+    char *cluster = path_join(job->run_dir, "cluster.json");
+    struct job_record record;
+
+    if (job_read_at(AT_FDCWD, cluster, &record, NULL) &&
+        (record.state == JOB_DONE || record.state == JOB_FAILED ||
+         record.state == JOB_STOPPED))
+        for (size_t i = 0; i < TS_COUNT(names); i++) {
+            char *file = path_join(job->run_dir, names[i]);
+
+            walk_unlink(file);
+            free(file);
+        }
+    free(cluster);
+}
+
 bool job_event(const struct job *job, struct job_record *record, enum job_event event,
                const char *reason, struct error *err)
 {
@@ -347,6 +371,8 @@ bool job_event(const struct job *job, struct job_record *record, enum job_event 
         return false;
     if (event == EVENT_CANCELLED)
         end_lease(job);
+    if (event == EVENT_RETRIED || event == EVENT_CHANGED)
+        end_submission(job);
     *record = after;
     return true;
 }

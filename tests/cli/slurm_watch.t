@@ -84,7 +84,7 @@ wait_until 20 state_is spool/hold.yaml stopped
 ok $? "it is stopped"
 expect "it left the queue" slurm_is "$id" CANCELLED
 
-drop late 400
+drop late 100000
 submit late
 begin-job "$id"
 set_slurm "$id" PENDING
@@ -94,10 +94,36 @@ expect_status "requeue of that job succeeds" 0 "$trainspool" requeue spool/late.
 wait_until 20 test -e "$SLURM/$((id + 1)).sh"
 ok $? "it is submitted again"
 submit late
+reached=$(step spool/late.yaml)
 begin-job "$id"
-is_done late
-ok $? "it is done"
+wait_until 30 has_reached spool/late.yaml $((reached + 10))
+ok $? "it continues"
 expect "it was submitted twice" test "$(submitted late)" -eq 2
+
+# ---- A job that Slurm takes longer to end than its ranks ----
+printf 'echo "%s|RUNNING|None|"\nexit 0\n' "$id" >"$SLURM/how.squeue"
+expect_status "cancel of a job that trains succeeds" 0 "$trainspool" cancel spool/late.yaml
+wait_until 30 state_is spool/late.yaml stopped
+ok $? "it is stopped"
+kill "$daemon"
+wait_until 20 has_exited "$daemon"
+ok $? "the watch ends before Slurm says that the job did"
+expect "the submission is known" test -s spool/late.run/slurm.json
+expect_status "retry of that job succeeds" 0 "$trainspool" retry spool/late.yaml
+expect "nothing that its ranks noted is left" test ! -e spool/late.run/cluster.json -a ! -e spool/late.run/slurm.exit
+rm "$SLURM/how.squeue"
+watch_again
+wait_until 20 test -e "$SLURM/$((id + 1)).sh"
+ok $? "it is submitted again"
+submit late
+begin-job "$id"
+wait_until 30 has_reached spool/late.yaml $((reached + 10))
+ok $? "it continues"
+expect_status "cancel of a job that trains succeeds" 0 "$trainspool" cancel spool/late.yaml
+wait_until 30 state_is spool/late.yaml stopped
+ok $? "it is stopped"
+wait_until 5 test ! -e spool/late.run/slurm.json
+ok $? "its submission has ended"
 
 # ---- Lost submissions ----
 drop lost 5 "${in_slurm%\}}, max_retries: 1}"
@@ -191,7 +217,7 @@ ok $? "a job with an odd name is done"
 expect "no shell read the name" test ! -e spool/oops -a ! -e oops
 
 # ---- Two starts of one submission ----
-drop fence 400
+drop fence 800
 submit fence
 begin-job "$id"
 wait_until 30 has_reached spool/fence.yaml 40
@@ -218,7 +244,7 @@ diff before after >out
 ok $? "it writes nothing"
 expect "it says why" grep -q 'another submission or start has taken its place' spool/fence.run/train.log
 
-drop both 400
+drop both 800
 submit both
 begin-job "$id"
 wait_until 30 has_reached spool/both.yaml 40
@@ -232,11 +258,11 @@ ok $? "and is done"
 expect "both have the same bits" cmp -s spool/both.run/model.safetensors spool/fence.run/model.safetensors
 expect "they were one submission" test "$(submitted both)" -eq 1
 
-drop stop 4000
+drop stop 100000
 submit stop
 begin-job "$id"
 wait_until 30 has_reached spool/stop.yaml 20
-expect_status "cancel of a job that trains succeeds" 0 "$trainspool" cancel spool/stop.yaml
+expect_status "cancel of another job that trains succeeds" 0 "$trainspool" cancel spool/stop.yaml
 wait_until 20 state_is spool/stop.yaml stopped
 ok $? "it is stopped"
 wait_until 5 test ! -e spool/stop.run/slurm.json
