@@ -16,11 +16,13 @@ fake() { # COMMAND: standard input is its text
 fake sbatch <<'END'
 case "$*" in *--test-only*) exit 0 ;; esac
 for script; do :; done
+exec 9>"$S/lock" && flock 9 # jobs may be submitted at the same time
 id=$(($(cat "$S/last") + 1))
-echo "$id" >"$S/last"
+echo "$id" >"$S/last.new" && mv "$S/last.new" "$S/last"
+exec 9>&-
+echo PENDING >"$S/$id.state"
 cp "$script" "$S/$id.sh"
 sed -n 's/^#SBATCH --job-name=//p' "$script" >"$S/$id.name"
-echo PENDING >"$S/$id.state"
 [ ! -e "$S/auto" ] || begin-job "$id"
 echo "$id"
 END
@@ -69,7 +71,7 @@ export TRAINSPOOL_SLURM_SECONDS PATH
 
 # ID STATE
 slurm_is() { [ "$(cat "$SLURM/$1.state" 2>/dev/null)" = "$2" ]; }
-set_slurm() { echo "$2" >"$SLURM/$1.state"; }
+set_slurm() { echo "$2" >"$SLURM/.state" && mv "$SLURM/.state" "$SLURM/$1.state"; }
 # Print the number of jobs that were submitted.
 submissions() { cat "$SLURM/last"; }
 end_slurm() {
