@@ -127,8 +127,10 @@ int handover_end(struct handover *h, enum job_event event, const char *why, int 
 
 int handover_end_withdrawn(struct handover *h)
 {
-    const enum job_request_kind request = job_requested(&h->job);
+    enum job_request_kind request = job_requested(&h->job);
 
+    if (request == REQUEST_NONE)
+        request = h->request;
     if (h->record.state == JOB_RUNNING)
         handover_end(h, EVENT_PAUSED, NULL, 0);
     if (request == REQUEST_CANCEL || request == REQUEST_NONE) {

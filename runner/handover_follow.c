@@ -232,9 +232,11 @@ static bool pass_on_stop(struct handover *h, struct slurm_job *found)
 {
     const enum job_request_kind request = job_requested(&h->job);
 
-    if (request == REQUEST_NONE && handover_must_end(h))
+    if (request != REQUEST_NONE)
+        h->request = request;
+    else if (handover_must_end(h))
         job_request(&h->job, REQUEST_CANCEL, NULL);
-    else if (request == REQUEST_NONE)
+    else
         return *h->stop != 0;
     /* rank 0 looks for requests itself, and saves a checkpoint */
     if (h->withdrawn ? !h->cancel_sent

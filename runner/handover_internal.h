@@ -35,7 +35,8 @@ struct handover {
     bool exit_seen;    /* rank 0, or the script, has noted an exit */
     bool withdrawn;    /* its lease was removed */
     bool cancel_sent;  /* and Slurm was asked to cancel it */
-    int64_t first;     /* the step at which the submission began */
+    enum job_request_kind request; /* the last one seen: rank 0 removes what it does */
+    int64_t first;                 /* the step at which the submission began */
     int lock;
 };
 

@@ -292,6 +292,19 @@ begin-job "$id"
 is_done deaf
 ok $? "the later one is done"
 
+# Rank 0 removes a request that it has met, as here in the moment in which the job leaves the queue.
+drop met 5
+submit met
+echo "rm -f '$T/spool/met.run/cancel'" >"$SLURM/how.scancel"
+expect_status "requeue that rank 0 meets, too, succeeds" 0 "$trainspool" requeue spool/met.yaml
+wait_until 20 test -e "$SLURM/$((id + 1)).sh"
+ok $? "it is submitted again"
+rm "$SLURM/how.scancel"
+submit met
+begin-job "$id"
+is_done met
+ok $? "it is done"
+
 # ---- Slurm does not answer, or says something else ----
 drop mute 5
 submit mute
