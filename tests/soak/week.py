@@ -24,11 +24,22 @@ def held(folder):
             resident_kib(folder.watch.pid))
 
 
+def links(folder):
+    """Return what the descriptors of the watch are."""
+    found = []
+    for name in os.listdir(f"/proc/{folder.watch.pid}/fd"):
+        try:
+            found.append(f"{name}: " + os.readlink(f"/proc/{folder.watch.pid}/fd/{name}"))
+        except FileNotFoundError:
+            pass
+    return found
+
+
 def held_at_rest(folder, descriptors):
-    """Return what it holds when it has no more descriptors than these, or after 5 s: it may still look at the files
-    that were removed."""
+    """Return what it holds when it has no more descriptors than these, or after 60 s: it may still look at the files
+    that were removed, for long on a busy machine."""
     now = held(folder)
-    for _ in range(50):
+    for _ in range(600):
         if now[0] <= descriptors:
             break
         time.sleep(0.1)
@@ -66,6 +77,7 @@ def week(setting):
         lost += one_round(setting, folder, number, kills)
         time.sleep(0.2)
         samples.append(held_at_rest(folder, samples[0][0]) if samples else held(folder))
+    open_at_end = links(folder)
     # the entries that kills of the watch leave
     for number in range(rounds, rounds + max(2, rounds // 20)):
         folder.kill()
@@ -74,14 +86,13 @@ def week(setting):
         lost += one_round(setting, folder, number, kills)
     entries = held(folder)[1]
     folder.stop()
-    settled = samples[len(samples) // 3]
-    last = samples[-1]
+    settled, last = samples[len(samples) // 3], samples[-1]
     growth = last[2] - settled[2]
     size = f"{len(samples) * ROUND:,} jobs, {kills['trainers']} kills of trainers, {kills['watches']} of the watch"
     yield Result("a simulated week: descriptors and entries of the folder", size,
                  f"descriptors {settled[0]} to {last[0]}, entries {settled[1]} to {last[1]}, {entries} after kills of the "
                  f"watch; {len(lost)} lost", "flat, 0 lost",
                  last[0] <= settled[0] + 2 and last[1] <= settled[1] and entries <= settled[1] and not lost,
-                 details=lost)
+                 details=lost + open_at_end)
     yield Result("a simulated week: resident memory of the watch", size, f"{settled[2]} KiB to {last[2]} KiB",
                  "flat: at most 1 MiB more", growth <= 1024, measured=True)
