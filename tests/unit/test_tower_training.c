@@ -13,7 +13,7 @@
 #define FUSION_LORA \
     ALL "freeze_language_model: true\ntrainspool: {train_cross_attention: true}\n"
 
-static double norm_of(const struct safetensors *files, const char *name)
+static double norm_of(const struct safetensors *files, const char *name, size_t *elements)
 {
     const struct stored_tensor *t = safetensors_find(files, name);
     double sum = 0;
@@ -29,11 +29,15 @@ static double norm_of(const struct safetensors *files, const char *name)
     for (size_t i = 0; i < count; i++)
         sum += (double)values[i] * (double)values[i];
     free(values);
+    *elements = count;
     return sqrt(sum);
 }
 
-/* Every tensor of the encoder that transformers has changed has the norm that it has there. */
-static void compare_norms(struct curve *curve, double close)
+/*
+ * Every tensor of the encoder that transformers has changed has the norm that it has there.
+ * close: relative; gate: of a tensor of one value, absolute.
+ */
+static void compare_norms(struct curve *curve, double close, double gate)
 {
     const bool adapts = text_ends(curve->part, "lora");
     char *path = path_join(curve->u.dir, adapts ? "out/adapter_model.safetensors"
@@ -48,14 +52,15 @@ static void compare_norms(struct curve *curve, double close)
     assert_true(json_object_size((json_t *)want) > 10);
     json_object_foreach((json_t *)want, name, norm)
     {
-        const double got = norm_of(files, name);
+        size_t elements;
+        const double got = norm_of(files, name, &elements), is = json_number_value(norm);
 
         /* attention does not depend on it: its gradient is nothing but rounding */
         if (text_ends(name, "k_proj.bias"))
             continue;
-        if (!(fabs(got / json_number_value(norm) - 1) < close))
+        if (!(fabs(got - is) < (elements == 1 && gate > 0 ? gate : close * is)))
             fail_msg("%s %s: the norm of %s is %.7g, not %.7g", curve->one->name,
-                     curve->part, name, got, json_number_value(norm));
+                     curve->part, name, got, is);
     }
     safetensors_close(files);
     free(path);
@@ -65,7 +70,7 @@ static void compare_run(struct curve *curve)
 {
     curve_run(curve, (struct training) { 0 });
     curve_compare(curve);
-    compare_norms(curve, CURVE_CLOSE);
+    compare_norms(curve, CURVE_CLOSE, 0);
 }
 
 static void check(const char *part, const char *keys)
@@ -339,7 +344,10 @@ static void check_in_16_bits(const char *part, const char *keys)
                 fail_msg("%s %s, step %zu: %.8g, not %.8g", names[i], part, k + 1,
                          curve.losses[k], loss);
         }
-        compare_norms(&curve, close_norm);
+        /* half a step of AdamW; with PyTorch's autocast, gates part by up to 17 steps */
+        compare_norms(&curve, close_norm,
+                      json_number_value(json_object_get(curve_golden(&curve), "rate")) /
+                          2);
         curve_close(&curve);
     }
 }
