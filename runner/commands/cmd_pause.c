@@ -51,7 +51,8 @@ static bool request_stop(const char *path, struct error *err)
     bool ok;
 
     job_init(&job, path);
-    ok = job_request(&job, REQUEST_PAUSE, err);
+    /* a job that is to end is not to continue later */
+    ok = job_requested(&job) != REQUEST_NONE || job_request(&job, REQUEST_PAUSE, err);
     job_clear(&job);
     return ok;
 }
