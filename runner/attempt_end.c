@@ -86,6 +86,14 @@ static void find_ending(const struct attempt *attempt, bool done, const struct e
     ending_find(&facts, done ? NULL : err, out);
 }
 
+/* The process that follows a submission needs to know why a job is ready again; the watch
+ * removes the request before the next start. */
+static bool leaves_request(const struct attempt *attempt)
+{
+    return attempt->options->lease && attempt->options->spooled &&
+           attempt->record.state == JOB_READY;
+}
+
 int attempt_finish(struct attempt *attempt, bool done, struct error *err)
 {
     struct ending ending;
@@ -104,7 +112,8 @@ int attempt_finish(struct attempt *attempt, bool done, struct error *err)
     }
     /* a request stays until its effect is on disk */
     if (record_ending(attempt, &ending, &lost)) {
-        job_forget(&attempt->job);
+        if (!leaves_request(attempt))
+            job_forget(&attempt->job);
     } else {
         report_error(attempt->options->program, &lost);
         ending.status = ending_status(attempt->options->spooled, lost.code);

@@ -30,9 +30,9 @@ static const char *path_of(struct handover *h, const char *name)
 
 bool handover_note(struct handover *h, struct error *err)
 {
-    struct slurm_submission submission = { .id = h->id,
-                                           .in_array = h->in_array,
-                                           .task = h->task };
+    struct slurm_submission submission = {
+        .id = h->id, .first = h->first, .in_array = h->in_array, .task = h->task
+    };
 
     strcpy(submission.name, h->name);
     strcpy(submission.array, h->array);
@@ -50,6 +50,7 @@ static bool read_submission(struct handover *h, bool *same)
     strcpy(h->name, submission.name);
     strcpy(h->array, submission.array);
     h->id = submission.id;
+    h->first = submission.first;
     h->in_array = submission.in_array;
     h->task = submission.task;
     *same = strcmp(submission.digest, h->record.frozen) == 0;

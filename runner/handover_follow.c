@@ -259,7 +259,6 @@ int handover_follow(struct handover *h)
     struct slurm_job found = { .state = SLURM_RUNS, .id = h->id };
     int status;
 
-    h->first = h->record.step;
     h->pause = first_query;
     h->next = 0;
     for (;;) {

@@ -41,6 +41,7 @@ bool handover_prepare(struct handover *h, struct error *err)
     names.state = h->cluster;
     walk_unlink(h->exit);
     h->id = h->task = 0;
+    h->first = h->record.step;
     h->array[0] = '\0';
     h->in_array = h->sweep != NULL;
     return slurm_submission_name(h->job.name, h->name, err) &&

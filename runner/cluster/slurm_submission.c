@@ -52,8 +52,9 @@ void slurm_submission_example(const char *job, char out[SLURM_NAME])
 bool slurm_submission_write(const struct slurm_submission *submission, const char *file,
                             struct error *err)
 {
-    json_t *object = json_pack("{s:s, s:I, s:s}", "name", submission->name, "job",
-                               (json_int_t)submission->id, "digest", submission->digest);
+    json_t *object = json_pack("{s:s, s:I, s:s, s:I}", "name", submission->name, "job",
+                               (json_int_t)submission->id, "digest", submission->digest,
+                               "first", (json_int_t)submission->first);
     struct text text;
     bool ok;
 
@@ -84,6 +85,7 @@ bool slurm_submission_read(const char *file, struct slurm_submission *out)
                                                json_object_get(object, "job")) };
         strcpy(out->name, name);
         strcpy(out->digest, digest);
+        out->first = json_integer_value(json_object_get(object, "first"));
         out->in_array = array != NULL;
         strcpy(out->array, array ? array : "");
         out->task = json_integer_value(json_object_get(object, "task"));

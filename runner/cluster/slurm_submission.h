@@ -12,6 +12,7 @@ struct slurm_submission {
     char name[SLURM_NAME];
     int64_t id;               /* Slurm's number; 0: not known yet */
     char digest[DIGEST_TEXT]; /* of the text of the job */
+    int64_t first;            /* the step at which it begins */
     /* it is a task of an array of the job's sweep; the number is that of the array */
     bool in_array;
     char array[SLURM_NAME]; /* name of the array; "": not known yet */
