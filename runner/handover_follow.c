@@ -18,6 +18,8 @@
 
 /* Seconds. Files say what happens; Slurm is asked in case they do not. */
 static const double first_query = 5, longest_query = 60, settle_seconds = 20;
+/* How long a process that is to end waits for Slurm to end a job whose ranks have. */
+static const double ending_seconds = 10;
 
 static void note_reason(struct handover *h, const char *reason)
 {
@@ -227,30 +229,46 @@ static void withdraw(struct handover *h)
     h->next = 0;
 }
 
+/* Return whether rank 0 has recorded an end that stays. */
+static bool has_ended(const struct handover *h)
+{
+    return h->record.state == JOB_DONE || h->record.state == JOB_FAILED ||
+           h->record.state == JOB_STOPPED;
+}
+
+/* The ranks have ended. Return whether it has taken Slurm too long to say so. */
+static bool leave_ended(struct handover *h)
+{
+    if (h->leaving_since == 0)
+        h->leaving_since = clock_seconds();
+    if (clock_seconds() - h->leaving_since < ending_seconds)
+        return false;
+    walk_unlink(h->lease); /* Slurm may start again what has ended */
+    return true;
+}
+
 /* Pass on a request to end. Return whether this process may leave the job to Slurm. */
 static bool pass_on_stop(struct handover *h, struct slurm_job *found)
 {
     const enum job_request_kind request = job_requested(&h->job);
 
-    if (request != REQUEST_NONE)
+    if (request != REQUEST_NONE) {
         h->request = request;
-    else if (handover_must_end(h))
+    } else if (handover_must_end(h)) {
         job_request(&h->job, REQUEST_CANCEL, NULL);
-    else
-        return *h->stop != 0;
+    } else {
+        copy_state(h); /* rank 0 may have met the request a moment ago */
+        if (!has_ended(h))
+            return *h->stop != 0;
+        if (*h->stop && found->state != SLURM_WAITS)
+            return leave_ended(h);
+    }
     /* rank 0 looks for requests itself, and saves a checkpoint */
     if (h->withdrawn ? !h->cancel_sent
                      : found->state == SLURM_WAITS && query(h, true, found) &&
                            found->state == SLURM_WAITS)
         withdraw(h);
     return false;
-}
-
-/* Return whether rank 0 has recorded an end that stays. */
-static bool has_ended(const struct handover *h)
-{
-    return h->record.state == JOB_DONE || h->record.state == JOB_FAILED ||
-           h->record.state == JOB_STOPPED;
 }
 
 int handover_follow(struct handover *h)
@@ -272,6 +290,8 @@ int handover_follow(struct handover *h)
             h->pause = HANDOVER_TICK_MS / 1000.0;
         query(h, ended && !h->exit_seen, &found);
         h->exit_seen = ended;
+        if (h->gone_since > 0 && h->withdrawn)
+            copy_state(h);
         if (h->gone_since > 0 && h->withdrawn && !(ended && has_ended(h))) {
             handover_forget(h);
             return handover_end_withdrawn(h);

@@ -31,10 +31,11 @@ struct handover {
     struct stat seen;          /* cluster.json when it was copied */
     bool begun;                /* rank 0 has written a state */
     double next, pause;        /* when Slurm is asked again */
-    double gone_since; /* when Slurm first did not know it, or said that it ended; 0 */
-    bool exit_seen;    /* rank 0, or the script, has noted an exit */
-    bool withdrawn;    /* its lease was removed */
-    bool cancel_sent;  /* and Slurm was asked to cancel it */
+    double gone_since;    /* when Slurm first did not know it, or said that it ended; 0 */
+    double leaving_since; /* when this process was to end, after the ranks; 0 */
+    bool exit_seen;       /* rank 0, or the script, has noted an exit */
+    bool withdrawn;       /* its lease was removed */
+    bool cancel_sent;     /* and Slurm was asked to cancel it */
     enum job_request_kind request; /* the last one seen: rank 0 removes what it does */
     int64_t first;                 /* the step at which the submission began */
     int lock;
