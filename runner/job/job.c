@@ -341,17 +341,19 @@ static void end_submission(const struct job *job)
         "slurm.exit", "cluster.json"
     };
     char *cluster = path_join(job->run_dir, "cluster.json");
+    char *noted = path_join(job->run_dir, "slurm.exit");
     struct job_record record;
 
-    if (job_read_at(AT_FDCWD, cluster, &record, NULL) &&
-        (record.state == JOB_DONE || record.state == JOB_FAILED ||
-         record.state == JOB_STOPPED))
+    if (file_exists(noted) || (job_read_at(AT_FDCWD, cluster, &record, NULL) &&
+                               (record.state == JOB_DONE || record.state == JOB_FAILED ||
+                                record.state == JOB_STOPPED)))
         for (size_t i = 0; i < TS_COUNT(names); i++) {
             char *file = path_join(job->run_dir, names[i]);
 
             walk_unlink(file);
             free(file);
         }
+    free(noted);
     free(cluster);
 }
 
