@@ -19,6 +19,7 @@
 #include "runner/handover_internal.h"
 #include "runner/job/outputs.h"
 #include "runner/job/record.h"
+#include "runner/job/submitted.h"
 #include "runner/output/report.h"
 
 static const char *path_of(struct handover *h, const char *name)
@@ -219,17 +220,26 @@ static int run(struct handover *h, struct error *err)
     if (!open_job(h, err))
         return EXIT_SYSTEM;
     there = read_submission(h, &same);
+    if (!there && file_exists(h->submission)) { /* unreadable: it cannot be followed */
+        handover_forget(h);
+        if (h->options->spooled)
+            return EXIT_TERMINATED;
+    }
     /* without a lease: it was withdrawn, and the process that did so has ended */
     if (there && (!same || (!file_exists(h->lease) && !handover_read_exit(h, &status)))) {
         if (!end_earlier(h, err))
             return EXIT_AGAIN;
         handover_forget(h);
+        if (h->options->spooled) /* the watch starts it again, unless it is held */
+            return EXIT_TERMINATED;
         there = false;
     }
     if (there ? h->in_array && h->id == 0 : h->options->spooled)
         h->sweep = sweep_array_open(&h->job, h->options);
     if (there && h->in_array && h->id == 0 && !h->sweep) {
         handover_forget(h); /* the sweep was removed; a task of its array has no lease */
+        if (h->options->spooled)
+            return EXIT_TERMINATED;
         there = false;
     }
     if (there)
@@ -304,7 +314,8 @@ bool handover_is_due(const struct options *options)
     due = job_read_frozen(&job, NULL, &text, NULL);
     if (due) {
         outputs_bind_plan(&job, &text, arena, &plan);
-        due = plan.backend == RUN_SLURM;
+        /* the earlier text may still run in Slurm */
+        due = plan.backend == RUN_SLURM || (options->spooled && submitted_is_left(&job));
     }
     text_clear(&text);
     job_clear(&job);
