@@ -22,6 +22,7 @@
 #include "runner/job/gate.h"
 #include "runner/job/heal.h"
 #include "runner/job/record.h"
+#include "runner/job/submitted.h"
 #include "runner/spool/drop.h"
 #include "runner/spool/pause.h"
 #include "runner/spool/spool.h"
@@ -90,6 +91,15 @@ static bool was_paused(int status)
            (WIFEXITED(status) && WEXITSTATUS(status) > 128);
 }
 
+/* Return whether a process that followed a submission was killed or stopped: the job did not
+ * end with it. */
+static bool lost_sight(const struct job *job, int status)
+{
+    return submitted_is_left(job) &&
+           (was_paused(status) || (WIFSIGNALED(status) && (WTERMSIG(status) == SIGKILL ||
+                                                           WTERMSIG(status) == SIGTERM)));
+}
+
 /* Record an event whose reason is followed by the way in which the process ended. */
 static bool record_event(const struct job *job, const struct worker_end *end,
                          enum job_event event, struct job_record *record,
@@ -151,6 +161,9 @@ static bool record_lost_end(const struct job *job, const struct worker_end *end,
         job_forget(job);
         return true;
     }
+    if (end->cause != GUARD_TIMEOUT && lost_sight(job, status))
+        return record->state == JOB_READY ||
+               job_event(job, record, EVENT_PAUSED, "Slurm has it", err);
     if (end->cause == GUARD_HANG)
         return crashed(job, end, record, err);
     if (end->cause != GUARD_NONE)
@@ -247,6 +260,9 @@ static bool still_ready(struct worker *worker, struct job_record *record, bool *
     }
     /* of an earlier attempt; `pause --stop` relies on that it is removed before the pause
      * is looked for */
+    /* the process that follows it does what a request says */
+    if (submitted_is_left(&worker->job))
+        return *ready = true;
     if (request != REQUEST_NONE)
         job_forget(&worker->job);
     if (!gate_read(AT_FDCWD, worker->job.run_dir, &gate, err))
@@ -378,6 +394,23 @@ void worker_adopt(struct worker *worker, const char *path)
              worker->job.name);
 }
 
+/* Send a signal to all processes of the job. */
+static void send_signal(struct worker *worker, int number)
+{
+    struct user_scope scope;
+
+    /* the user decides who holds the lock: only the user's own processes are signaled */
+    if (!user_enter(worker->user, &scope, NULL))
+        return;
+    if (worker->lock >= 0)
+        holders_signal(worker->lock, number);
+    else if (number == SIGTERM)
+        child_stop(&worker->child);
+    else
+        child_signal(&worker->child, number);
+    user_leave(&scope);
+}
+
 void worker_request_stop(struct worker *worker)
 {
     struct error err = { 0 };
@@ -390,7 +423,13 @@ void worker_request_stop(struct worker *worker)
         child_stop(&worker->child);
         return;
     }
-    if (user_enter(worker->user, &scope, &err))
+    if (submitted_is_left(&worker->job)) { /* a request would end the job in Slurm, too */
+        send_signal(worker, SIGTERM);
+        return;
+    }
+    /* a job that is to end is not to continue later */
+    if (user_enter(worker->user, &scope, &err) &&
+        job_requested(&worker->job) == REQUEST_NONE)
         job_request(&worker->job, REQUEST_PAUSE, &err);
     user_leave(&scope);
     if (err.code)
@@ -423,23 +462,6 @@ static bool put_off(struct worker *worker, const struct error *err)
                  worker->job.name, err->text, DROP_RETRY_SECONDS);
     worker->due = clock_seconds() + DROP_RETRY_SECONDS;
     return false;
-}
-
-/* Send a signal to all processes of the job. */
-static void send_signal(struct worker *worker, int number)
-{
-    struct user_scope scope;
-
-    /* the user decides who holds the lock: only the user's own processes are signaled */
-    if (!user_enter(worker->user, &scope, NULL))
-        return;
-    if (worker->lock >= 0)
-        holders_signal(worker->lock, number);
-    else if (number == SIGTERM)
-        child_stop(&worker->child);
-    else
-        child_signal(&worker->child, number);
-    user_leave(&scope);
 }
 
 /* End the job from outside if it does not end otherwise. */
