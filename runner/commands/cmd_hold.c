@@ -40,8 +40,11 @@ static bool hold(const struct job *job, struct job_record *record,
         text_addf(&answer->sentence, "is already %s", gate.reason);
         return true;
     }
-    answer->changed =
-        answer->options->dry_run || gate_hold(job, answer->options->reason, err);
+    /* a watch that starts later takes it out of Slurm's queue */
+    answer->changed = answer->options->dry_run ||
+                      (gate_hold(job, answer->options->reason, err) &&
+                       (!submitted_is_left(job) || job_requested(job) != REQUEST_NONE ||
+                        job_request(job, REQUEST_REQUEUE, err)));
     text_adds(&answer->sentence, answer->options->dry_run ? "would be held" : "held");
     return answer->changed;
 }

@@ -40,7 +40,7 @@ static bool is_active(const struct listed *listed)
     if (listed->record.state != JOB_READY)
         return listed->running;
     job_init(&job, listed->path);
-    active = job_is_locked(&job);
+    active = job_is_locked(&job) || submitted_is_left(&job);
     job_clear(&job);
     return active;
 }

@@ -456,7 +456,7 @@ static void choose_submitted(const struct fleet *fleet, struct queue *queue, dou
     struct queued *job = NULL;
 
     if (queue->count > PLACEMENT_LOOK)
-        job = queue_find_submitted(queue, fleet->people.on, now);
+        job = queue_find_submitted(queue, fleet->people.on, false, now);
     if (!job)
         return;
     out->job = job;

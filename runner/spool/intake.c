@@ -67,7 +67,7 @@ struct placement_need intake_need(const struct job_record *record)
 
 /* after: seconds from now */
 static void queue_job(struct intake *intake, const struct item *item,
-                      const struct job_record *record, double after)
+                      const struct job_record *record, bool left, double after)
 {
     queue_add(&intake->queue,
               &(struct queued) { .name = item->name,
@@ -77,6 +77,7 @@ static void queue_job(struct intake *intake, const struct item *item,
                                  .not_before = clock_seconds() +
                                                fmax(worker_retry_delay(record), after),
                                  .tried = item->tried,
+                                 .left = left,
                                  .examined = item->fit == FIT_EXAMINED,
                                  .waiting.need = intake_need(record) });
 }
@@ -120,6 +121,7 @@ static void queue_open(struct intake *intake, struct item *item, const struct jo
 {
     struct gate gate;
     struct pending pending = { &intake->waiters, &gate };
+    const bool left = submitted_is_left(job);
 
     gate_read(AT_FDCWD, job->run_dir, &gate, NULL);
     if (gate.kind == GATE_OPEN)
@@ -129,9 +131,9 @@ static void queue_open(struct intake *intake, struct item *item, const struct jo
         waiters_add(&intake->waiters, item, gate.waits_for);
     else
         waiters_remove(&intake->waiters, item);
-    if ((gate.kind == GATE_OPEN || gate.kind == GATE_BEGIN) && record->sweep == 0)
-        queue_job(intake, item, record,
-                  gate.kind == GATE_BEGIN ? gate.seconds - clock_wall() : 0);
+    if ((left || gate.kind == GATE_OPEN || gate.kind == GATE_BEGIN) && record->sweep == 0)
+        queue_job(intake, item, record, left,
+                  !left && gate.kind == GATE_BEGIN ? gate.seconds - clock_wall() : 0);
     else
         queue_remove(&intake->queue, item->name);
     log_gate(intake, item, job, &gate);

@@ -198,14 +198,15 @@ size_t queue_list(struct queue *queue, struct people *people, double now,
     return count;
 }
 
-struct queued *queue_find_submitted(struct queue *queue, bool people, double now)
+struct queued *queue_find_submitted(struct queue *queue, bool people, bool left,
+                                    double now)
 {
     if (now < queue->paused_until)
         return NULL;
     for (size_t at = queue->head; at < queue->head + queue->count; at++) {
         struct queued *job = &queue->list[at];
 
-        if (placement_is_submitted(&job->waiting.need) &&
+        if (placement_is_submitted(&job->waiting.need) && (job->left || !left) &&
             is_due(queue, job, false, now) && !(people && job->barred))
             return job;
     }

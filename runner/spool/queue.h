@@ -26,6 +26,7 @@ struct queued {
     double arrived;    /* among jobs of one priority the earliest goes first */
     double not_before; /* clock_seconds: a job that crashed waits for a while */
     uint64_t tried;    /* the round in which it could not be started; 0: none */
+    bool left;         /* Slurm may have a submission of it */
     bool examined;     /* again, because it fits nowhere */
     bool barred;       /* used by queue_list: by a limit of its owner */
     struct placement_waiting waiting;
@@ -57,9 +58,10 @@ bool queue_has(const struct queue *queue, const char *name);
  * as their answer. */
 size_t queue_list(struct queue *queue, struct people *people, double now,
                   struct queued *out[], size_t most);
-/* Return the first job that is due and that Slurm runs; people: as judged by queue_list;
- * or NULL. */
-struct queued *queue_find_submitted(struct queue *queue, bool people, double now);
+/* Return the first job that is due and that Slurm runs, or NULL. people: as judged by
+ * queue_list; left: only one of which Slurm may have a submission. */
+struct queued *queue_find_submitted(struct queue *queue, bool people, bool left,
+                                    double now);
 /* Return whether limits of their owners kept all jobs out of the last list. */
 bool queue_is_barred(const struct queue *queue, double now);
 /* Remove a job of the list and return its name, malloc'ed. */

@@ -477,6 +477,21 @@ static char *next_fitting(struct spool *spool, struct spool_next *out)
     return queue_take(queue, choice.job);
 }
 
+/* Return a job that Slurm may have: a pause does not keep it from being followed. */
+static char *next_left(struct spool *spool, struct spool_next *out)
+{
+    struct queue *queue = &spool->intake.queue;
+    struct queued *job = queue_find_submitted(queue, false, true, clock_seconds());
+
+    if (!job || !spool_nodes_take_turn(spool))
+        return NULL;
+    snprintf(out->devices, sizeof(out->devices), "%s", PLACEMENT_SUBMITTED);
+    out->user = job->user;
+    fleet_add(spool->fleet, job->name, out->user,
+              &(struct placement_running) { .need = job->waiting.need });
+    return queue_take(queue, job);
+}
+
 static bool may_start(struct spool *spool)
 {
     if (queue_count(&spool->intake.queue) > 0)
@@ -494,6 +509,8 @@ char *spool_next(struct spool *spool, struct spool_next *out)
         name = next_found(spool, out);
     else if (!spool->absent && may_start(spool))
         name = next_fitting(spool, out);
+    else if (!spool->absent)
+        name = next_left(spool, out);
     if (name) {
         items_find(&spool->items, name)->current = true;
         item_count(items_find(&spool->items, name), spool->intake.people, false);

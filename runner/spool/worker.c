@@ -299,11 +299,11 @@ static bool is_unpaused(struct worker *worker, const struct job_record *record,
                         struct user_scope *scope, bool *ready, struct error *err)
 {
     struct pause pause;
-    bool ok;
+    bool ok, left = submitted_is_left(&worker->job);
 
     user_leave(scope);
     ok = pause_read(AT_FDCWD, SPOOL_INNER, &pause, err);
-    *ready = ok && !pause.on;
+    *ready = ok && (!pause.on || left);
     if (*ready)
         worker_group_make(worker, record);
     return user_enter(worker->user, scope, err) && ok;

@@ -188,14 +188,14 @@ static void test_queue_finds_jobs_of_slurm_after_all_others(void **state)
         snprintf(name, sizeof(name), "%d", i);
         add(&queue, name, 0, 0);
     }
-    assert_null(queue_find_submitted(&queue, false, 5));
+    assert_null(queue_find_submitted(&queue, false, false, 5));
     add_submitted(&queue, "later", 9, false);
     add_submitted(&queue, "barred", 0, true);
-    assert_null(queue_find_submitted(&queue, true, 5));
-    assert_string_equal(queue_find_submitted(&queue, false, 5)->name, "barred");
-    assert_string_equal(queue_find_submitted(&queue, true, 9)->name, "later");
+    assert_null(queue_find_submitted(&queue, true, false, 5));
+    assert_string_equal(queue_find_submitted(&queue, false, false, 5)->name, "barred");
+    assert_string_equal(queue_find_submitted(&queue, true, false, 9)->name, "later");
     queue_pause(&queue, 20);
-    assert_null(queue_find_submitted(&queue, true, 9));
+    assert_null(queue_find_submitted(&queue, true, false, 9));
     queue_clear(&queue);
 }
 
