@@ -157,6 +157,10 @@ static bool change_as_owner(const struct job_change *change, const struct job *j
     if (!job_make_dir(job, err))
         return false;
     lock = lock_job(job, &busy, err);
+    if (busy && is_ending(job))
+        return error_set(err, ERROR_SYSTEM,
+                         "%s has ended, but what runs it has not yet; try again later",
+                         job->path);
     if (busy)
         return ask(change, job, answer, err);
     if (lock < 0)

@@ -153,6 +153,15 @@ static bool record_lost_end(const struct job *job, const struct worker_end *end,
 {
     const int status = end->status;
 
+    /* requeued after it was canceled, while its ranks ended */
+    if (record->state == JOB_STOPPED && job_requested(job) == REQUEST_REQUEUE) {
+        record->arrived = clock_wall();
+        record->resume = true;
+        if (!job_event(job, record, EVENT_RETRIED, NULL, err))
+            return false;
+        job_forget(job);
+        return true;
+    }
     if (record->state != JOB_RUNNING && record->state != JOB_READY)
         return true;
     if (job_requested(job) == REQUEST_CANCEL) {
