@@ -603,6 +603,7 @@ script_tests += %D%/cli/status.t
 script_tests += %D%/cli/submit.t
 script_tests += %D%/cli/slurm_check.t
 plain_tests += %D%/cli/slurm_watch.t
+plain_tests += %D%/cli/slurm_races.t
 script_tests += %D%/cli/target.t
 script_tests += %D%/cli/sweep.t
 script_tests += %D%/cli/tables.t
