@@ -181,7 +181,7 @@ static void add_submitted(struct queue *queue, const char *name, double not_befo
 static void test_queue_finds_jobs_of_slurm_after_all_others(void **state)
 {
     struct queue queue = { 0 };
-    char name[8];
+    char name[12];
 
     (void)state;
     for (int i = 0; i < 2 * PLACEMENT_LOOK; i++) {
