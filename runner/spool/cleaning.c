@@ -261,7 +261,8 @@ static size_t choose(const struct cleaning *cleaning, struct old_files *files)
     for (size_t i = 0; i < files->count; i++)
         if (!marks[i])
             list[count++] = files->list[i];
-    memcpy(files->list, list, count * sizeof(*list));
+    if (count > 0)
+        memcpy(files->list, list, count * sizeof(*list));
     free(marks);
     free(list);
     return excess;
