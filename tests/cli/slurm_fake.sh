@@ -81,3 +81,28 @@ end_slurm() {
     finish
 }
 trap end_slurm EXIT
+
+# ---- Jobs of a folder, $T/spool, whose watch submits them ----
+in_slurm='trainspool: {backend: slurm, device: cpu}'
+start_spool() {
+    cd "$T" || exit 99
+    mkdir spool
+    make_data spool
+    : >daemon.log
+    watch_again
+}
+watch_again() {
+    background "$trainspool" watch spool
+    wait_until 10 grep -q "watch: spool, pid $daemon" daemon.log
+}
+drop() { # NAME STEPS [LINES]
+    { job "$2" && echo "${3-$in_slurm}"; } >spool/.new && mv spool/.new "spool/$1.yaml"
+}
+# NAME: the job waits in Slurm, which shows in its state.
+waits() { state_is "spool/$1.yaml" ready && reason "spool/$1.yaml" | grep -q 'in the queue of Slurm as job'; }
+# NAME: wait for that, and set $id to its number.
+submit() {
+    wait_until 30 waits "$1"
+    ok $? "$1 waits in Slurm"
+    id=$(submissions)
+}

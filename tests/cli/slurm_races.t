@@ -4,24 +4,13 @@
 has_model || { skip "jobs that were submitted" "no $model" && plan && exit 0; }
 . "$source/tests/cli/slurm_fake.sh"
 
-cd "$T" || exit 99
-mkdir spool
-make_data spool
-: >daemon.log
-in_slurm='trainspool: {backend: slurm, device: cpu}'
-drop() { # NAME STEPS [LINES]
-    { job "$2" && echo "${3-$in_slurm}"; } >spool/.new && mv spool/.new "spool/$1.yaml"
-}
-watch_again() {
-    background "$trainspool" watch spool
-    wait_until 10 grep -q "watch: spool, pid $daemon" daemon.log
-}
 stop_watch() { kill "$daemon" && wait_until 20 has_exited "$daemon"; }
-follower() { pgrep -f -- "trainspool-train --frozen --lock-fd=3.* $1.yaml\$" | while read -r pid; do
-    case $(readlink "/proc/$pid/cwd") in "$T"/*) echo "$pid" ;; esac
-done; }
-waits() { state_is "spool/$1.yaml" ready && reason "spool/$1.yaml" | grep -q 'in the queue of Slurm as job'; }
-submit() { wait_until 30 waits "$1"; ok $? "$1 waits in Slurm"; id=$(submissions); }
+# NAME: print the process that follows the job.
+follower() {
+    for follower_pid in $(children "$daemon"); do
+        ! tr '\0' ' ' <"/proc/$follower_pid/cmdline" | grep -q " $1\.yaml \$" || echo "$follower_pid"
+    done
+}
 trains() { # NAME: begin it, and wait until it trains
     begin-job "$id"
     wait_until 30 has_reached "spool/$1.yaml" "${2-5}"
@@ -30,10 +19,11 @@ trains() { # NAME: begin it, and wait until it trains
 }
 end_job() { "$trainspool" cancel "spool/$1.yaml" >/dev/null; wait_until 20 state_is "spool/$1.yaml" stopped; }
 again() { wait_until 20 test -e "$SLURM/$((id + 1)).sh"; }
-watch_again
+start_spool
 
 for how in requeue "pause --stop"; do # before the first step
-    name=early${how%% *}; drop $name 100000
+    name=early${how%% *}
+    drop $name 100000
     submit $name
     begin-job "$id"
     wait_until 30 grep -qs '"state":"running"' spool/$name.run/cluster.json
@@ -112,7 +102,9 @@ end_job paused
 drop killed 100000 "${in_slurm%\}}, max_retries: 0}"
 submit killed
 trains killed
-kill -9 "$(follower killed)"
+f=$(follower killed)
+expect "a process follows it" test -n "$f"
+kill -9 "$f"
 reached=$(step spool/killed.yaml)
 wait_until 20 has_reached spool/killed.yaml $((reached + 50))
 ok $? "the end of a follower is no end of its job"
@@ -127,8 +119,8 @@ end_job killed
 drop twice 100000
 submit twice
 trains twice
-kill -STOP "$(follower twice)"
 f=$(follower twice)
+kill -STOP "$f"
 "$trainspool" cancel spool/twice.yaml >out
 wait_until 20 test -e spool/twice.run/slurm.exit
 "$trainspool" requeue spool/twice.yaml >out

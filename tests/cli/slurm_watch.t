@@ -5,27 +5,7 @@
 has_model || { skip "jobs that were submitted" "no $model" && plan && exit 0; }
 . "$source/tests/cli/slurm_fake.sh"
 
-cd "$T" || exit 99
-mkdir spool
-make_data spool
-: >daemon.log
-in_slurm='trainspool: {backend: slurm, device: cpu}'
-drop() { # NAME STEPS [BLOCK]
-    { job "$2" && echo "${3-$in_slurm}"; } >spool/.new && mv spool/.new "spool/$1.yaml"
-}
 submitted() { grep -c 'slurm: submitted as' "spool/$1.run/train.log"; }
-watch_again() {
-    background "$trainspool" watch spool
-    wait_until 10 grep -q "watch: spool, pid $daemon" daemon.log
-}
-# NAME: the job waits in Slurm, which shows in its state.
-waits() { state_is "spool/$1.yaml" ready && reason "spool/$1.yaml" | grep -q 'in the queue of Slurm as job'; }
-# NAME: wait for that, and set $id to its number.
-submit() {
-    wait_until 20 waits "$1"
-    ok $? "$1 waits in Slurm"
-    id=$(submissions)
-}
 is_held() { state_is "spool/$1.yaml" ready && [ -e "spool/$1.run/hold" ] && [ ! -e "spool/$1.run/slurm.json" ]; }
 total() { sed -n 's/.*"total":\([0-9]*\).*/\1/p' "spool/$1.run/state.json"; }
 is_done() { # NAME
@@ -34,8 +14,8 @@ is_done() { # NAME
     return 1
 }
 has_ended() { ! kill -0 "-$1" 2>/dev/null; }
+start_spool
 { job 5 && echo "$in_slurm"; } >local.yaml
-watch_again
 
 # ---- A new text ----
 drop text 5
